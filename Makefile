@@ -1,0 +1,88 @@
+# One command each; every target creates what it needs in .venv and is quick when nothing changed.
+#
+#   make run      start the broker            make check    format, lint, types, unit tests: under 30 s
+#   make test     everything CI runs          make bench    all benchmarks against other libraries
+#   make imports  the start-up figures        make fuzz SECONDS=60
+#
+# Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?=
+SECONDS ?= 60
+ARGS ?=
+SOURCES := minibroker tests bench
+
+.DELETE_ON_ERROR:
+.PHONY: help run test check lint types imports bench fuzz format clean
+
+help:
+	@sed -n '/^# /s/^# //p' Makefile
+
+run: $(VENV)/.installed
+	$(BIN)/minibroker serve $(ARGS)
+
+test: lint types
+	$(BIN)/pyright
+	$(BIN)/pytest -n auto
+
+check: lint types
+	$(BIN)/pytest -n auto -q -m "not interop and not slow and not fuzz"
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+imports: $(VENV)/.installed
+	$(BIN)/python bench/imports.py
+
+bench: $(VENV)/.installed-bench
+	@set -e; for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+# libFuzzer writes what it finds into its first folder, so the committed corpus stays as it is.
+fuzz: $(VENV)/.installed-fuzz
+	@set -e; for target in tests/fuzz/fuzz_*.py; do \
+		name=$$(basename "$$target" .py); name=$${name#fuzz_}; \
+		mkdir -p "tests/fuzz/found/$$name" "tests/fuzz/corpus/$$name"; \
+		echo "== $$target for $(SECONDS) s"; \
+		$(BIN)/python "$$target" -max_total_time=$(SECONDS) -artifact_prefix="tests/fuzz/found/$$name-" \
+			"tests/fuzz/found/$$name" "tests/fuzz/corpus/$$name"; \
+	done
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The stamps lie inside .venv: a new .venv is a new start, and a changed pyproject.toml installs again.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/pip
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/pip
+	$(INSTALL) --editable '.[$*]'
+	@touch $@ $(VENV)/.installed
+
+# pip is the last thing that venv makes, so an interrupted run starts over.
+$(BIN)/pip:
+	@for python in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
+		if ! version=$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); then \
+			tried="$$tried\n  $$python: does not run"; \
+		elif ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+			tried="$$tried\n  $$python: is $$version, too old"; \
+		elif ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+			tried="$$tried\n  $$python: has no venv (on Debian and Ubuntu: apt install python$$version-venv)"; \
+		else \
+			echo "$(VENV): made with $$python ($$version)"; \
+			exec "$$python" -m venv $(VENV); \
+		fi; \
+	done; \
+	printf "minibroker needs Python 3.11 or newer with venv. Tried:$$tried\nName one: make PYTHON=/path/to/python3.12\n" >&2; \
+	exit 1

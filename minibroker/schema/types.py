@@ -1,0 +1,346 @@
+"""What a declaration is made of.
+
+A format is a class whose body is its layout: fields in wire order, nested structs below the field that uses them.
+
+    class ListGroupsRequest(Request, api=16, versions="0-5", flexible="3+"):
+        states_filter: Array[String] = since("4+", default=EMPTY)  # empty: groups in any state
+
+- `| None` says that null is allowed wherever the field exists; `nullable="7+"` where that begins later.
+- `= value` gives a default; a field without one must be given. A field that a version lacks reads as its default.
+- Declaring costs next to nothing: nothing is parsed or generated before the first encode, decode or construction.
+
+Not here: resolving a declaration for a version (plan.py), turning it into code (compile.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import UnsupportedVersion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, ClassVar, Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_settings):
+        return lambda cls: cls
+
+
+# The wire types. To Python and to type checkers they are the plain types on the right; the schema reads their names
+# from the annotations, so `Int16` and `Int64` differ on the wire and nowhere else.
+Bool = bool
+Int8 = int
+Int16 = int
+Int32 = int
+Int64 = int
+UInt16 = int
+UInt32 = int
+Float64 = float
+Varint = int  # zigzag, at most 32 bits: record fields of format v2
+Varlong = int  # zigzag, at most 64 bits
+SizeVarint = int  # zigzag: how many bytes of the struct follow this field; computed when encoding
+String = str
+OldString = str  # keeps its int16 length in flexible versions: the client id of request headers
+Bytes = bytes
+VarintBytes = bytes  # bytes behind a zigzag length, -1 is null: keys and values of format v2
+VarintString = str
+Uuid = bytes  # 16 raw bytes; Kafka shows them in URL-safe base64
+Array = list
+VarintArray = list
+Records = bytes | memoryview  # whole batches, handed on as a view of the buffer they arrived in
+
+NO_ID = bytes(16)  # what Kafka sends where there is no id
+
+
+class _Empty(list):  # type: ignore[type-arg]
+    """The empty default of array fields: one for all, so it refuses to change."""
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise TypeError("the shared empty default of an array field cannot change: assign a new list")
+
+    append = extend = insert = __iadd__ = __setitem__ = __imul__ = _refuse
+
+
+EMPTY: Any = _Empty()
+
+
+class FieldSpec:
+    """What `since` leaves in a class body until the class is made."""
+
+    __slots__ = ("default", "has_default", "nullable", "tag", "versions")
+
+    def __init__(self, versions: str, default: object, nullable: str | None, tag: int | None, has_default: bool):
+        self.versions = versions
+        self.default = default
+        self.has_default = has_default
+        self.nullable = nullable
+        self.tag = tag
+
+
+_REQUIRED = object()
+
+
+class _DefaultStruct:
+    """Marks a struct field whose default is the struct with all its own defaults."""
+
+
+DEFAULTS: Any = _DefaultStruct()
+
+
+def since(versions: str, *, default: Any = _REQUIRED, nullable: str | None = None, tag: int | None = None) -> Any:
+    """Declare in which versions a field exists ("3+", "0-12", "5"), and what differs from the ordinary.
+
+    nullable: the versions that allow null, where those are fewer than the field's own.
+    tag: the field travels in the tagged section under this number, in all versions that have it.
+    """
+    return FieldSpec(versions, default, nullable, tag, default is not _REQUIRED)
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """Return first and last version of "3+", "0-12" or "5"; an open end is a version no message reaches."""
+    first, dash, last = text.rstrip("+").partition("-")
+    return int(first), int(last) if dash else (VERSION_MAX if text.endswith("+") else int(first))
+
+
+VERSION_MAX = 0x7FFF
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(since,))
+class StructMeta(type):
+    """Collects the fields of a class body: the one metaclass of the house."""
+
+    def __new__(
+        meta, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **settings: Any
+    ) -> StructMeta:
+        # A class without fields would inherit its base's annotations: only its own namespace counts.
+        declared = {
+            field: text
+            for field, text in namespace.get("__annotations__", {}).items()
+            if not text.startswith("ClassVar")
+        }
+        specs: dict[str, FieldSpec] = {}
+        for field in declared:
+            if field in namespace:
+                spec = namespace[field]
+                if type(spec) is not FieldSpec:
+                    spec = FieldSpec("0+", spec, None, None, True)
+                specs[field] = spec
+                if spec.has_default and spec.default is not DEFAULTS:
+                    namespace[field] = spec.default
+                else:
+                    del namespace[field]
+        namespace["__fields__"] = declared
+        namespace["__specs__"] = specs
+        namespace["__outer__"] = None
+        cls = super().__new__(meta, name, bases, namespace, **settings)
+        for nested in namespace.values():
+            if type(nested) is meta and nested.__qualname__.startswith(cls.__qualname__ + "."):
+                nested.__outer__ = cls
+        for field, spec in specs.items():
+            if spec.default is DEFAULTS:
+                spec.default = default_struct(find_struct(cls, declared[field]))
+                setattr(cls, field, spec.default)
+        return cls
+
+    if TYPE_CHECKING:
+        __fields__: dict[str, str]  # field -> annotation, in wire order
+        __specs__: dict[str, FieldSpec]
+        __outer__: StructMeta | None  # the class in whose body this one stands
+
+
+def find_struct(scope: StructMeta, name: str) -> StructMeta:
+    """Find a struct by name as Python would: in the class, the classes around it, its module."""
+    place: StructMeta | None = scope
+    while place is not None:
+        if type(place.__dict__.get(name)) is StructMeta:
+            found: StructMeta = place.__dict__[name]
+            return found
+        place = place.__outer__
+    import sys
+
+    found = getattr(sys.modules[scope.__module__], name, None)  # type: ignore[assignment]
+    if type(found) is not StructMeta:
+        raise TypeError(f"{scope.__qualname__}: no struct named {name!r}")
+    return found
+
+
+def default_struct(cls: StructMeta) -> Any:
+    """Return an instance of `cls` that holds every default and refuses to change, as all share it."""
+
+    def refuse(self: object, name: str, value: object) -> None:
+        raise TypeError(f"the shared default {cls.__name__} cannot change: assign a new {cls.__name__}")
+
+    frozen = type(cls)(cls.__name__, (cls,), {"__setattr__": refuse, "__qualname__": cls.__qualname__})
+    value = object.__new__(frozen)
+    for field, annotation in cls.__fields__.items():
+        if field not in cls.__specs__:
+            value.__dict__[field] = zero(cls, annotation)
+    return value
+
+
+def zero(scope: StructMeta, annotation: str) -> Any:
+    """Return what Kafka takes for a field of this type where the schema names no default."""
+    if annotation.startswith(("Array[", "VarintArray[")):
+        return EMPTY
+    plain = annotation.removesuffix(" | None")
+    if plain in _ZEROS:
+        return _ZEROS[plain]
+    return default_struct(find_struct(scope, plain))
+
+
+_ZEROS: dict[str, object] = {
+    "Bool": False, "Float64": 0.0, "String": "", "OldString": "", "Bytes": b"", "Uuid": NO_ID, "Records": b"",
+    "VarintBytes": b"", "VarintString": "",
+} | dict.fromkeys(("Int8", "Int16", "Int32", "Int64", "UInt16", "UInt32", "Varint", "Varlong", "SizeVarint"), 0)  # fmt: skip
+
+
+class Struct(metaclass=StructMeta):
+    """Fields in wire order; alone it has no versions: those are its message's."""
+
+    unknown_tags: ClassVar[dict[int, bytes] | None] = None  # tagged fields newer than we are, kept for the way back
+
+    def __init__(self, **values: Any) -> None:
+        # The real constructor is written at the first use of the class: importing a module generates nothing.
+        from minibroker.schema.compile import constructor
+
+        cls = type(self)
+        cls.__init__ = constructor(cls)  # type: ignore[method-assign]
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, Struct) and type(other).__qualname__ == type(self).__qualname__):
+            return NotImplemented
+        return self.unknown_tags == other.unknown_tags and all(
+            getattr(self, field, None) == getattr(other, field, None) for field in self.__fields_all__()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = (f"{field}={getattr(self, field, None)!r}" for field in self.__fields_all__())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    @classmethod
+    def __fields_all__(cls) -> dict[str, str]:
+        # A shared default is an instance of a subclass without fields of its own.
+        return cls.__fields__ or cls.__mro__[1].__fields__  # type: ignore[attr-defined, no-any-return]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain dicts, lists, numbers, strings and bytes."""
+        return {field: _plain(getattr(self, field, None)) for field in self.__fields_all__()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return value.to_dict()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+class Schema:
+    """What is true of a whole message: its versions, and what its kind (request, record key, ...) adds."""
+
+    __slots__ = ("decoders", "encoders", "first_flexible", "first_version", "last_version", "settings")
+
+    def __init__(self, versions: str, flexible: str | None, settings: dict[str, Any]):
+        self.first_version, self.last_version = parse_range(versions)
+        self.first_flexible = parse_range(flexible)[0] if flexible else VERSION_MAX
+        self.settings = settings  # api number, header quirks, unstable versions, ...
+        self.decoders: dict[int, Callable[..., Any]] = {}  # by version, as far as generated
+        self.encoders: dict[int, Callable[..., Any]] = {}
+
+    def is_flexible(self, version: int) -> bool:
+        """Flexible versions have varint lengths and a tagged section behind every struct (KIP-482)."""
+        return version >= self.first_flexible
+
+    def check(self, cls: type, version: int) -> int:
+        """Return the version if the message has it."""
+        if not self.first_version <= version <= self.last_version:
+            known = f"{self.first_version}-{self.last_version}"
+            raise UnsupportedVersion(f"version {version} is not one of {known}", 0, cls.__name__)
+        return version
+
+
+class Message(Struct):
+    """A struct that stands for itself: it has versions, and is what gets encoded and decoded."""
+
+    schema: ClassVar[Schema]
+
+    def __init_subclass__(cls, versions: str = "", flexible: str | None = None, **settings: Any) -> None:
+        super().__init_subclass__()
+        if versions:
+            cls.schema = Schema(versions, flexible, settings)
+
+    @classmethod
+    def decode(cls, buffer: bytes | bytearray | memoryview, version: int) -> Self:
+        """Read one message that fills the buffer; `Records` fields are views of the buffer, not copies."""
+        message, end = cls.decode_from(buffer, 0, version)
+        if end != len(buffer):
+            from minibroker.errors import TrailingBytes
+
+            raise TrailingBytes(f"{len(buffer) - end} bytes follow the message", end, cls.__name__)
+        return message
+
+    @classmethod
+    def decode_from(cls, buffer: bytes | bytearray | memoryview, position: int, version: int) -> tuple[Self, int]:
+        """Read one message from `position` on; return it and the position behind it."""
+        read = cls.schema.decoders.get(version) or cls._make_decoder(version)
+        try:
+            message, end = read(buffer, position, len(buffer))
+            if end <= len(buffer):
+                return message, end  # type: ignore[no-any-return]
+        except Exception:
+            # The fast path says that something is wrong, the slow one says what and where.
+            pass
+        from minibroker.schema.walk import diagnose
+
+        raise diagnose(cls, buffer, position, version)
+
+    def encode(self, version: int) -> bytes:
+        """Return the bytes of the message in this version; fields that the version lacks are left out."""
+        return b"".join(self._parts(version))
+
+    def encode_chunks(self, version: int) -> list[bytes | memoryview]:
+        """Return the bytes in pieces, with every `Records` value as it was given: it is never joined or copied."""
+        chunks: list[bytes | memoryview] = []
+        small: list[bytes] = []
+        for part in self._parts(version):
+            if type(part) is bytes and len(part) < CHUNK_BYTES_MIN:
+                small.append(part)
+            else:
+                if small:
+                    chunks.append(b"".join(small))
+                    small = []
+                chunks.append(part)
+        if small:
+            chunks.append(b"".join(small))
+        return chunks
+
+    def _parts(self, version: int) -> list[Any]:
+        parts: list[Any] = []
+        write = self.schema.encoders.get(version) or self._make_encoder(version)
+        try:
+            write(self, parts.append)
+        except Exception as failure:
+            from minibroker.schema.walk import diagnose_value
+
+            raise diagnose_value(self, version, failure) from failure
+        return parts
+
+    @classmethod
+    def _make_decoder(cls, version: int) -> Callable[..., Any]:
+        from minibroker.schema.compile import decoder
+
+        read = cls.schema.decoders[version] = decoder(cls, cls.schema.check(cls, version))
+        return read
+
+    @classmethod
+    def _make_encoder(cls, version: int) -> Callable[..., Any]:
+        from minibroker.schema.compile import encoder
+
+        write = cls.schema.encoders[version] = encoder(cls, cls.schema.check(cls, version))
+        return write
+
+
+CHUNK_BYTES_MIN = 4096  # from here on a system call with one more piece is cheaper than the copy

@@ -1,0 +1,63 @@
+"""Reads tests/golden: what real Kafka wrote. Every file is parsed once per run; nobody may change what is returned."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@cache
+def schema() -> dict[str, dict[str, Any]]:
+    """Return every message by name, as Kafka's schema files declare it."""
+    return {message["name"]: message for message in _lines("messages")}
+
+
+@cache
+def wire(kind: str) -> list[dict[str, Any]]:
+    """Return the serialised messages of a kind: "requests", "responses" or "records"."""
+    return _lines(f"wire/{kind}")
+
+
+@cache
+def records(name: str) -> list[dict[str, Any]]:
+    """Return the record cases of "records", "downconvert" or "validate"."""
+    return _lines(f"records/{name}")
+
+
+@cache
+def table(name: str) -> dict[str, Any]:
+    """Return "apis", "enums", "errors" or "hashes"."""
+    loaded: dict[str, Any] = json.loads(_text(f"{name}.json"))
+    return loaded
+
+
+@cache
+def log_files(name: str = "kraft39-1-before-clean") -> dict[str, bytes]:
+    """Return a broker's log directory: path below it -> content, as in "plain-0/00000000000000000000.index"."""
+    packed = io.BytesIO((GOLDEN / f"logdirs/{name}.tar.gz").read_bytes())
+    with tarfile.open(fileobj=packed) as archive:
+        opened = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
+        return {path.removeprefix(f"{name}/"): file.read() for path, file in opened if file}
+
+
+@cache
+def log_meaning(name: str = "kraft39-1-before-clean") -> dict[str, Any]:
+    """Return what Kafka reads in a log directory: batches, index entries, epochs, snapshots, checkpoints."""
+    loaded: dict[str, Any] = json.loads(_text(f"logdirs/{name}.expected.json"))
+    return loaded
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _text(f"{name}.jsonl").splitlines()]
+
+
+def _text(name: str) -> str:
+    plain = GOLDEN / name
+    return plain.read_text("utf-8") if plain.exists() else gzip.open(f"{plain}.gz", "rt", encoding="utf-8").read()
