@@ -3,6 +3,7 @@
 #   make run      start the broker            make check    format, lint, types, unit tests: under 30 s
 #   make test     everything CI runs          make bench    all benchmarks against other libraries
 #   make imports  the start-up figures        make fuzz SECONDS=60
+#   make docs     the pages made from code    make format   what ruff can mend by itself
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
 
@@ -11,13 +12,13 @@ BIN := $(VENV)/bin
 PYTHON ?=
 SECONDS ?= 60
 ARGS ?=
-SOURCES := minibroker tests bench
+SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports bench fuzz format clean
+.PHONY: help run test check lint types imports bench fuzz docs format clean
 
 help:
-	@sed -n '/^# /s/^# //p' Makefile
+	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
 
 run: $(VENV)/.installed
 	$(BIN)/minibroker serve $(ARGS)
@@ -39,6 +40,9 @@ types: $(VENV)/.installed-test
 format: $(VENV)/.installed-test
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+
+docs: $(VENV)/.installed
+	$(BIN)/python -m docs.generate
 
 imports: $(VENV)/.installed
 	$(BIN)/python bench/imports.py

@@ -6,17 +6,16 @@ and then raises whatever comes first: walk.py finds out what and where, so the g
 What must be checked here: lengths below zero (they would move the position back), counts against what is left (they
 would allocate), and by the caller that the end is within the buffer (slices stop silently).
 
-The source is registered with linecache, so that a traceback through a codec shows its lines.
+The globals of a generated function name a loader that knows its source, so that a traceback shows its lines.
 """
 
 from __future__ import annotations
 
-import linecache
 from struct import Struct as Layout
 from struct import pack, unpack_from
 
 from minibroker.schema.plan import FIXED, SIZED, VARINTS, Field, Plan, Type, message_plan
-from minibroker.schema.types import DEFAULTS, StructMeta
+from minibroker.schema.types import StructMeta
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +65,9 @@ def constructor(cls: Any) -> Callable[..., None]:
     return source.function("__init__")
 
 
-def rows(cls: StructMeta, make: str, parameters: str, makes: dict[str, str], scope: dict[str, Any]) -> Callable[..., Any]:
+def rows(
+    cls: StructMeta, make: str, parameters: str, makes: dict[str, str], scope: dict[str, Any]
+) -> Callable[..., Any]:
     """Return f(buf, pos, end, count, parameters) -> (list, position): `count` structs read one after another.
 
     make: what becomes of each struct, an expression over its fields, the parameters and `scope`; `makes` says the same
@@ -211,12 +212,15 @@ class _Source:
         return name
 
     def function(self, name: str) -> Callable[..., Any]:
-        text = "\n".join(self.lines) + "\n"
-        filename = f"<minibroker {self.title}>"
-        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-        exec(compile(text, filename, "exec"), self.names)
+        # What linecache asks for; importing it here would cost more than all else that is imported.
+        filename = f"minibroker {self.title}"
+        self.names |= {"__name__": filename, "__loader__": self}
+        exec(compile(self.get_source(), filename, "exec"), self.names)
         made: Callable[..., Any] = self.names[name]
         return made
+
+    def get_source(self, _: str = "") -> str:
+        return "\n".join(self.lines) + "\n"
 
 
 def _has_records(plan: Plan) -> bool:

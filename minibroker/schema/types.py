@@ -14,6 +14,8 @@ Not here: resolving a declaration for a version (plan.py), turning it into code 
 
 from __future__ import annotations
 
+from struct import error as LayoutError
+
 from minibroker.errors import UnsupportedVersion
 
 TYPE_CHECKING = False
@@ -109,9 +111,7 @@ VERSION_MAX = 0x7FFF
 class StructMeta(type):
     """Collects the fields of a class body: the one metaclass of the house."""
 
-    def __new__(
-        meta, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **settings: Any
-    ) -> StructMeta:
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **settings: Any) -> StructMeta:
         # A class without fields would inherit its base's annotations: only its own namespace counts.
         declared = {
             field: text
@@ -131,34 +131,26 @@ class StructMeta(type):
                     del namespace[field]
         namespace["__fields__"] = declared
         namespace["__specs__"] = specs
-        namespace["__outer__"] = None
-        cls = super().__new__(meta, name, bases, namespace, **settings)
-        for nested in namespace.values():
-            if type(nested) is meta and nested.__qualname__.startswith(cls.__qualname__ + "."):
-                nested.__outer__ = cls
+        made = super().__new__(cls, name, bases, namespace, **settings)
         for field, spec in specs.items():
             if spec.default is DEFAULTS:
-                spec.default = default_struct(find_struct(cls, declared[field]))
-                setattr(cls, field, spec.default)
-        return cls
+                # Only now: the struct stands below the field, so it is known when the body has been read.
+                spec.default = default_struct(find_struct(made, declared[field]))
+                setattr(made, field, spec.default)
+        return made
 
     if TYPE_CHECKING:
         __fields__: dict[str, str]  # field -> annotation, in wire order
         __specs__: dict[str, FieldSpec]
-        __outer__: StructMeta | None  # the class in whose body this one stands
 
 
 def find_struct(scope: StructMeta, name: str) -> StructMeta:
-    """Find a struct by name as Python would: in the class, the classes around it, its module."""
-    place: StructMeta | None = scope
-    while place is not None:
-        if type(place.__dict__.get(name)) is StructMeta:
-            found: StructMeta = place.__dict__[name]
-            return found
-        place = place.__outer__
-    import sys
+    """Find a struct by name as Python would: in the class's own body, then in its module."""
+    found = scope.__dict__.get(name)
+    if type(found) is not StructMeta:
+        import sys
 
-    found = getattr(sys.modules[scope.__module__], name, None)  # type: ignore[assignment]
+        found = getattr(sys.modules[scope.__module__], name, None)
     if type(found) is not StructMeta:
         raise TypeError(f"{scope.__qualname__}: no struct named {name!r}")
     return found
@@ -170,8 +162,8 @@ def default_struct(cls: StructMeta) -> Any:
     def refuse(self: object, name: str, value: object) -> None:
         raise TypeError(f"the shared default {cls.__name__} cannot change: assign a new {cls.__name__}")
 
-    frozen = type(cls)(cls.__name__, (cls,), {"__setattr__": refuse, "__qualname__": cls.__qualname__})
-    value = object.__new__(frozen)
+    frozen: Any = type(cls)(cls.__name__, (cls,), {"__setattr__": refuse, "__qualname__": cls.__qualname__})
+    value: Any = object.__new__(frozen)
     for field, annotation in cls.__fields__.items():
         if field not in cls.__specs__:
             value.__dict__[field] = zero(cls, annotation)
@@ -188,10 +180,11 @@ def zero(scope: StructMeta, annotation: str) -> Any:
     return default_struct(find_struct(scope, plain))
 
 
-_ZEROS: dict[str, object] = {
-    "Bool": False, "Float64": 0.0, "String": "", "OldString": "", "Bytes": b"", "Uuid": NO_ID, "Records": b"",
-    "VarintBytes": b"", "VarintString": "",
-} | dict.fromkeys(("Int8", "Int16", "Int32", "Int64", "UInt16", "UInt32", "Varint", "Varlong", "SizeVarint"), 0)  # fmt: skip
+_NUMBERS = ("Int8", "Int16", "Int32", "Int64", "UInt16", "UInt32", "Varint", "Varlong", "SizeVarint")
+_ZEROS: dict[str, Any] = dict.fromkeys(_NUMBERS, 0)
+_ZEROS |= {"Bool": False, "Float64": 0.0, "Uuid": NO_ID}
+_ZEROS |= dict.fromkeys(("String", "OldString", "VarintString"), "")
+_ZEROS |= dict.fromkeys(("Bytes", "VarintBytes", "Records"), b"")
 
 
 class Struct(metaclass=StructMeta):
@@ -223,7 +216,7 @@ class Struct(metaclass=StructMeta):
     @classmethod
     def __fields_all__(cls) -> dict[str, str]:
         # A shared default is an instance of a subclass without fields of its own.
-        return cls.__fields__ or cls.__mro__[1].__fields__  # type: ignore[attr-defined, no-any-return]
+        return cls.__fields__ or cls.__mro__[1].__fields__  # type: ignore[attr-defined]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain dicts, lists, numbers, strings and bytes."""
@@ -262,6 +255,11 @@ class Schema:
         return version
 
 
+# What generated code may raise about bytes, and about values: it does not look closely.
+READ_FAILURES = (LayoutError, IndexError, ValueError)
+WRITE_FAILURES = (LayoutError, AttributeError, TypeError, ValueError)
+
+
 class Message(Struct):
     """A struct that stands for itself: it has versions, and is what gets encoded and decoded."""
 
@@ -289,10 +287,9 @@ class Message(Struct):
         try:
             message, end = read(buffer, position, len(buffer))
             if end <= len(buffer):
-                return message, end  # type: ignore[no-any-return]
-        except Exception:
-            # The fast path says that something is wrong, the slow one says what and where.
-            pass
+                return message, end
+        except READ_FAILURES:
+            pass  # The fast path says that something is wrong, the slow one says what and where.
         from minibroker.schema.walk import diagnose
 
         raise diagnose(cls, buffer, position, version)
@@ -322,7 +319,7 @@ class Message(Struct):
         write = self.schema.encoders.get(version) or self._make_encoder(version)
         try:
             write(self, parts.append)
-        except Exception as failure:
+        except WRITE_FAILURES as failure:
             from minibroker.schema.walk import diagnose_value
 
             raise diagnose_value(self, version, failure) from failure

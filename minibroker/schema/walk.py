@@ -76,7 +76,7 @@ class Walker:
 
     def struct(self, plan: Plan, position: int, path: str) -> int:
         """Read a struct, return the position behind it."""
-        stop = None
+        stop, size_path = None, ""
         for field in plan.fields:
             self.owner = (plan.cls, field.name)
             position = self.value(field.type, position, f"{path}.{field.name}", plan.flexible)
@@ -175,7 +175,9 @@ class Walker:
                 self.owner = (plan.cls, field.name)
                 position = self.value(field.type, position, here, plan.flexible)
                 if position != stop:
-                    raise InvalidTag(f"tag {tag} says {size} bytes, its value took {size + position - stop}", start, here)
+                    raise InvalidTag(
+                        f"tag {tag} says {size} bytes, its value took {size + position - stop}", start, here
+                    )
             else:
                 self.leaf(here, "Bytes", bytes(self.buffer[position:stop]), position, stop)
                 position = stop
@@ -259,7 +261,7 @@ def _misfit_value(type: Type, value: Any, path: str) -> tuple[str, str] | None:
     if value is None:
         return None if type.nullable else (path, "null is not allowed here")
     if type.plan:
-        if not isinstance(value, type.plan.cls):
+        if type.plan.cls not in value.__class__.__mro__:
             return path, f"{value!r} is not a {type.plan.cls.__name__}"
         return _misfit(type.plan, value, path)
     if type.element:
