@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Say what bytes mean, field by field: a request, a response, batches, an index, a checkpoint.",
         epilog="A file of a log directory is known by its name. Bytes that fit are taken for a request or for batches.",
     )
-    explain.add_argument("what", metavar="HEX|FILE", help="hexadecimal digits, a file, or - for standard input")
+    explain.add_argument("what", nargs="+", metavar="HEX|FILE", help="hexadecimal digits, a file, or - for standard input")
     explain.add_argument(
         "--as",
         dest="kind",
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         "or the name of a message such as MetadataResponse (without header) or OffsetCommitValue",
     )
     explain.add_argument("--api", default="", help="of a response: Fetch, or 1")
-    explain.add_argument("--api-version", "--version", type=int, metavar="N", help="of a response or a message")
+    explain.add_argument("--api-version", type=int, metavar="N", help="of a response or a message")
     explain.add_argument("--json", action="store_true", help="one JSON document")
     explain.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     explain.set_defaults(run=_explain)
@@ -69,7 +69,7 @@ def _explain(options: argparse.Namespace) -> int:
     from minibroker.explain import explain, file_kind
 
     try:
-        data, name = _read(options.what)
+        data, name = _read(" ".join(options.what))
     except (OSError, ValueError) as failure:
         print(f"minibroker explain: {failure}", file=sys.stderr)
         return USAGE

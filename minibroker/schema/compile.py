@@ -90,7 +90,10 @@ def rows(
 
 
 def read_uvarint(buf: Any, pos: int, bytes_max: int = 5) -> tuple[int, int]:
-    """Read an unsigned varint: 7 bits a byte, low ones first. Five bytes carry 32 bits, ten carry 64."""
+    """Read an unsigned varint: 7 bits a byte, low ones first. Five bytes carry 32 bits, ten carry 64.
+
+    Kafka: drops the bits of the last byte that have no room; here such a number is too large.
+    """
     value = shift = 0
     while True:
         byte = buf[pos]
@@ -139,7 +142,10 @@ def skip_unknown_tags(message: Any, buf: Any, pos: int, end: int, count: int) ->
 
 
 def keep_unknown_tag(message: Any, tag: int, data: bytes) -> None:
-    """Remember a tagged field for the way back."""
+    """Remember a tagged field for the way back.
+
+    Kafka: takes a tag that comes twice, the last one wins; here it is an error, as nobody can mean it.
+    """
     if message.unknown_tags is None:
         message.unknown_tags = {}
     if tag in message.unknown_tags:
@@ -321,7 +327,7 @@ class _Decoder:
     def sized(self, type: Type, target: str, flexible: bool) -> None:
         line = self.source.line
         size, is_null = self.length(type, flexible)
-        # Kafka: any negative length is null, not only -1.
+        # Any negative length is null, not only -1: so does Kafka.
         if type.nullable:
             line(f"if {is_null}: {target} = None")
             line("else:")
@@ -332,7 +338,7 @@ class _Decoder:
             stop = self.source.fresh("e")
             line(f"{stop} = pos + {size}")
             if type.name.endswith("String"):
-                # Kafka: broken UTF-8 becomes U+FFFD instead of an error.
+                # Broken UTF-8 becomes U+FFFD and is no error: so does Kafka.
                 line(f'{target} = str(buf[pos:{stop}], "utf-8", "replace")')
             elif type.name == "Records":
                 line(f"{target} = view[pos:{stop}]")

@@ -295,7 +295,11 @@ class Message(Struct):
         raise diagnose(cls, buffer, position, version)
 
     def encode(self, version: int) -> bytes:
-        """Return the bytes of the message in this version; fields that the version lacks are left out."""
+        """Return the bytes of the message in this version; fields that the version lacks are left out.
+
+        Kafka: refuses if one of these has another value than its default, unless it is marked as ignorable. Here a
+        broker's answer to an old client must never fail for what the client cannot see.
+        """
         return b"".join(self._parts(version))
 
     def encode_chunks(self, version: int) -> list[bytes | memoryview]:
