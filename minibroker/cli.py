@@ -40,7 +40,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Say what bytes mean, field by field: a request, a response, batches, an index, a checkpoint.",
         epilog="A file of a log directory is known by its name. Bytes that fit are taken for a request or for batches.",
     )
-    explain.add_argument("what", nargs="+", metavar="HEX|FILE", help="hexadecimal digits, a file, or - for standard input")
+    explain.add_argument(
+        "what", nargs="+", metavar="HEX|FILE", help="hexadecimal digits, a file, or - for standard input"
+    )
     explain.add_argument(
         "--as",
         dest="kind",

@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from minibroker.cli import _parser, main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,6 +39,25 @@ def test_examples_run_and_print_what_they_say(page: Path) -> None:
         with contextlib.redirect_stdout(printed):
             exec(code, names)
         assert printed.getvalue().splitlines() == re.findall(r"# => (.*)$", source, re.MULTILINE)
+
+
+COMMAND = re.compile(r"^\$ minibroker (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_print_what_the_page_shows(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, shown in COMMAND.findall(page.read_text(encoding="utf-8")):
+        main(shlex.split(command))
+        assert capsys.readouterr().out == shown
+
+
+def test_every_command_and_option_has_its_place_in_the_docs() -> None:
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    (commands,) = [action.choices for action in _parser()._actions if isinstance(action.choices, dict)]
+    for name, command in commands.items():
+        options = [option for action in command._actions for option in action.option_strings if option[:2] == "--"]
+        missing = [word for word in (f"minibroker {name}", *options) if word not in pages and word != "--help"]
+        assert not missing
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

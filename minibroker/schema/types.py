@@ -322,7 +322,7 @@ class Message(Struct):
         parts: list[Any] = []
         write = self.schema.encoders.get(version) or self._make_encoder(version)
         try:
-            write(self, parts.append)
+            write(self, parts)
         except WRITE_FAILURES as failure:
             from minibroker.schema.walk import diagnose_value
 

@@ -1,0 +1,278 @@
+"""Building batches.
+
+`build_batch` writes any format: a v2 batch, a v0 or v1 message set, or the wrapper message of a compressed one. What a
+format cannot carry is left out: v0 has no timestamps, v0 and v1 have no headers and know nothing of producers.
+Not here: changing a finished batch in place (batches.py).
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+from struct import error as StructError
+
+from minibroker.errors import EncodeError
+from minibroker.log.compression import NONE, compress
+from minibroker.log.crc import crc32, crc32c
+from minibroker.log.formats import (
+    ABORT,
+    APPEND_TIME,
+    APPEND_TIME_BIT,
+    COMMIT,
+    CONTROL_BIT,
+    CREATE_TIME,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    PREFIX_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    MessageV0,
+    MessageV1,
+    layout,
+)
+from minibroker.log.records import Record
+from minibroker.schema.varint import uvarint, zigzag
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def build_batch(
+    magic: int,
+    records: Iterable[Record],
+    *,
+    codec: int = NONE,
+    level: int | None = None,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    timestamp_type: int = CREATE_TIME,
+    max_timestamp: int | None = None,
+    delete_horizon: int | None = None,
+    partition_leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """Return the records in one of the three formats, offsets rising.
+
+    base_offset, last_offset: by default those of the first and the last record. They differ after compaction.
+    max_timestamp: by default the largest; with APPEND_TIME it must be given, as it is the time of all records.
+    level: of the codec, Kafka's default if None.
+    """
+    rows = records if isinstance(records, (list, tuple)) else list(records)
+    if base_offset is None:
+        base_offset = max(rows[0].offset, 0) if rows else 0
+    if timestamp_type == APPEND_TIME and max_timestamp is None:
+        raise EncodeError("append time needs max_timestamp, the time of the append", "max_timestamp")
+    attributes = codec | timestamp_type << 3
+    if magic < 2:
+        if delete_horizon is not None or producer_id != -1 or transactional or control:
+            raise EncodeError(f"format {magic} has no control batches, producers or delete horizons", "magic")
+        try:
+            return _message_set(magic, rows, attributes, level, base_offset, max_timestamp)
+        except (StructError, TypeError, ValueError) as failure:
+            raise _misfit(rows, failure) from failure
+
+    if delete_horizon is not None:
+        attributes |= DELETE_HORIZON_BIT
+    if transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if control:
+        attributes |= CONTROL_BIT
+    base_timestamp = delete_horizon if delete_horizon is not None else rows[0].timestamp if rows else -1
+    try:
+        payload, last_built, max_built = _records(rows, base_offset, base_timestamp)
+        covered = _pack_covered(
+            attributes,
+            (last_built if last_offset is None else last_offset) - base_offset,
+            base_timestamp,
+            max_built if max_timestamp is None else max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(rows),
+        ) + (compress(codec, payload, level=level) if codec and rows else payload)
+        size = HEADER_BYTES - PREFIX_BYTES - _COVERED_BYTES + len(covered)
+        return _pack_front(base_offset, size, partition_leader_epoch, 2, crc32c(covered)) + covered
+    except (StructError, TypeError, ValueError, AttributeError) as failure:
+        raise _misfit(rows, failure) from failure
+
+
+def build_transaction_marker(
+    *,
+    commit: bool,
+    offset: int,
+    timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """Return the control batch that ends a producer's transaction in a partition: 78 bytes."""
+    from minibroker.stored.control import ControlRecordTypeSchema, EndTxnMarker
+
+    version = b"\0\0"  # of key and value
+    key = version + ControlRecordTypeSchema(type=COMMIT if commit else ABORT).encode(0)
+    value = version + EndTxnMarker(coordinator_epoch=coordinator_epoch).encode(0)
+    return build_batch(
+        2,
+        [Record(key, value, (), timestamp, offset)],
+        partition_leader_epoch=partition_leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+# Records
+
+
+def _records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> tuple[bytes, int, int]:
+    """Return the records of a v2 batch, the last offset, the largest timestamp."""
+    parts: list[bytes] = []
+    add, join, table, table_end = parts.append, b"".join, _VARINTS, len(_VARINTS)
+    next_offset = base_offset
+    max_timestamp = -1
+    for key, value, headers, timestamp, offset in records:
+        if offset < next_offset:
+            offset = _next_offset(offset, next_offset)
+        next_offset = offset + 1
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        timestamp -= base_timestamp
+        offset -= base_offset
+        if key is None:
+            key = b""
+            key_size = b"\1"
+        else:
+            size = len(key)
+            key_size = table[size] if size < table_end else _varint(size)
+        if value is None:
+            value = b""
+            value_size = b"\1"
+        else:
+            size = len(value)
+            value_size = table[size] if size < table_end else _varint(size)
+        body = join(
+            (
+                b"\0",
+                table[timestamp] if 0 <= timestamp < table_end else _varlong(timestamp),
+                table[offset] if offset < table_end else _varint(offset),
+                key_size,
+                key,
+                value_size,
+                value,
+                _headers(headers) if headers else b"\0",
+            )
+        )
+        size = len(body)
+        add(table[size] if size < table_end else _varint(size))
+        add(body)
+    return join(parts), next_offset - 1, max_timestamp
+
+
+def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    parts = [_varint(len(headers))]
+    for key, value in headers:
+        name = key.encode()
+        parts += _varint(len(name)), name
+        parts += (b"\1",) if value is None else (_varint(len(value)), value)
+    return b"".join(parts)
+
+
+def _message_set(
+    magic: int,
+    records: Sequence[Record],
+    attributes: int,
+    level: int | None,
+    base_offset: int,
+    max_timestamp: int | None,
+) -> bytes:
+    """Return the messages, in a wrapper if there is a codec."""
+    codec, append_time = attributes & 7, attributes & APPEND_TIME_BIT
+    if magic == 0:
+        attributes = codec
+    time = max_timestamp if append_time else None
+    # Offsets within v1 wrappers count from the first.
+    messages, last_offset, max_built = _messages(
+        magic, records, attributes & APPEND_TIME_BIT, base_offset, base_offset if codec and magic else 0, time
+    )
+    if not codec or not records:
+        return messages
+    payload = compress(codec, messages, level=level, magic=magic)
+    timestamp = max_built if max_timestamp is None else max_timestamp
+    return _messages(magic, [Record(None, payload, (), timestamp, last_offset)], attributes, 0, 0, None)[0]
+
+
+def _messages(
+    magic: int, records: Sequence[Record], attributes: int, base_offset: int, subtract: int, append_time: int | None
+) -> tuple[bytes, int, int]:
+    """Return messages one after another, the last offset, the largest timestamp."""
+    parts: list[bytes] = []
+    add, join, pack_size, pack_front = parts.append, b"".join, _pack_size, _pack_message_front
+    next_offset = base_offset
+    max_timestamp = -1
+    for key, value, _, timestamp, offset in records:
+        if offset < next_offset:
+            offset = _next_offset(offset, next_offset)
+        next_offset = offset + 1
+        if append_time is not None:
+            timestamp = append_time
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        head = _pack_v1(1, attributes, timestamp) if magic else _pack_v0(0, attributes)
+        if key is None:
+            if value is None:
+                body = head + b"\xff\xff\xff\xff\xff\xff\xff\xff"
+            else:
+                body = join((head, b"\xff\xff\xff\xff", pack_size(len(value)), value))
+        elif value is None:
+            body = join((head, pack_size(len(key)), key, b"\xff\xff\xff\xff"))
+        else:
+            body = join((head, pack_size(len(key)), key, pack_size(len(value)), value))
+        add(pack_front(offset - subtract, len(body) + 4, crc32(body)))
+        add(body)
+    return join(parts), next_offset - 1, max_timestamp
+
+
+def _next_offset(offset: int, next_offset: int) -> int:
+    if offset >= 0:
+        raise ValueError(f"offset {offset} comes after {next_offset - 1}: offsets must rise from base_offset")
+    return next_offset
+
+
+def _misfit(records: Sequence[Record], failure: Exception) -> EncodeError:
+    """Return the error for records that could not be written: the first one that alone cannot, if there is one."""
+    for index, record in enumerate(records):
+        try:
+            _records([record._replace(offset=-1)], 0, records[0].timestamp)
+        except (TypeError, ValueError, AttributeError) as own:
+            return EncodeError(str(own), f"records[{index}]")
+    return EncodeError(str(failure), "records")
+
+
+def _varint(value: int) -> bytes:
+    if not -0x80000000 <= value <= 0x7FFFFFFF:
+        raise ValueError(f"{value} does not fit into 32 bits")
+    return uvarint(zigzag(value))
+
+
+def _varlong(value: int) -> bytes:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit into 64 bits")
+    return uvarint(zigzag(value))
+
+
+# Most sizes and deltas are small: looked up in half the time that counting out takes.
+_VARINTS = [uvarint(value << 1) for value in range(1024)]
+
+_pack_front = layout(BatchHeader, end="attributes").pack
+_pack_covered = layout(BatchHeader, "attributes").pack
+_COVERED_BYTES = layout(BatchHeader, "attributes").size
+_pack_message_front = layout(MessageV0, end="magic").pack
+_pack_v0 = layout(MessageV0, "magic").pack
+_pack_v1 = layout(MessageV1, "magic").pack
+_pack_size = Layout(">i").pack

@@ -1,0 +1,118 @@
+"""Conversion of batches between the three formats, up and down: for old clients, old logs and re-compression.
+
+| | v0 | v1 | v2 |
+|---|---|---|---|
+| offsets | kept, or counted from `base_offset` | the same | the same; the batch also keeps its ends |
+| timestamps | dropped; coming from v0 they are -1 | kept, with their type | kept, with their type |
+| headers, producer, transaction | dropped | dropped | kept |
+| control batches | dropped: older readers would take them for data | dropped | kept |
+| codec | kept; zstd is an error | kept; zstd is an error | kept |
+
+Checksums are those of the new bytes; whether the old ones were right is the caller's question. What already has the
+format asked for passes untouched, as a view. Goes from batch to batch and holds one at a time.
+Kafka: the broker's down-conversion, RecordsUtil.downConvert of 3.9, keeps batches that are older than the format asked
+for; here they are converted up.
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import EncodeError, InvalidRecord, UnknownCodec
+from minibroker.log.batches import Batch, batches
+from minibroker.log.build import build_batch
+from minibroker.log.compression import ZSTD
+from minibroker.log.formats import APPEND_TIME, CREATE_TIME
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RUN_BYTES_MAX = 1024 * 1024  # of single messages that become one batch: Kafka's default for the largest batch
+
+
+def convert(
+    buffer: bytes | bytearray | memoryview,
+    to_magic: int,
+    *,
+    first_offset: int = 0,
+    base_offset: int | None = None,
+    codec: int | None = None,
+    limit_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[bytes | memoryview]:
+    """Yield the whole batches of a buffer in format `to_magic`, in pieces of one or more batches.
+
+    first_offset: where the reader wants to begin. Single messages below it are left out, whole compressed batches are
+        converted as they are: readers skip what they did not ask for.
+    base_offset: count the records from here, without gaps, as the leader does with what producers send.
+    codec: compress with this one instead of keeping each batch's own.
+    limit_bytes: the most that one batch may unpack to.
+    """
+    for run in _runs(batches(buffer)):
+        batch = run[0]
+        if to_magic < 2 and batch.is_control:
+            continue
+        new_codec = batch.codec if codec is None else codec
+        if to_magic < 2 and new_codec == ZSTD:
+            position = batch.position + 21
+            raise UnknownCodec(f"format {to_magic} has no zstd", position, "BatchHeader.attributes")
+        if batch.magic == to_magic and new_codec == batch.codec and base_offset is None:
+            yield from (piece.view for piece in run)
+            continue
+        records = [record for piece in run for record in piece.records(limit_bytes)]
+        if to_magic < 2 and not batch.codec:
+            records = [record for record in records if record.offset >= first_offset]
+        if base_offset is not None:
+            records = [record._replace(offset=base_offset + index) for index, record in enumerate(records)]
+            base_offset += len(records)
+        if records or to_magic == batch.magic == 2:
+            yield _rebuilt(batch, records, to_magic, new_codec, keep_ends=base_offset is None)
+
+
+def _runs(found: Iterator[Batch]) -> Iterator[list[Batch]]:
+    """Yield each batch alone, but single messages that can share a batch together: a message set is a run of them."""
+    run: list[Batch] = []
+    run_bytes = 0
+    for batch in found:
+        if run and not (run_bytes + batch.size_bytes <= RUN_BYTES_MAX and _can_share(run[0], batch)):
+            yield run
+            run, run_bytes = [], 0
+        run.append(batch)
+        run_bytes += batch.size_bytes
+    if run:
+        yield run
+
+
+def _can_share(batch: Batch, other: Batch) -> bool:
+    """Whether both are single messages of a format, with the same type of timestamp, and the same append time."""
+    if batch.magic == 2 or batch.magic != other.magic or batch.codec or other.codec:
+        return False
+    if batch.timestamp_type != APPEND_TIME:
+        return other.timestamp_type != APPEND_TIME
+    return other.timestamp_type == APPEND_TIME and batch.max_timestamp == other.max_timestamp
+
+
+def _rebuilt(batch: Batch, records: list[Record], to_magic: int, codec: int, *, keep_ends: bool) -> bytes:
+    append_time = batch.max_timestamp if batch.timestamp_type == APPEND_TIME else None
+    timestamp_type = CREATE_TIME if append_time is None else APPEND_TIME
+    try:
+        if to_magic < 2 or batch.magic < 2:
+            return build_batch(to_magic, records, codec=codec, timestamp_type=timestamp_type, max_timestamp=append_time)
+        return build_batch(
+            2,
+            records,
+            codec=codec,
+            base_offset=batch.base_offset if keep_ends else None,
+            last_offset=batch.last_offset if keep_ends else None,
+            timestamp_type=timestamp_type,
+            max_timestamp=append_time,
+            delete_horizon=batch.delete_horizon,
+            partition_leader_epoch=batch.partition_leader_epoch,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            transactional=batch.is_transactional,
+            control=batch.is_control,
+        )
+    except EncodeError as error:
+        # Numbers that can be read but not be written: offsets that fall, times beyond 64 bits.
+        raise InvalidRecord(f"cannot become format {to_magic}: {error}", batch.position, "batch") from None

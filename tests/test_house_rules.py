@@ -1,0 +1,377 @@
+"""The rules of the house that a machine can check, over our own source.
+
+What must hold: imports point down; time, files, sockets and chance come in by their doors; importing a message or a
+record loads nothing heavy; every module says what it is; what we import is declared, what can be set is documented.
+A rule that does not bite is worse than none, so the two scanners have tests of their own on made-up source.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "minibroker"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SCRIPTS = sorted([*(ROOT / "bench").rglob("*.py"), *(ROOT / "docs").rglob("*.py")])
+
+# Which parts a part may import. The root package imports nothing; a new part needs a row, a new arrow an ADR.
+MAY_IMPORT: dict[str, set[str]] = {
+    "__init__": set(),
+    "__main__": {"cli"},
+    "errors": set(),
+    "schema": {"errors"},
+    "protocol": {"schema", "errors", "stored"},  # stored only by name: `message("OffsetCommitValue")`
+    "stored": {"schema", "errors"},
+    "log": {"schema", "errors", "stored"},
+    "explain": {"schema", "errors", "protocol", "stored", "log"},
+    "cli": {"__init__", "schema", "errors", "protocol", "stored", "log", "explain"},
+}
+
+
+class Door(NamedTuple):
+    """Names of the outside world, and the only files that may say them."""
+
+    keepers: tuple[str, ...]  # paths below minibroker/; a folder ends with a slash
+    banned: str  # matches the whole dotted name; a method of an unknown object reads `?.name`
+
+
+FILE_CALLS = (
+    "open|listdir|scandir|walk|stat|lstat|remove|unlink|rename|replace|mkdir|makedirs|rmdir|truncate|ftruncate|"
+    "fsync|fdatasync|read|write|pread|pwrite|sendfile|link|symlink|path\\.(exists|isfile|isdir|getsize|getmtime)"
+)
+DOORS = {
+    "time": Door(
+        ("clock.py",),
+        r"time\.(time|monotonic|perf_counter|process_time)(_ns)?|time\.(sleep|localtime)"
+        r"|datetime\.(datetime|date)\.(now|utcnow|today)"
+        r"|asyncio\.(sleep|wait_for|timeout|timeout_at)|\?\.(call_later|call_at)",
+    ),
+    "files": Door(
+        ("log/storage.py", "cli.py"),
+        rf"(io\.)?open|os\.({FILE_CALLS})|mmap\.mmap|(pathlib|shutil|tempfile)(\..*)?"
+        r"|\?\.(read_text|write_text|read_bytes|write_bytes)",
+    ),
+    "network": Door(
+        ("server/", "cli.py"),
+        r"(socket|ssl)(\..*)?|asyncio\.(open_connection|start_server|open_unix_connection|start_unix_server)"
+        r"|\?\.(create_connection|create_server)",
+    ),
+    "chance": Door(
+        (),
+        r"random\.(?!Random$).*|secrets(\..*)?|os\.(urandom|getrandom)|uuid\.uuid[14]",
+    ),
+}
+
+# Milliseconds each, so never at the top of a module that a client imports; inside a function they are fine.
+HEAVY = {
+    *("asyncio", "dataclasses", "enum", "inspect", "json", "logging", "pathlib", "re", "tokenize", "typing"),
+    *("google_crc32c", "lz4", "snappy", "uvloop", "zstandard"),
+}
+LIGHT_PARTS = {"__init__", "errors", "schema", "protocol", "stored", "log"}
+
+# Files above FILE_LINES_MAX, lines rounded up to the next 50: long is fine for a table or a codec, growing unnoticed
+# is not.
+FILE_LINES_MAX = 400
+LONG_FILES = {
+    "minibroker/errors.py": 450,  # the table of error codes
+    "minibroker/log/compression.py": 500,
+}
+
+# An optional part may import what its extra installs.
+EXTRA_OF_PART = {"spark": "spark", "testing": "test"}
+
+
+# Reading source
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def part_of(path: Path) -> str:
+    """Name the part a file belongs to: minibroker/log/crc.py -> log, minibroker/errors.py -> errors."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def part_named(dotted: str) -> str | None:
+    """Name the part of minibroker that a dotted name speaks of, None if it speaks of something else."""
+    first, *rest = dotted.rstrip(".").split(".")
+    if first != "minibroker":
+        return None
+    part = rest[0] if rest else "__init__"
+    return part if (PACKAGE / part).is_dir() or (PACKAGE / f"{part}.py").is_file() else "__init__"
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def origin(node: ast.ImportFrom, path: Path) -> str:
+    """Return the absolute dotted name an import takes from, relative ones resolved."""
+    if not node.level:
+        return node.module or ""
+    parts = module_name(path).split(".")
+    kept = len(parts) - node.level + (path.name == "__init__.py")
+    return ".".join([*parts[:kept], *([node.module] if node.module else [])])
+
+
+def names_imported(node: ast.stmt | ast.AST, path: Path) -> dict[str, str]:
+    """Map each local name that an import statement binds to what it stands for."""
+    if isinstance(node, ast.Import):
+        return {a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names}
+    if isinstance(node, ast.ImportFrom):
+        return {alias.asname or alias.name: f"{origin(node, path)}.{alias.name}" for alias in node.names}
+    return {}
+
+
+def modules_imported(tree: ast.AST, path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, dotted name) of everything imported anywhere, and of modules named in strings for later import."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, f"{origin(node, path)}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"minibroker(\.\w+)+\.?", str(node.value)):
+            yield node.lineno, str(node.value)
+
+
+def statements_at_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run when a module is imported: not function bodies, not `if TYPE_CHECKING`."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+            yield from statements_at_import(statement.orelse)
+            continue
+        for field in ("body", "orelse", "finalbody", "handlers"):
+            for child in getattr(statement, field, []):
+                yield from statements_at_import(child.body if isinstance(child, ast.ExceptHandler) else [child])
+
+
+def outside_names(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, dotted name) of every name used, under its real name however it was imported.
+
+    Not only calls: `wait = time.monotonic` or a default argument passes a door just as well.
+    """
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        aliases |= names_imported(node, path)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((node.lineno, name) for name in names_imported(node, path).values())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            whole = ast.unparse(node)
+            head, _, tail = whole.partition(".")
+            known = head in aliases and re.fullmatch(
+                r"[\w.]+", whole
+            )  # `random.Random(7).random` is a method, no module's
+            yield node.lineno, f"{aliases[head]}.{tail}" if known else f"?.{node.attr}"
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.lineno, aliases.get(node.id, node.id)
+
+
+def passing(door: Door, tree: ast.Module, path: Path) -> list[str]:
+    used = outside_names(tree, path)
+    return [f"{path.name}:{line}: {name}" for line, name in used if re.fullmatch(door.banned, name)]
+
+
+def is_keeper(door: Door, path: Path) -> bool:
+    below = path.relative_to(PACKAGE).as_posix()
+    return any(below == keeper or (keeper.endswith("/") and below.startswith(keeper)) for keeper in door.keepers)
+
+
+# The rules
+
+
+def test_imports_point_down() -> None:
+    arrows = []
+    for path in MODULES:
+        part = part_of(path)
+        assert part in MAY_IMPORT, f"{path.relative_to(ROOT)}: a new part needs a row in MAY_IMPORT"
+        for line, dotted in modules_imported(tree_of(path), path):
+            target = part_named(dotted)
+            if target not in {None, part} | MAY_IMPORT[part]:
+                arrows.append(f"{path.relative_to(ROOT)}:{line}: {part} imports {target}")
+    assert not arrows, "\n".join(arrows)
+
+
+def test_no_two_parts_import_each_other() -> None:
+    def below(part: str) -> set[str]:
+        return MAY_IMPORT[part].union(*(below(lower) for lower in MAY_IMPORT[part]))
+
+    assert not [part for part in MAY_IMPORT if part in below(part)]
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_the_outside_world_enters_by_its_door(name: str) -> None:
+    door = DOORS[name]
+    found = [hit for path in MODULES if not is_keeper(door, path) for hit in passing(door, tree_of(path), path)]
+    assert not found, f"only {door.keepers or 'whoever starts the program'} may do this:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("time", "import time\ntime.time()"),
+        ("time", "import time as t\nnow = t.monotonic_ns"),
+        ("time", "from time import monotonic as now\ndef f(clock=now): ..."),
+        ("time", "import asyncio\nasync def f(): await asyncio.sleep(1)"),
+        ("time", "from datetime import datetime\ndatetime.now()"),
+        ("time", "def f(loop): loop.call_later(1, f)"),
+        ("files", "open('x')"),
+        ("files", "import os\nos.path.exists('x')"),
+        ("files", "from pathlib import Path"),
+        ("network", "import socket\nsocket.socket()"),
+        ("chance", "import random\nrandom.random()"),
+        ("chance", "from random import choice\nchoice([1])"),
+        ("chance", "import uuid\nuuid.uuid4()"),
+    ],
+)
+def test_a_way_around_a_door_is_noticed(name: str, source: str) -> None:
+    assert passing(DOORS[name], ast.parse(source), PACKAGE / "made_up.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("time", "def f(clock): return clock.now_ms"),
+        ("time", "import struct\ntime = struct.unpack('>q', b'x')"),
+        ("files", "def f(storage): return storage.open('x')"),
+        ("chance", "import random\nrandom.Random(7).random()"),
+        ("chance", "from random import Random\ndef f(chance: Random): return chance.random()"),
+    ],
+)
+def test_using_a_door_is_allowed(name: str, source: str) -> None:
+    assert not passing(DOORS[name], ast.parse(source), PACKAGE / "made_up.py")
+
+
+def test_nothing_heavy_is_imported_at_the_top_of_a_light_module() -> None:
+    found = []
+    for path in MODULES:
+        if part_of(path) not in LIGHT_PARTS:
+            continue
+        for statement in statements_at_import(tree_of(path).body):
+            for dotted in names_imported(statement, path).values():
+                if dotted.split(".")[0] in HEAVY:
+                    found.append(f"{path.relative_to(ROOT)}:{statement.lineno}: {dotted}")
+    assert not found, "import it where it is used:\n" + "\n".join(found)
+
+
+def modules_loaded_by(statement: str) -> set[str]:
+    """Return the top-level modules that a statement loads in a new interpreter."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    return set(done.stdout.split())
+
+
+def test_import_minibroker_loads_only_itself() -> None:
+    assert modules_loaded_by("import minibroker") == {"minibroker"}
+
+
+@pytest.mark.parametrize("module", ["protocol.messages.produce", "protocol.messages.fetch", "log.records", "errors"])
+def test_importing_a_format_loads_nothing_heavy(module: str) -> None:
+    if not (PACKAGE / f"{module.replace('.', '/')}.py").is_file():
+        pytest.skip("not there yet")
+    loaded = {name.split(".")[0] for name in modules_loaded_by(f"import minibroker.{module}")}
+    assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("path", MODULES + SCRIPTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(tree_of(path)), "a module opens with what it is, what must hold, what it does not do"
+
+
+def normalised(requirement: str) -> str:
+    """Return the package name of a requirement as registries spell it: `A_b[c]>=1; ...` -> a-b."""
+    match = re.match(r"[\w.-]+", requirement)
+    assert match, requirement
+    return re.sub(r"[-_.]+", "-", match.group()).lower()
+
+
+def test_every_import_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    packages_of = importlib.metadata.packages_distributions()
+    missing = []
+    for path in MODULES:
+        extra = EXTRA_OF_PART.get(part_of(path))
+        wanted = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
+        declared = {normalised(requirement) for requirement in wanted}
+        for line, dotted in modules_imported(tree_of(path), path):
+            top = dotted.split(".")[0]
+            if top in {"minibroker", ""} or top in sys.stdlib_module_names:
+                continue
+            if not declared & {normalised(name) for name in packages_of.get(top, [top])}:
+                missing.append(f"{path.relative_to(ROOT)}:{line}: {top}")
+    assert not missing, "not among the dependencies in pyproject.toml:\n" + "\n".join(missing)
+
+
+def test_the_version_is_written_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f'__version__ = "{project["version"]}"' in (PACKAGE / "__init__.py").read_text(encoding="utf-8")
+
+
+def settings() -> set[str]:
+    """Names that a user can set: rows `Setting("name", ...)` of the configuration table, and MINIBROKER_ variables."""
+    found = set()
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found |= set(re.findall(r"MINIBROKER_[A-Z_]+", node.value))
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Setting" and node.args:
+                found.add(ast.literal_eval(node.args[0]))
+    return found
+
+
+def test_what_can_be_set_is_documented() -> None:
+    words = "\n".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    assert not [name for name in sorted(settings()) if f"`{name}`" not in words]
+
+
+def test_make_says_what_it_can_do() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    words = makefile.split("\n\n")[0] + (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = {"run", "test", "check", "bench", "imports", "fuzz", "docs"}
+    assert targets <= set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    assert not [target for target in sorted(targets) if f"make {target}" not in words]
+
+
+def files_of_the_project() -> list[Path]:
+    """Every file git tracks or would add."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git work tree")
+    return [path for name in listed.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_no_file_names_a_folder_of_one_machine() -> None:
+    homes = b"|".join([b"root", b"work", b"Users", rb"home/\w+"])  # in pieces, or this line would be found
+    private = re.compile(rb"(?<![\w.])/(?:%s)/" % homes)
+    found = []
+    for path in files_of_the_project():
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            if match := private.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {match.group().decode()}")
+    assert not found, "\n".join(found)
+
+
+def test_long_files_do_not_grow_unnoticed() -> None:
+    lines = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    grown = {name: count for name, count in lines.items() if count > LONG_FILES.get(name, FILE_LINES_MAX)}
+    assert not grown, f"cut them, or write the new figure into LONG_FILES and say why in the commit: {grown}"
+    shrunk = {name: lines.get(name, 0) for name, most in LONG_FILES.items() if lines.get(name, 0) < most * 0.8}
+    assert not shrunk, f"smaller now: lower or drop their figure in LONG_FILES: {shrunk}"
