@@ -95,16 +95,48 @@ def test_files_of_a_real_log_directory_are_explained(path: str) -> None:
     assert covered(found)
 
 
-def test_index_entries_equal_kafkas() -> None:
-    meaning = goldens.log_meaning()
-    seen = 0
-    for path, data in goldens.log_files().items():
-        if path.endswith(".index") and len(data) % 8 == 0 and data:
-            offsets = [part.value for part in explain(data, "index").parts if part.path.endswith("relative_offset")]
-            assert offsets == [int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 8)]
-            seen += 1
-    assert seen
-    assert meaning
+def values(data: bytes, kind: str, *fields: str) -> list[list[object]]:
+    """Return the named fields of every entry that an explanation shows."""
+    found = explain(data, kind)
+    assert found.error is None
+    columns = [[part.value for part in found.parts if part.path.endswith("." + field)] for field in fields]
+    return [list(entry) for entry in zip(*columns)]
+
+
+def test_entries_of_indexes_and_snapshots_equal_what_kafka_reads() -> None:
+    files = goldens.log_files()
+    seen: set[str] = set()
+    for partition, meaning in goldens.log_meaning()["partitions"].items():
+        for segment in meaning["segments"]:
+            start = f"{partition}/{segment['base']:020}"
+            for kind, fields in {
+                "index": ("relative_offset", "position"),
+                "timeindex": ("timestamp", "relative_offset"),
+                "txnindex": ("producer_id", "first_offset", "last_offset", "last_stable_offset"),
+            }.items():
+                if kind not in segment or f"{start}.{kind}" not in files:
+                    continue
+                entries = values(files[f"{start}.{kind}"], kind, *fields)
+                # Kafka's reader adds the base offset, and does not show the zeros of an index that holds nothing.
+                for entry in entries:
+                    for column, field in enumerate(fields):
+                        if field == "relative_offset":
+                            entry[column] += segment["base"]  # type: ignore[operator]
+                theirs = [list(entry.values()) if isinstance(entry, dict) else entry for entry in segment[kind]]
+                assert entries == theirs, (start, kind)
+                seen |= {kind} if entries else set()
+        for offset, producers in meaning.get("snapshots", {}).items():
+            fields = ("producer_id", "epoch", "last_sequence", "last_offset", "current_txn_first_offset")
+            names = ("producerId", "producerEpoch", "lastSequence", "lastOffset", "currentTxnFirstOffset")
+            theirs = [[producer[name] for name in names] for producer in producers]
+            data = files[f"{partition}/{offset}.snapshot"]
+            ours = values(data, "snapshot", *fields)
+            assert sorted(ours) == sorted(theirs)  # type: ignore[type-var]
+            seen |= {"snapshot"} if ours else set()
+        epochs = files.get(f"{partition}/leader-epoch-checkpoint", b"0\n0\n")
+        ours = values(epochs, "leader-epoch-checkpoint", "epoch", "start_offset")
+        assert [f"{epoch} {start}" for epoch, start in ours] == meaning.get("leader-epoch-checkpoint", [])[2:]
+    assert seen == {"index", "timeindex", "txnindex", "snapshot"}
 
 
 def test_preallocated_index_is_zeros_behind_its_entries() -> None:

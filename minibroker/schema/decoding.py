@@ -103,7 +103,6 @@ class DecoderWriter:
     def sized(self, type: Type, target: str, flexible: bool) -> None:
         line = self.source.line
         size, is_null = self.length(type, flexible)
-        # Any negative length is null, not only -1: so does Kafka.
         if type.name.endswith("String"):
             line(f"if {size} < 1:")  # empty ones are common, and quicker without a call
             with self.source:
@@ -113,12 +112,8 @@ class DecoderWriter:
                     line(f"if {is_null}: raise ValueError")
                     line(f"{target} = ''")
             line("else:")
-        elif type.nullable:
-            line(f"if {is_null}: {target} = None")
-            line("else:")
         else:
-            line(f"if {is_null}: raise ValueError")
-            line("if True:")
+            self.unless_null(type, target, is_null)
         with self.source:
             stop = self.source.fresh("e")
             line(f"{stop} = pos + {size}")
@@ -131,6 +126,15 @@ class DecoderWriter:
                 data = f"buf[pos:{stop}]"
                 line(f"{target} = {data if self.makes else f'bytes({data})'}")
             line(f"pos = {stop}")
+
+    def unless_null(self, type: Type, target: str, is_null: str) -> None:
+        """Open the block for a value that is there. Any negative length is null, not only -1: so does Kafka."""
+        if type.nullable:
+            self.source.line(f"if {is_null}: {target} = None")
+            self.source.line("else:")
+        else:
+            self.source.line(f"if {is_null}: raise ValueError")
+            self.source.line("if True:")
 
     def nested(self, type: Type, target: str) -> None:
         assert type.plan
@@ -150,12 +154,7 @@ class DecoderWriter:
         line, element = self.source.line, type.element
         assert element
         size, is_null = self.length(type, flexible)
-        if type.nullable:
-            line(f"if {is_null}: {target} = None")
-            line("else:")
-        else:
-            line(f"if {is_null}: raise ValueError")
-            line("if True:")
+        self.unless_null(type, target, is_null)
         with self.source:
             line(f"if {size} > end - pos: raise ValueError")
             if element.name in FIXED and element.name != "Uuid":
