@@ -274,7 +274,7 @@ class Error(int):
 _BY_CODE: dict[int, Error] = {}
 
 for _name, _line in list(vars(Error).items()):
-    if type(_line) is tuple:
+    if not _name.startswith("__") and type(_line) is tuple:  # Python keeps tuples of its own in a class
         _error = int.__new__(Error, _line[0])
         _error.name = _name
         _, _error.retriable, _error.meaning = _line
