@@ -40,7 +40,7 @@ from minibroker.schema.walk import Leaf, Walker
 if TYPE_CHECKING:
     from minibroker.schema.types import Message, StructMeta
 
-UNPACKED_BYTES_MAX = 64 << 20  # of one compressed batch
+UNPACKED_BYTES_MAX = 16 << 20  # of one compressed batch: every field of it becomes an object here
 CRC_FROM = (16, 16, 21)  # by magic: the checksum covers what follows it
 
 
@@ -78,7 +78,9 @@ class Explanation:
 
     def walk(self, struct: Any, position: int, path: str, end: int | None = None) -> tuple[dict[str, Any], int]:
         """Explain one struct; return its direct fields by name, and the position behind it."""
-        walker = Walker(self.data if end is None else self.data[:end], [])
+        walker = Walker(self.data, [])
+        if end is not None:
+            walker.end = end  # without a copy: a file holds thousands of batches
         try:
             position = walker.struct(struct, position, path)
         finally:
@@ -199,7 +201,7 @@ def _all_batches(found: Explanation) -> None:
 def _batches(found: Explanation, position: int, end: int, path: str, depth: int = 0) -> None:
     index = 0
     while position < end:
-        if not any(found.data[position:end]):
+        if found.data[position + 8 : position + 12] == bytes(4) and not any(found.data[position:end]):
             found.note(f"{path}.padding".lstrip("."), "zeros", f"{end - position} bytes", position, end)
             return
         here = f"{path}.batch[{index}]".lstrip(".")
@@ -222,6 +224,8 @@ def _batch(found: Explanation, position: int, end: int, path: str, depth: int) -
     if magic > 2:
         raise InvalidMagic(f"{magic} is not 0, 1 or 2", position + MAGIC_POSITION, f"{path}.magic")
     stop = position + PREFIX_BYTES + int.from_bytes(found.data[position + 8 : position + 12], "big", signed=True)
+    if stop <= position + MAGIC_POSITION:
+        raise InvalidLength(f"says that it ends at byte {stop}, before its magic", position + 8, path)
     if stop > end:
         raise Truncated(f"says that it ends at byte {stop}, there are {end}", position + 8, path)
     if magic < 2:
@@ -239,7 +243,7 @@ def _batch(found: Explanation, position: int, end: int, path: str, depth: int) -
     fields, position = found.walk(plan(BatchHeader, 0, False), position, path, stop)
     _judge_crc(found, path, crc32c(found.data[start + CRC_FROM[2] : stop]))
     codec, records, here = fields["attributes"] & CODEC_MASK, found, 0
-    if codec == NONE:
+    if codec == NONE or position == stop:  # an empty batch may name a codec
         here, last = position, stop
     else:
         name = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"codec {codec}"
@@ -295,6 +299,11 @@ def _snapshot(found: Explanation) -> None:
     found.refuse_rest(_versioned(found, message("ProducerSnapshot"), 0, "ProducerSnapshot"), "ProducerSnapshot")
 
 
+def _is_number(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 20
+
+
 def _checkpoint(found: Explanation, name: str) -> None:
     """Explain a text file: version, number of lines, lines of columns."""
     columns, position, entries = CHECKPOINT_COLUMNS[name], 0, None
@@ -302,13 +311,13 @@ def _checkpoint(found: Explanation, name: str) -> None:
         names = ("version",) if number == 0 else ("entries",) if number == 1 else columns
         here = name if number < 2 else f"{name}[{number - 2}]"
         # A topic holds no space, so the words of a line are its columns.
-        words = line.split(b" ") if line else []
+        words = line.split(b" ") if line or position < len(found.data) else []
         if words and len(words) != len(names):
             raise InvalidLength(f"{len(words)} words instead of {len(names)}: {' '.join(names)}", position, here)
         for column, word in zip(names, words):
             end = position + len(word) + (1 if position + len(word) < len(found.data) else 0)
             value = word.decode("utf-8", "replace")
-            if column != "topic" and not value.lstrip("-").isdigit():
+            if column != "topic" and not _is_number(value):
                 raise InvalidValue(f"{value!r} is not a number", position, f"{here}.{column}")
             found.note(f"{here}.{column}", "text", value if column == "topic" else int(value), position, end)
             found.parts[-1].comment = COLUMN_COMMENTS.get(column, "")

@@ -185,6 +185,8 @@ def wrapped_records(batch: Batch, limit_bytes: int, check_crc: bool) -> Iterator
         chunk = min(inner.count - done, CHUNK_RECORDS)
         try:
             made, stop = read(inner.data, position, len(inner.data), chunk, inner.base_offset, batch.max_timestamp)
+            if stop > len(inner.data):
+                raise IndexError
         except (ArithmeticError, LookupError, ValueError, StructError):
             raise _broken_inner(batch, inner.data, position, done, chunk) from None
         yield from made
