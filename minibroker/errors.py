@@ -415,3 +415,15 @@ class EncodeError(Exception):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+class StorageError(KafkaError):
+    """A disk refused: full, broken, or not to be trusted any more. Clients see KAFKA_STORAGE_ERROR."""
+
+    def __init__(self, message: str = ""):
+        super().__init__(Error.KAFKA_STORAGE_ERROR, message)
+
+    @classmethod
+    def of(cls, doing: str, path: str, failure: OSError) -> StorageError:
+        """Return the error for what the operating system said."""
+        return cls(f"{doing} {path}: {failure.strerror or failure}")
