@@ -1,0 +1,267 @@
+"""The sparse indexes beside a segment: from an offset or a timestamp to a place not far before it.
+
+.index       offset -> byte position        8 bytes an entry: relative offset int32, position int32
+.timeindex   timestamp -> offset           12 bytes an entry: timestamp int64, relative offset int32
+.txnindex    transactions that were aborted 34 bytes an entry, in the order of their markers
+
+What must hold: both columns of both indexes rise (`OffsetIndex` strictly, `TimeIndex` at least), relative offsets count
+from the base offset in the file's name. Sparse: a lookup is a floor and never an exact hit; who asks scans on from
+there. An index is derived data: it can be thrown away and made again from the segment.
+
+The active segment's files are as long as they may become, with zeros behind the last entry; `trim` cuts them. Files are
+opened when they are first needed: a thousand idle partitions hold no handles.
+Not here: when an entry is due (segment.py), rebuilding (recovery.py).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from struct import Struct as Layout
+
+from minibroker.errors import InvalidLength, InvalidValue
+from minibroker.stored.producers import AbortedTxn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.log.storage import File, Storage
+
+OFFSET_ENTRY = Layout(">ii")
+TIME_ENTRY = Layout(">qi")
+NO_TIMESTAMP = -1
+
+
+class _SparseIndex:
+    """What both sparse indexes are: a file of entries of one size, searched without reading it all."""
+
+    entry: Layout
+
+    def __init__(self, storage: Storage, path: str, base_offset: int):
+        self.storage = storage
+        self.path = path
+        self.base_offset = base_offset
+        self._file: File | None = None
+        self._map: memoryview | None = None
+        self.count = 0
+        if storage.exists(path):
+            self._count_entries()
+
+    def _count_entries(self) -> None:
+        """Find how many entries there are: all, or in a preallocated file those before the zeros."""
+        file = self._opened()
+        size = self.entry.size
+        if file.size_bytes % size:
+            raise InvalidLength(f"{file.size_bytes} bytes are no whole number of entries", file.size_bytes, self.path)
+        self.count = file.size_bytes // size
+        if self.count and self._is_zero(self.count - 1):
+            # Entries rise, so nothing but the first can be zero before the end.
+            self.count = bisect_left(range(self.count), True, lo=1, key=self._is_zero)
+            if self.count == 1 and self._is_zero(0):
+                self.count = 0
+
+    def _is_zero(self, index: int) -> bool:
+        return not any(self._bytes(index))
+
+    def _bytes(self, index: int) -> memoryview:
+        start = index * self.entry.size
+        return self._mapped()[start : start + self.entry.size]
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self.storage.open(self.path, create=True)
+        return self._file
+
+    def _mapped(self) -> memoryview:
+        """Return a view of the file that shows at least every entry."""
+        if self._map is None or len(self._map) < self.count * self.entry.size:
+            self._map = self._opened().map()
+        return self._map
+
+    def preallocate(self, size_bytes: int) -> None:
+        """Make the file as long as it may become, in whole entries."""
+        self._opened().truncate(max(size_bytes // self.entry.size, self.count) * self.entry.size)
+        self._map = None
+
+    def is_full(self, size_bytes_max: int) -> bool:
+        return self.count >= size_bytes_max // self.entry.size
+
+    def _add(self, entry: bytes) -> None:
+        self._opened().write_at(self.count * self.entry.size, entry)
+        self.count += 1
+
+    def keep(self, count: int) -> None:
+        """Forget all entries but the first `count`; a preallocated file has zeros in their place."""
+        if count < self.count:
+            file = self._opened()
+            size_bytes = file.size_bytes
+            self._map = None
+            file.truncate(count * self.entry.size)
+            if size_bytes > self.count * self.entry.size:
+                file.truncate(size_bytes)
+            self.count = count
+
+    def trim(self) -> None:
+        """Cut the file behind the last entry."""
+        self._map = None
+        self._opened().truncate(self.count * self.entry.size)
+
+    def sync(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        self._map = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def check(self) -> None:
+        """Raise unless the entries rise and none lies before the segment."""
+        before: tuple[int, ...] = ()
+        for index, entry in enumerate(self.entry.iter_unpack(self._mapped()[: self.count * self.entry.size])):
+            if entry[-2] < 0 or entry[-1] < 0 or (before and not self._rises(before, entry)):
+                raise InvalidValue(f"entry {index} is {entry} behind {before}", index * self.entry.size, self.path)
+            before = entry
+
+    @staticmethod
+    def _rises(before: tuple[int, ...], entry: tuple[int, ...]) -> bool:
+        raise NotImplementedError
+
+
+class OffsetIndex(_SparseIndex):
+    """From an offset to the position of a batch at or before it. An entry names the LAST offset of its batch."""
+
+    entry = OFFSET_ENTRY
+
+    def add(self, last_offset: int, position: int) -> None:
+        """Note where the batch lies that ends with `last_offset`."""
+        self._add(OFFSET_ENTRY.pack(last_offset - self.base_offset, position))
+
+    def position_before(self, offset: int) -> int:
+        """Return the position of the last batch in the index that does not begin behind `offset`; 0 if none does."""
+        found = bisect_right(range(self.count), offset - self.base_offset, key=self._relative)
+        return 0 if found == 0 else int.from_bytes(self._bytes(found - 1)[4:], "big")
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget every entry that names `offset` or more."""
+        self.keep(bisect_left(range(self.count), offset - self.base_offset, key=self._relative))
+
+    def last_offset(self) -> int:
+        """Return the offset of the last entry; without entries the base offset."""
+        return self.base_offset + (self._relative(self.count - 1) if self.count else 0)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """Return every entry as offset and position."""
+        unpacked = OFFSET_ENTRY.iter_unpack(self._mapped()[: self.count * 8])
+        return [(self.base_offset + relative, position) for relative, position in unpacked]
+
+    def _relative(self, index: int) -> int:
+        return int.from_bytes(self._bytes(index)[:4], "big")
+
+    @staticmethod
+    def _rises(before: tuple[int, ...], entry: tuple[int, ...]) -> bool:
+        return entry[0] > before[0] and entry[1] > before[1]
+
+
+class TimeIndex(_SparseIndex):
+    """The largest timestamp so far and where it was, each time that it had grown."""
+
+    entry = TIME_ENTRY
+
+    def add(self, timestamp: int, offset: int) -> None:
+        """Note that `timestamp`, the largest so far, is that of the batch that ends with `offset`."""
+        if timestamp > self.last()[0]:
+            self._add(TIME_ENTRY.pack(timestamp, offset - self.base_offset))
+
+    def last(self) -> tuple[int, int]:
+        """Return timestamp and offset of the last entry; without entries none at the base offset."""
+        return self._entry(self.count - 1) if self.count else (NO_TIMESTAMP, self.base_offset)
+
+    def offset_before(self, timestamp: int) -> int:
+        """Return an offset before which every record is older than `timestamp`."""
+        found = bisect_right(range(self.count), timestamp, key=self._timestamp)
+        return self._entry(found - 1)[1] if found else self.base_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget every entry that names `offset` or more."""
+        self.keep(bisect_left(range(self.count), offset, key=lambda index: self._entry(index)[1]))
+
+    def entries(self) -> list[tuple[int, int]]:
+        """Return every entry as timestamp and offset."""
+        return [self._entry(index) for index in range(self.count)]
+
+    def _timestamp(self, index: int) -> int:
+        return int.from_bytes(self._bytes(index)[:8], "big", signed=True)
+
+    def _entry(self, index: int) -> tuple[int, int]:
+        timestamp, relative = TIME_ENTRY.unpack(self._bytes(index))
+        return timestamp, self.base_offset + relative
+
+    @staticmethod
+    def _rises(before: tuple[int, ...], entry: tuple[int, ...]) -> bool:
+        return entry[0] > before[0] and entry[1] >= before[1]
+
+
+TXN_VERSION = (0).to_bytes(2, "big")
+TXN_ENTRY_BYTES = 34
+
+
+class TransactionIndex:
+    """The transactions whose abort marker lies in this segment. Most segments have none, and then no file."""
+
+    def __init__(self, storage: Storage, path: str):
+        self.storage = storage
+        self.path = path
+        self._file: File | None = None
+        self._entries: list[AbortedTxn] | None = None
+
+    def add(self, entry: AbortedTxn) -> None:
+        entries = self.entries()
+        if entries and entry.last_offset <= entries[-1].last_offset:
+            raise InvalidValue(f"{entry.last_offset} is not behind {entries[-1].last_offset}", 0, self.path)
+        if self._file is None:
+            self._file = self.storage.open(self.path, create=True)
+        self._file.append([TXN_VERSION, entry.encode(0)])
+        entries.append(entry)
+
+    def entries(self) -> list[AbortedTxn]:
+        """Return what is in the file; broken content raises a ProtocolError."""
+        if self._entries is None:
+            self._entries = self._read() if self.storage.exists(self.path) else []
+        return self._entries
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the transactions that ended at `offset` or later."""
+        kept = [entry for entry in self.entries() if entry.last_offset < offset]
+        if len(kept) < len(self.entries()):
+            if self._file is None:
+                self._file = self.storage.open(self.path)
+            self._file.truncate(len(kept) * TXN_ENTRY_BYTES)
+            self._entries = kept
+
+    def _read(self) -> list[AbortedTxn]:
+        file = self.storage.open(self.path)
+        try:
+            data = file.read_at(0, file.size_bytes)
+        finally:
+            file.close()
+        if len(data) % TXN_ENTRY_BYTES:
+            raise InvalidLength(f"{len(data)} bytes are no whole number of entries", len(data), self.path)
+        found: list[AbortedTxn] = []
+        for start in range(0, len(data), TXN_ENTRY_BYTES):
+            if data[start : start + 2] != TXN_VERSION:
+                raise InvalidValue(f"entry has version {data[start : start + 2].hex()}", start, self.path)
+            found.append(AbortedTxn.decode(data[start + 2 : start + TXN_ENTRY_BYTES], 0))
+            if not found[-1].first_offset <= found[-1].last_offset or (
+                len(found) > 1 and found[-1].last_offset <= found[-2].last_offset
+            ):
+                raise InvalidValue(f"entry {found[-1]} is out of order", start, self.path)
+        return found
+
+    def sync(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
