@@ -41,22 +41,27 @@ class _SparseIndex:
         self.base_offset = base_offset
         self._file: File | None = None
         self._map: memoryview | None = None
-        self.count = 0
-        if storage.exists(path):
-            self._count_entries()
+        self._count = -1  # not yet known: nothing is read before somebody asks
 
-    def _count_entries(self) -> None:
-        """Find how many entries there are: all, or in a preallocated file those before the zeros."""
-        file = self._opened()
-        size = self.entry.size
-        if file.size_bytes % size:
-            raise InvalidLength(f"{file.size_bytes} bytes are no whole number of entries", file.size_bytes, self.path)
-        self.count = file.size_bytes // size
-        if self.count and self._is_zero(self.count - 1):
-            # Entries rise, so nothing but the first can be zero before the end.
-            self.count = bisect_left(range(self.count), True, lo=1, key=self._is_zero)
-            if self.count == 1 and self._is_zero(0):
-                self.count = 0
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        if self._count < 0:
+            self._count = self._count_entries()
+        return self._count
+
+    def _count_entries(self) -> int:
+        """Find how many entries the file has: all, or if it is preallocated those before the zeros."""
+        size, size_bytes = self.entry.size, self.storage.size_bytes(self.path)
+        if size_bytes % size:
+            raise InvalidLength(f"{size_bytes} bytes are no whole number of entries", size_bytes, self.path)
+        count = size_bytes // size
+        if count and self._is_zero(count - 1):
+            # Entries rise, so none but the first can be zero before the end.
+            count = bisect_left(range(count), True, lo=1, key=self._is_zero)
+            if count == 1 and self._is_zero(0):
+                count = 0
+        return count
 
     def _is_zero(self, index: int) -> bool:
         return not any(self._bytes(index))
@@ -72,7 +77,7 @@ class _SparseIndex:
 
     def _mapped(self) -> memoryview:
         """Return a view of the file that shows at least every entry."""
-        if self._map is None or len(self._map) < self.count * self.entry.size:
+        if self._map is None or len(self._map) < self._count * self.entry.size:
             self._map = self._opened().map()
         return self._map
 
@@ -86,7 +91,7 @@ class _SparseIndex:
 
     def _add(self, entry: bytes) -> None:
         self._opened().write_at(self.count * self.entry.size, entry)
-        self.count += 1
+        self._count += 1
 
     def keep(self, count: int) -> None:
         """Forget all entries but the first `count`; a preallocated file has zeros in their place."""
@@ -97,12 +102,13 @@ class _SparseIndex:
             file.truncate(count * self.entry.size)
             if size_bytes > self.count * self.entry.size:
                 file.truncate(size_bytes)
-            self.count = count
+            self._count = count
 
     def trim(self) -> None:
         """Cut the file behind the last entry."""
+        count = self.count
         self._map = None
-        self._opened().truncate(self.count * self.entry.size)
+        self._opened().truncate(count * self.entry.size)
 
     def sync(self) -> None:
         if self._file is not None:

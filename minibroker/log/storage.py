@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
         def exists(self, path: str) -> bool: ...
 
+        def size_bytes(self, path: str) -> int:
+            """Return how long a file is; an absent one is 0."""
+
         def modified_ms(self, path: str) -> int:
             """Return when the file was last written."""
 
@@ -99,6 +102,14 @@ class OsStorage:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._real(path))
+
+    def size_bytes(self, path: str) -> int:
+        try:
+            return os.stat(self._real(path)).st_size
+        except FileNotFoundError:
+            return 0
+        except OSError as failure:
+            raise StorageError.of("stat", path, failure) from failure
 
     def modified_ms(self, path: str) -> int:
         try:
