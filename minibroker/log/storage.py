@@ -16,6 +16,7 @@ from minibroker.errors import StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Sequence
     from typing import Protocol
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
             """Return the whole file as it is now without copying; later writes below its end show in it."""
 
         def truncate(self, size_bytes: int) -> None:
-            """Cut the file, or let it grow with zeros."""
+            """Cut the file, or let it grow with zeros. Views that were handed out stay as they were."""
 
         def sync(self) -> None:
             """Return when all that was written is on the disk."""
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 
 
 PIECES_MAX = 1024  # of one gathered write: IOV_MAX of Linux and the BSDs
+COPY_BYTES = 1 << 20
 
 
 class OsStorage:
@@ -88,7 +90,7 @@ class OsStorage:
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
         try:
-            return OsFile(path, os.open(self._real(path), flags, 0o644))
+            return OsFile(path, self._real(path), os.open(self._real(path), flags, 0o644))
         except OSError as failure:
             raise StorageError.of("open", path, failure) from failure
 
@@ -158,10 +160,12 @@ class OsStorage:
 class OsFile:
     """A file of the machine."""
 
-    def __init__(self, path: str, handle: int):
+    def __init__(self, path: str, real_path: str, handle: int):
         self.path = path
+        self.real_path = real_path
         self.handle = handle  # what sendfile wants
         self.size_bytes = os.fstat(handle).st_size
+        self._mappings: list[mmap.mmap] = []  # those that a view may still look through
 
     def append(self, chunks: Sequence[Chunk]) -> None:
         pieces = list(chunks)
@@ -198,17 +202,49 @@ class OsFile:
 
         if not self.size_bytes:
             return memoryview(b"")
+        self._drop_unused_mappings()
         try:
-            return memoryview(mmap.mmap(self.handle, self.size_bytes, prot=mmap.PROT_READ))
+            mapping = mmap.mmap(self.handle, self.size_bytes, prot=mmap.PROT_READ)
         except OSError as failure:
             raise StorageError.of("map", self.path, failure) from failure
+        self._mappings.append(mapping)
+        return memoryview(mapping)
 
     def truncate(self, size_bytes: int) -> None:
+        self._drop_unused_mappings()
         try:
-            os.ftruncate(self.handle, size_bytes)
+            if self._mappings and size_bytes < self.size_bytes:
+                self._replace(size_bytes)
+            else:
+                os.ftruncate(self.handle, size_bytes)
         except OSError as failure:
             raise StorageError.of("truncate", self.path, failure) from failure
         self.size_bytes = size_bytes
+
+    def _replace(self, size_bytes: int) -> None:
+        """Put a shorter copy in the file's place: to touch a mapping behind the end of its file kills the process.
+
+        Views go on looking at the old file, which has no name any more. `.cleaned` is a suffix that Kafka and we
+        remove at start, should we not get to the end of this.
+        """
+        copy_path = self.real_path + ".cleaned"
+        copy = os.open(copy_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        position = 0
+        while position < size_bytes:
+            position += os.write(copy, os.pread(self.handle, min(COPY_BYTES, size_bytes - position), position))
+        os.fsync(copy)
+        os.replace(copy_path, self.real_path)
+        os.close(self.handle)
+        self.handle = copy
+
+    def _drop_unused_mappings(self) -> None:
+        viewed = []
+        for mapping in self._mappings:
+            try:
+                mapping.close()
+            except BufferError:
+                viewed.append(mapping)
+        self._mappings = viewed
 
     def sync(self) -> None:
         try:
