@@ -29,21 +29,27 @@ if TYPE_CHECKING:
 
         def append(self, chunks: Sequence[Chunk]) -> None:
             """Write the chunks at the end, in order, as one."""
+            ...
 
         def write_at(self, position: int, data: Chunk) -> None:
             """Overwrite; the file grows if it must."""
+            ...
 
         def read_at(self, position: int, size_bytes: int) -> bytes:
             """Return that many bytes, fewer only at the end of the file."""
+            ...
 
         def map(self) -> memoryview:
             """Return the whole file as it is now without copying; later writes below its end show in it."""
+            ...
 
         def truncate(self, size_bytes: int) -> None:
             """Cut the file, or let it grow with zeros. Views that were handed out stay as they were."""
+            ...
 
         def sync(self) -> None:
             """Return when all that was written is on the disk."""
+            ...
 
         def close(self) -> None: ...
 
@@ -52,29 +58,37 @@ if TYPE_CHECKING:
 
         def open(self, path: str, *, create: bool = False) -> File:
             """Open a file; without `create` it must be there."""
+            ...
 
         def list(self, path: str) -> list[str]:
             """Return the names in a directory, sorted; an absent directory is empty."""
+            ...
 
         def exists(self, path: str) -> bool: ...
 
         def size_bytes(self, path: str) -> int:
             """Return how long a file is; an absent one is 0."""
+            ...
 
         def modified_ms(self, path: str) -> int:
             """Return when the file was last written."""
+            ...
 
         def make_directory(self, path: str) -> None:
             """Make a directory and those above it; one that is there is fine."""
+            ...
 
         def rename(self, old: str, new: str) -> None:
             """Give a file or directory another name; what had that name is replaced."""
+            ...
 
         def remove(self, path: str) -> None:
             """Remove a file or an empty directory; an absent one is fine."""
+            ...
 
         def sync_directory(self, path: str) -> None:
             """Return when the names in a directory are on the disk."""
+            ...
 
 
 PIECES_MAX = 1024  # of one gathered write: IOV_MAX of Linux and the BSDs
