@@ -91,8 +91,10 @@ def deviations_page() -> str:
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text("utf-8")
         # A comment or a paragraph of a docstring that begins with the word, up to its end.
-        for match in re.finditer(r"^ *(?:# )?Kafka: (.*(?:\n *(?:# )?[^\s#\"].*)*)", text, re.MULTILINE):
-            said = " ".join(line.strip().removeprefix("# ") for line in match[1].splitlines())
+        for match in re.finditer(
+            r"^ *# Kafka: (.*(?:\n *# .*)*)|^ *Kafka: (.*(?:\n *[^\s#\"].*)*)", text, re.MULTILINE
+        ):
+            said = " ".join(line.strip().removeprefix("# ") for line in (match[1] or match[2]).splitlines())
             said = said.removesuffix('"""').strip()
             found.append(f"| `{path.relative_to(PACKAGE.parent).as_posix()}` | {said} |")
     return "\n".join([_DEVIATIONS, *found, ""])

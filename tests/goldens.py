@@ -11,6 +11,14 @@ from pathlib import Path
 from typing import Any
 
 GOLDEN = Path(__file__).parent / "golden"
+LOG_DIRECTORIES = (  # tests/golden/README.md says what is in each
+    "kraft39-1-before-clean",
+    "kraft39-2-after-clean",
+    "kraft39-3-killed",
+    "kraft44-1",
+    "zk28-1-before-clean",
+    "zk28-2-after-clean",
+)
 
 
 @cache
@@ -27,7 +35,7 @@ def wire(kind: str) -> list[dict[str, Any]]:
 
 @cache
 def records(name: str) -> list[dict[str, Any]]:
-    """Return the record cases of "records", "downconvert" or "validate"."""
+    """Return the record cases of "records", "downconvert", "validate" or "refuse"."""
     return _lines(f"records/{name}")
 
 

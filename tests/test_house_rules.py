@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stored": {"schema", "errors"},
     "log": {"schema", "errors", "stored"},
     "explain": {"schema", "errors", "protocol", "stored", "log"},
-    "cli": {"__init__", "schema", "errors", "protocol", "stored", "log", "explain"},
+    "dump": {"schema", "errors", "protocol", "stored", "log", "explain"},
+    "cli": {"__init__", "schema", "errors", "protocol", "stored", "log", "explain", "dump"},
 }
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from struct import Struct as Layout
 
-from minibroker.errors import InvalidLength, InvalidValue
+from minibroker.errors import InvalidLength, InvalidValue, ProtocolError
 from minibroker.stored.producers import AbortedTxn
 
 TYPE_CHECKING = False
@@ -34,6 +34,7 @@ class _SparseIndex:
     """What both sparse indexes are: a file of entries of one size, searched without reading it all."""
 
     entry: Layout
+    spare = 0  # entries that are kept free for the end
 
     def __init__(self, storage: Storage, path: str, base_offset: int):
         self.storage = storage
@@ -52,10 +53,8 @@ class _SparseIndex:
 
     def _count_entries(self) -> int:
         """Find how many entries the file has: all, or if it is preallocated those before the zeros."""
-        size, size_bytes = self.entry.size, self.storage.size_bytes(self.path)
-        if size_bytes % size:
-            raise InvalidLength(f"{size_bytes} bytes are no whole number of entries", size_bytes, self.path)
-        count = size_bytes // size
+        # A piece of an entry at the end is no entry; whoever appends writes over it.
+        count = self.storage.size_bytes(self.path) // self.entry.size
         if count and self._is_zero(count - 1):
             # Entries rise, so none but the first can be zero before the end.
             count = bisect_left(range(count), True, lo=1, key=self._is_zero)
@@ -81,13 +80,17 @@ class _SparseIndex:
             self._map = self._opened().map()
         return self._map
 
+    @property
+    def exists(self) -> bool:
+        return self.storage.exists(self.path)
+
     def preallocate(self, size_bytes: int) -> None:
         """Make the file as long as it may become, in whole entries."""
         self._opened().truncate(max(size_bytes // self.entry.size, self.count) * self.entry.size)
         self._map = None
 
     def is_full(self, size_bytes_max: int) -> bool:
-        return self.count >= size_bytes_max // self.entry.size
+        return self.count >= size_bytes_max // self.entry.size - self.spare
 
     def _add(self, entry: bytes) -> None:
         self._opened().write_at(self.count * self.entry.size, entry)
@@ -103,6 +106,16 @@ class _SparseIndex:
             if size_bytes > self.count * self.entry.size:
                 file.truncate(size_bytes)
             self._count = count
+
+    def replace(self, entries: bytes | bytearray) -> bool:
+        """Make these the entries; return whether they were not, for then they are to be synced."""
+        if self.exists and self._mapped()[: self.count * self.entry.size].tobytes() == bytes(entries):
+            return False
+        self._map = None
+        self._opened().truncate(0)
+        self._opened().append([entries])
+        self._count = len(entries) // self.entry.size
+        return True
 
     def trim(self) -> None:
         """Cut the file behind the last entry."""
@@ -142,10 +155,22 @@ class OffsetIndex(_SparseIndex):
         """Note where the batch lies that ends with `last_offset`."""
         self._add(OFFSET_ENTRY.pack(last_offset - self.base_offset, position))
 
-    def position_before(self, offset: int) -> int:
-        """Return the position of the last batch in the index that does not begin behind `offset`; 0 if none does."""
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """Return the last entry whose offset is not above `offset`: that offset and a position.
+
+        The batch at the position, or one soon behind it, ends with exactly that offset; nothing else proves that the
+        entry is right. Without such an entry the start of the segment: the offset before its base, and 0.
+        """
         found = bisect_right(range(self.count), offset - self.base_offset, key=self._relative)
-        return 0 if found == 0 else int.from_bytes(self._bytes(found - 1)[4:], "big")
+        if not found:
+            return self.base_offset - 1, 0
+        relative, position = OFFSET_ENTRY.unpack(self._bytes(found - 1))
+        return self.base_offset + relative, position
+
+    def offset_at(self, position: int) -> int | None:
+        """Return the offset of the first entry that does not lie before `position`; None if all do."""
+        found = bisect_left(range(self.count), position, key=self._position)
+        return self.base_offset + self._relative(found) if found < self.count else None
 
     def truncate_to(self, offset: int) -> None:
         """Forget every entry that names `offset` or more."""
@@ -163,6 +188,9 @@ class OffsetIndex(_SparseIndex):
     def _relative(self, index: int) -> int:
         return int.from_bytes(self._bytes(index)[:4], "big")
 
+    def _position(self, index: int) -> int:
+        return int.from_bytes(self._bytes(index)[4:], "big")
+
     @staticmethod
     def _rises(before: tuple[int, ...], entry: tuple[int, ...]) -> bool:
         return entry[0] > before[0] and entry[1] > before[1]
@@ -172,6 +200,7 @@ class TimeIndex(_SparseIndex):
     """The largest timestamp so far and where it was, each time that it had grown."""
 
     entry = TIME_ENTRY
+    spare = 1  # the last timestamp is written when the segment ends
 
     def add(self, timestamp: int, offset: int) -> None:
         """Note that `timestamp`, the largest so far, is that of the batch that ends with `offset`."""
@@ -182,10 +211,13 @@ class TimeIndex(_SparseIndex):
         """Return timestamp and offset of the last entry; without entries none at the base offset."""
         return self._entry(self.count - 1) if self.count else (NO_TIMESTAMP, self.base_offset)
 
-    def offset_before(self, timestamp: int) -> int:
-        """Return an offset before which every record is older than `timestamp`."""
-        found = bisect_right(range(self.count), timestamp, key=self._timestamp)
-        return self._entry(found - 1)[1] if found else self.base_offset
+    def entry_before(self, timestamp: int) -> tuple[int, int]:
+        """Return the last entry that is older than `timestamp`, as timestamp and offset: no record before is younger.
+
+        Without such an entry none at the base offset.
+        """
+        found = bisect_left(range(self.count), timestamp, key=self._timestamp)
+        return self._entry(found - 1) if found else (NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Forget every entry that names `offset` or more."""
@@ -217,8 +249,13 @@ class TransactionIndex:
     def __init__(self, storage: Storage, path: str):
         self.storage = storage
         self.path = path
+        self.is_trusted = False  # whether somebody has made sure that nothing is missing
         self._file: File | None = None
         self._entries: list[AbortedTxn] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.storage.exists(self.path)
 
     def add(self, entry: AbortedTxn) -> None:
         entries = self.entries()
@@ -232,8 +269,26 @@ class TransactionIndex:
     def entries(self) -> list[AbortedTxn]:
         """Return what is in the file; broken content raises a ProtocolError."""
         if self._entries is None:
-            self._entries = self._read() if self.storage.exists(self.path) else []
+            self._entries = self._read() if self.exists else []
         return self._entries
+
+    def remove(self) -> None:
+        """Remove the file, whatever is in it."""
+        self.close()
+        self.storage.remove(self.path)
+        self._entries = []
+
+    def replace(self, entries: list[AbortedTxn]) -> bool:
+        """Make these the entries; return whether they were not, for then they are to be synced."""
+        try:
+            if self.entries() == entries:
+                return False
+        except ProtocolError:
+            pass
+        self.remove()
+        for entry in entries:
+            self.add(entry)
+        return True
 
     def truncate_to(self, offset: int) -> None:
         """Forget the transactions that ended at `offset` or later."""

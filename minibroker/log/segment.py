@@ -15,16 +15,37 @@ from struct import Struct as Layout
 from minibroker.errors import CorruptCrc, InvalidLength, ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.formats import HEADER_BYTES, MESSAGE_BYTES_MIN, PREFIX_BYTES
-from minibroker.log.index import NO_TIMESTAMP, OffsetIndex, TimeIndex, TransactionIndex
+from minibroker.log.index import (
+    NO_TIMESTAMP,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Protocol
 
+    from minibroker.log.records import Record
     from minibroker.log.storage import Chunk, File, Storage
+
+    class Added(Protocol):
+        """What the indexes must know of a batch that goes into the log: a `Batch`, or what validation says of one."""
+
+        @property
+        def last_offset(self) -> int: ...
+        @property
+        def max_timestamp(self) -> int: ...
+        @property
+        def size_bytes(self) -> int: ...
+
 
 OFFSET_DELTA_MAX = 0x7FFFFFFF  # relative offsets are int32
 SCAN_BYTES = 16 * 1024  # read at once while hopping: a few index intervals
+INDEX_INTERVAL_BYTES = 4096
 MAP_BYTES_MIN = 256 * 1024  # from here on a mapping is cheaper than a copy
 
 # Up to the last offset delta of a v2 batch: base offset, size, leader epoch, magic, crc, attributes, delta.
@@ -49,18 +70,6 @@ class Slice:
         return self.segment.view(self.position, self.size_bytes)
 
 
-class Appended:
-    """What the indexes must know of a batch that goes into the log."""
-
-    __slots__ = ("first_offset", "last_offset", "max_timestamp", "size_bytes")
-
-    def __init__(self, first_offset: int, last_offset: int, max_timestamp: int, size_bytes: int):
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.max_timestamp = max_timestamp
-        self.size_bytes = size_bytes
-
-
 class Segment:
     """A file of batches with its indexes; the files are opened when they are first needed."""
 
@@ -77,8 +86,7 @@ class Segment:
         self.offset_index = OffsetIndex(storage, name + ".index", base_offset)
         self.time_index = TimeIndex(storage, name + ".timeindex", base_offset)
         self.transaction_index = TransactionIndex(storage, name + ".txnindex")
-        # Of the batch with the largest timestamp: that timestamp, and the batch's last offset.
-        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, base_offset
+        self._latest = None if self.size_bytes else (NO_TIMESTAMP, base_offset)
         self.bytes_since_entry = 0
         self._first_timestamp: int | None = None
 
@@ -92,7 +100,7 @@ class Segment:
 
     # Writing
 
-    def append(self, chunks: Sequence[Chunk], added: Sequence[Appended], index_interval_bytes: int) -> None:
+    def append(self, chunks: Sequence[Chunk], added: Sequence[Added], index_interval_bytes: int) -> None:
         """Append batches: their bytes in one write, then the index entries that fall due."""
         position = self.size_bytes
         self._opened().append(chunks)
@@ -101,18 +109,40 @@ class Segment:
             position += batch.size_bytes
         self.size_bytes = position
 
-    def note(self, batch: Appended, position: int, index_interval_bytes: int) -> None:
+    def note(self, batch: Added, position: int, index_interval_bytes: int) -> None:
         """Keep the indexes up with a batch at `position`."""
-        if batch.max_timestamp > self.max_timestamp:
-            self.max_timestamp, self.max_timestamp_offset = batch.max_timestamp, batch.last_offset
-        if self._first_timestamp is None and position == 0:
+        if batch.max_timestamp > self.latest[0]:
+            self._latest = batch.max_timestamp, batch.last_offset
+        if position == 0:
             self._first_timestamp = batch.max_timestamp
         # Kafka: up to 3.9 looks at this once per append call, 4.x once per batch; so do all rebuilds.
         if self.bytes_since_entry > index_interval_bytes:
             self.offset_index.add(batch.last_offset, position)
-            self.time_index.add(self.max_timestamp, self.max_timestamp_offset)
+            self.time_index.add(*self.latest)
             self.bytes_since_entry = 0
         self.bytes_since_entry += batch.size_bytes
+
+    def create(self, index_bytes: int) -> None:
+        """Begin empty files; the indexes are as long as they may become."""
+        self._opened().truncate(0)
+        for index in (self.offset_index, self.time_index):
+            index.keep(0)
+            index.preallocate(index_bytes)
+        self.transaction_index.remove()
+        self.transaction_index.is_trusted = True
+        self.close()
+
+    def remove(self) -> None:
+        """Remove the files, that of the batches first: indexes without it are nothing."""
+        self.close()
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            self.storage.remove(self.path_of(suffix))
+
+    def undo_append(self) -> None:
+        """Cut off what an append left behind that failed half way; the indexes only ever miss something."""
+        file = self._opened()
+        if file.size_bytes > self.size_bytes or self.storage.size_bytes(self.path) > self.size_bytes:
+            file.truncate(self.size_bytes)
 
     def truncate_to(self, offset: int) -> int:
         """Cut off every batch that holds `offset` or more; return how many bytes went."""
@@ -123,18 +153,49 @@ class Segment:
         self.transaction_index.truncate_to(offset)
         cut_bytes = self.size_bytes - position
         if cut_bytes:
-            self._map = memoryview(b"")
-            self._opened().truncate(position)
-            self.size_bytes = position
-        self.load_max_timestamp()
+            self.cut(position)
+        self._latest = None
         self.bytes_since_entry = 0
+        return cut_bytes
+
+    def cut(self, position: int) -> None:
+        """Cut the file of batches at a position and see to it that what was behind never comes back."""
+        self._map = memoryview(b"")
+        file = self._opened()
+        file.truncate(position)
+        file.sync()
+        self.size_bytes = position
         if position == 0:
             self._first_timestamp = None
-        return cut_bytes
+
+    def rebuild_indexes(self, index_interval_bytes: int = INDEX_INTERVAL_BYTES, *, is_sealed: bool = False) -> bool:
+        """Make both sparse indexes what the batches say, up to the first that is none; return whether they were not.
+
+        is_sealed: the segment has ended, so the last timestamp is in its index.
+        """
+        offsets, times = bytearray(), bytearray()
+        latest, noted, size_bytes = (NO_TIMESTAMP, self.base_offset), NO_TIMESTAMP, 0
+        try:
+            for batch in self.batches():
+                if batch.max_timestamp > latest[0]:
+                    latest = batch.max_timestamp, batch.last_offset
+                if size_bytes > index_interval_bytes:
+                    offsets += OFFSET_ENTRY.pack(batch.last_offset - self.base_offset, batch.position)
+                    if latest[0] > noted:
+                        times += TIME_ENTRY.pack(latest[0], latest[1] - self.base_offset)
+                        noted = latest[0]
+                    size_bytes = 0
+                size_bytes += batch.size_bytes
+        except ProtocolError:
+            pass  # whoever reads there is told
+        if is_sealed and latest[0] > noted:
+            times += TIME_ENTRY.pack(latest[0], latest[1] - self.base_offset)
+        self._latest, self.bytes_since_entry = latest, size_bytes
+        return self.offset_index.replace(offsets) | self.time_index.replace(times)
 
     def seal(self) -> None:
         """End writing: the last timestamp goes into its index, files are cut to their length."""
-        self.time_index.add(self.max_timestamp, self.max_timestamp_offset)
+        self.time_index.add(*self.latest)
         self.offset_index.trim()
         self.time_index.trim()
 
@@ -161,11 +222,50 @@ class Segment:
         return self._map[position : position + size_bytes]
 
     def find(self, offset: int) -> Place | None:
-        """Return the first batch that ends at `offset` or behind it; None if the segment ends before."""
-        for place in self.hop(self.offset_index.position_before(offset)):
-            if place.last_offset >= offset:
-                return place
+        """Return the first batch that ends at `offset` or behind it; None if the segment ends before.
+
+        An index entry is believed only if the batch that it names is where it says. If not, the index is made anew.
+        """
+        named, position = self.offset_index.entry_before(offset)
+        proven = position == 0
+        try:
+            for place in self.hop(position):
+                proven = proven or place.last_offset == named
+                if place.last_offset >= offset:
+                    break
+            else:
+                place = None
+        except ProtocolError:
+            if proven:
+                raise
+        if proven:
+            return place
+        self.rebuild_indexes()
+        return next((place for place in self.hop() if place.last_offset >= offset), None)
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> Record | None:
+        """Return the first record in the file, at `start_offset` or behind, that is not older than `timestamp`."""
+        _, offset = self._time_entry_before(timestamp)
+        place = self.find(max(offset, start_offset))
+        if place is not None:
+            for batch in self.batches(place.position):
+                if batch.max_timestamp >= timestamp:
+                    for record in batch.records():
+                        if record.timestamp >= timestamp and record.offset >= start_offset:
+                            return record
         return None
+
+    def _time_entry_before(self, timestamp: int) -> tuple[int, int]:
+        """Return an entry of the time index that has been compared with the batch that it names."""
+        found = self.time_index.entry_before(timestamp)
+        if found[0] != NO_TIMESTAMP and not self._holds_timestamp(*found):
+            self.rebuild_indexes()
+            found = self.time_index.entry_before(timestamp)
+        return found
+
+    def _holds_timestamp(self, timestamp: int, offset: int) -> bool:
+        place = self.find(offset)
+        return place is not None and self.batch_at(place).max_timestamp == timestamp
 
     def hop(self, position: int = 0) -> Iterator[Place]:
         """Go from batch to batch, looking only at where each begins and ends."""
@@ -192,28 +292,42 @@ class Segment:
         stop = self.size_bytes if end is None else end
         return batches(self.view(position, stop - position))
 
+    def batch_at(self, place: Place) -> Batch:
+        """Return the batch at a place with its whole header."""
+        return next(self.batches(place.position, place.end_position))
+
     def next_offset(self) -> int:
         """Return the offset behind the last record; the base offset if there is none."""
-        last = None
-        for place in self.hop(self.offset_index.position_before(self.offset_index.last_offset())):
+        last = self.find(self.offset_index.last_offset())
+        for place in self.hop(last.end_position if last else 0):
             last = place
         return last.last_offset + 1 if last else self.base_offset
 
     def first_timestamp(self) -> int:
         """Return the timestamp by which the segment's age is judged: the largest of its first batch, or -1."""
         if self._first_timestamp is None and self.size_bytes:
-            first = next(self.hop())
-            (batch,) = batches(self.view(0, first.size_bytes))
-            self._first_timestamp = batch.max_timestamp
+            self._first_timestamp = self.batch_at(next(self.hop())).max_timestamp
         return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
 
-    def load_max_timestamp(self) -> None:
-        """Find the largest timestamp again: the last entry of its index, and what came behind it."""
-        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
-        position = self.offset_index.position_before(self.max_timestamp_offset)
-        for batch in self.batches(position):
-            if batch.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = batch.max_timestamp, batch.last_offset
+    @property
+    def latest(self) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of the first batch that has it; -1 and the base if none has."""
+        if self._latest is None:
+            self._latest = self._find_latest()
+        return self._latest
+
+    def _find_latest(self) -> tuple[int, int]:
+        """Take the last entry of the time index, and look at what came behind it."""
+        found = self.time_index.last()
+        if found[0] != NO_TIMESTAMP and not self._holds_timestamp(*found):
+            self.rebuild_indexes()
+            return self.latest
+        place = self.find(found[1])
+        if place is not None:
+            for batch in self.batches(place.position):
+                if batch.max_timestamp > found[0]:
+                    found = batch.max_timestamp, batch.last_offset
+        return found
 
     def check_batch(self, place: Place) -> Batch:
         """Return the batch at a place if its bytes are in order, else raise a ProtocolError that names the file."""

@@ -4,12 +4,14 @@ Everything that the log does to a disk goes through `Storage` and `File`, so a s
 fails can take its place (simulated_storage.py). Paths are relative to the storage's root and use "/".
 
 What must hold of every storage: what was synced survives a crash, what was not may be lost or torn; a name that was
-created, renamed or removed is certain only once its directory is synced. `append` is one gathered write.
+created, renamed or removed is certain only once its directory is synced. `append` is one gathered write; one that fails
+may have got a part through, and `size_bytes` says how far. A file is written through one File at a time.
 Failures of the disk come out as StorageError and nothing else; after one of `sync` the file is not to be trusted.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 
 from minibroker.errors import StorageError
@@ -19,13 +21,17 @@ if TYPE_CHECKING:
     import mmap
     from collections.abc import Sequence
     from typing import Protocol
+    from weakref import WeakSet
 
     Chunk = bytes | bytearray | memoryview
 
     class File(Protocol):
         """One open file. Reads and writes do not move a cursor: there is none."""
 
-        size_bytes: int
+        @property
+        def size_bytes(self) -> int:
+            """How long the file is."""
+            ...
 
         def append(self, chunks: Sequence[Chunk]) -> None:
             """Write the chunks at the end, in order, as one."""
@@ -79,7 +85,7 @@ if TYPE_CHECKING:
             ...
 
         def rename(self, old: str, new: str) -> None:
-            """Give a file or directory another name; what had that name is replaced."""
+            """Give a file or directory another name in its directory; a file or empty directory of that name goes."""
             ...
 
         def remove(self, path: str) -> None:
@@ -100,28 +106,29 @@ class OsStorage:
 
     def __init__(self, root: str):
         self.root = root
+        self.mappings: dict[int, WeakSet[mmap.mmap]] = {}  # by inode; alive while a view looks through them
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
         try:
-            return OsFile(path, self._real(path), os.open(self._real(path), flags, 0o644))
+            return OsFile(self, path, os.open(self.real_path(path), flags, 0o644))
         except OSError as failure:
             raise StorageError.of("open", path, failure) from failure
 
     def list(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self._real(path)))
+            return sorted(os.listdir(self.real_path(path)))
         except FileNotFoundError:
             return []
         except OSError as failure:
             raise StorageError.of("list", path, failure) from failure
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(self._real(path))
+        return os.path.exists(self.real_path(path))
 
     def size_bytes(self, path: str) -> int:
         try:
-            return os.stat(self._real(path)).st_size
+            return os.stat(self.real_path(path)).st_size
         except FileNotFoundError:
             return 0
         except OSError as failure:
@@ -129,24 +136,25 @@ class OsStorage:
 
     def modified_ms(self, path: str) -> int:
         try:
-            return os.stat(self._real(path)).st_mtime_ns // 1_000_000
+            return os.stat(self.real_path(path)).st_mtime_ns // 1_000_000
         except OSError as failure:
             raise StorageError.of("stat", path, failure) from failure
 
     def make_directory(self, path: str) -> None:
         try:
-            os.makedirs(self._real(path), exist_ok=True)
+            os.makedirs(self.real_path(path), exist_ok=True)
         except OSError as failure:
             raise StorageError.of("make directory", path, failure) from failure
 
     def rename(self, old: str, new: str) -> None:
+        assert old.rpartition("/")[0] == new.rpartition("/")[0], f"{old} to {new}: a name stays in its directory"
         try:
-            os.replace(self._real(old), self._real(new))
+            os.replace(self.real_path(old), self.real_path(new))
         except OSError as failure:
             raise StorageError.of("rename", f"{old} to {new}", failure) from failure
 
     def remove(self, path: str) -> None:
-        real = self._real(path)
+        real = self.real_path(path)
         try:
             if os.path.isdir(real):
                 os.rmdir(real)
@@ -159,27 +167,31 @@ class OsStorage:
 
     def sync_directory(self, path: str) -> None:
         try:
-            handle = os.open(self._real(path), os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            _sync_directory(self.real_path(path))
         except OSError as failure:
             raise StorageError.of("sync directory", path, failure) from failure
 
-    def _real(self, path: str) -> str:
+    def real_path(self, path: str) -> str:
         return os.path.join(self.root, *path.split("/"))
+
+
+def _sync_directory(real_path: str) -> None:
+    handle = os.open(real_path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class OsFile:
     """A file of the machine."""
 
-    def __init__(self, path: str, real_path: str, handle: int):
+    def __init__(self, storage: OsStorage, path: str, handle: int):
         self.path = path
-        self.real_path = real_path
+        self.real_path = storage.real_path(path)
         self.handle = handle  # what sendfile wants
         self.size_bytes = os.fstat(handle).st_size
-        self._mappings: list[mmap.mmap] = []  # those that a view may still look through
+        self._mappings = storage.mappings
 
     def append(self, chunks: Sequence[Chunk]) -> None:
         pieces = list(chunks)
@@ -200,10 +212,10 @@ class OsFile:
             while data:
                 written = os.pwrite(self.handle, data, position)
                 position += written
+                self.size_bytes = max(self.size_bytes, position)
                 data = memoryview(data)[written:]
         except OSError as failure:
             raise StorageError.of("write", self.path, failure) from failure
-        self.size_bytes = max(self.size_bytes, position)
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         try:
@@ -213,21 +225,22 @@ class OsFile:
 
     def map(self) -> memoryview:
         import mmap
+        from weakref import WeakSet
 
         if not self.size_bytes:
             return memoryview(b"")
-        self._drop_unused_mappings()
         try:
-            mapping = mmap.mmap(self.handle, self.size_bytes, prot=mmap.PROT_READ)
+            mapping = mmap.mmap(self._opened(), self.size_bytes, prot=mmap.PROT_READ)
         except OSError as failure:
             raise StorageError.of("map", self.path, failure) from failure
-        self._mappings.append(mapping)
+        except ValueError as failure:  # somebody else cut the file
+            raise StorageError(f"map {self.path}: {failure}") from failure
+        self._mappings.setdefault(self._inode(), WeakSet()).add(mapping)
         return memoryview(mapping)
 
     def truncate(self, size_bytes: int) -> None:
-        self._drop_unused_mappings()
         try:
-            if self._mappings and size_bytes < self.size_bytes:
+            if size_bytes < self.size_bytes and self._mappings.get(self._inode()):
                 self._replace(size_bytes)
             else:
                 os.ftruncate(self.handle, size_bytes)
@@ -239,34 +252,46 @@ class OsFile:
         """Put a shorter copy in the file's place: to touch a mapping behind the end of its file kills the process.
 
         Views go on looking at the old file, which has no name any more. `.cleaned` is a suffix that Kafka and we
-        remove at start, should we not get to the end of this.
+        remove at start, should we not get to the end of this. The directory is synced too: a later sync of this file
+        would be worth nothing if its name led to the old one again.
         """
+        if not os.path.samestat(os.fstat(self.handle), os.stat(self.real_path)):
+            raise OSError(errno.ESTALE, "renamed since it was opened, and still viewed")
         copy_path = self.real_path + ".cleaned"
-        copy = os.open(copy_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        position = 0
-        while position < size_bytes:
-            position += os.write(copy, os.pread(self.handle, min(COPY_BYTES, size_bytes - position), position))
-        os.fsync(copy)
-        os.replace(copy_path, self.real_path)
+        copy = os.open(copy_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            position = 0
+            while piece := os.pread(self.handle, min(COPY_BYTES, size_bytes - position), position):
+                position += os.write(copy, piece)
+            os.ftruncate(copy, size_bytes)
+            os.fsync(copy)
+            os.replace(copy_path, self.real_path)
+        except OSError:
+            os.close(copy)
+            raise
         os.close(self.handle)
         self.handle = copy
+        self.size_bytes = size_bytes
+        _sync_directory(os.path.dirname(self.real_path))
 
-    def _drop_unused_mappings(self) -> None:
-        viewed = []
-        for mapping in self._mappings:
-            try:
-                mapping.close()
-            except BufferError:
-                viewed.append(mapping)
-        self._mappings = viewed
+    def _inode(self) -> int:
+        return os.fstat(self.handle).st_ino
 
     def sync(self) -> None:
         try:
-            os.fdatasync(self.handle)
+            getattr(os, "fdatasync", os.fsync)(self._opened())  # macOS has only the other
         except OSError as failure:
             raise StorageError.of("sync", self.path, failure) from failure
 
+    def _opened(self) -> int:
+        """Return the handle, for calls to which -1 is not simply a bad one: mmap takes it for memory of zeros."""
+        if self.handle < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self.handle
+
     def close(self) -> None:
         if self.handle >= 0:
+            if not self._mappings.get(inode := self._inode()):
+                self._mappings.pop(inode, None)
             os.close(self.handle)
             self.handle = -1

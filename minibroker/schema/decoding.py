@@ -145,7 +145,7 @@ class DecoderWriter:
         present = self.source.fresh("n")
         self.run.append(("b", present))
         self.flush()
-        self.source.line(f"if {present} < 0: {target} = None")
+        self.source.line(f"if {present} <= {type.null_marker}: {target} = None")
         self.source.line("else:")
         with self.source:
             self.source.line(f"{target} = {self.struct(type.plan)}")

@@ -116,7 +116,7 @@ class EncoderWriter:
             return
         self.flush()
         self.source.line(f"{name} = {value}")
-        self.source.line(f"if {name} is None: {self.out}.append(b'\\xff')")
+        self.source.line(f"if {name} is None: {self.out}.append({bytes([type.null_marker & 0xFF])!r})")
         self.source.line("else:")
         with self.source:
             self.source.line(f"{self.out}.append(b'\\x01')")

@@ -31,11 +31,12 @@ SIZED = {"String", "OldString", "Bytes", "Records", "VarintBytes", "VarintString
 class Type:
     """What stands at one place of the wire."""
 
-    __slots__ = ("element", "name", "nullable", "plan")
+    __slots__ = ("element", "name", "null_marker", "nullable", "plan")
 
     def __init__(self, name: str, nullable: bool, element: Type | None = None, plan: Plan | None = None):
         self.name = name  # a wire type, "Array", "VarintArray" or "Struct"
         self.nullable = nullable
+        self.null_marker = -1  # of a nullable struct: the byte that stands for null, 1 is there
         self.element = element  # of arrays
         self.plan = plan  # of structs
 
@@ -86,6 +87,8 @@ def plan(cls: StructMeta, version: int, flexible: bool) -> Plan:
             nullable = first <= version <= last
         default = spec.default if spec and spec.has_default else zero(cls, annotation)
         wire_type = _resolve(cls, annotation.removesuffix(" | None"), nullable, version, flexible)
+        if spec and spec.tag is not None:
+            wire_type.null_marker = 0  # Kafka writes an int8 in front of a struct, but an unsigned varint in a tag
         fields.append(Field(name, wire_type, spec.tag if spec else None, default))
     return Plan(cls, flexible, fields)
 

@@ -135,7 +135,7 @@ class StructMeta(type):
         for field, spec in specs.items():
             if spec.default is DEFAULTS:
                 # Only now: the struct stands below the field, so it is known when the body has been read.
-                spec.default = default_struct(find_struct(made, declared[field]))
+                spec.default = default_struct(find_struct(made, declared[field].removesuffix(" | None")))
                 setattr(made, field, spec.default)
         return made
 

@@ -129,7 +129,7 @@ class Walker:
         assert type.plan
         if type.nullable:
             self.need(1, position, path)
-            present = self.buffer[position] < 0x80
+            present = type.null_marker < self.buffer[position] < 0x80
             self.leaf(path, type, "present" if present else None, position, position + 1)
             position += 1
             if not present:

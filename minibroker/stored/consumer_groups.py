@@ -9,7 +9,7 @@ Three numbers chase each other: the group epoch (what members want has changed),
 
 from __future__ import annotations
 
-from minibroker.schema.types import EMPTY, Array, Bytes, Int8, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.types import DEFAULTS, EMPTY, Array, Bytes, Int8, Int32, Int64, String, Struct, Uuid, since
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 
@@ -56,7 +56,7 @@ class ConsumerGroupMemberMetadataValue(CoordinatorValue, type=5, versions="0", f
     rebalance_timeout_ms: Int32 = -1  # time to give up revoked partitions before the member is removed; -1: not known
     server_assignor: String | None  # uniform or range; null: left to the group
     # null: speaks ConsumerGroupHeartbeat; otherwise joined with JoinGroup during an upgrade
-    classic_member_metadata: ClassicMemberMetadata | None = since("0+", default=None, tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = since("0+", default=DEFAULTS, tag=0)
 
     class ClassicMemberMetadata(Struct):
         """What JoinGroup brought, kept because a later downgrade of the group needs it."""

@@ -60,10 +60,10 @@ def kafka_default(field: dict[str, Any]) -> object:
     given, kind = field.get("default"), field["type"]
     if kind.startswith("[]"):
         return None if given == "null" else []
-    if "default" not in field:
+    if given is None:  # JSON's null, unlike the text "null", is no default for Kafka's generator
         zeros: dict[str, object] = {"string": "", "bytes": b"", "records": None, "uuid": NO_ID, "bool": False}
         return zeros.get(kind, 0 if not kind[0].isupper() else "struct")
-    if given in (None, "null"):
+    if given == "null":
         return None
     if kind == "bool":
         return str(given).lower() == "true"

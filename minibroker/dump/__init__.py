@@ -1,0 +1,6 @@
+"""What is in the files of a log directory, for people: the text of kafka-dump-log and a lesson about offsets.
+
+files.py     which file is dumped how            batches.py   finding batches, their lines and those of records
+indexes.py   indexes and producer snapshots      decoders.py  what records of internal topics mean
+offsets.py   how an offset comes about, format by format, from 0.7 on
+"""

@@ -1,0 +1,178 @@
+"""A log directory: the logs of many partitions and the files that speak of all of them.
+
+    <topic>-<partition>/                 a log
+    <topic>-<partition>.<hex>-delete/    one that is being deleted
+    recovery-point-offset-checkpoint     up to where each log is known to be on the disk
+    log-start-offset-checkpoint          where a log begins, if not with its first segment
+    replication-offset-checkpoint        high watermarks
+    .kafka_cleanshutdown                 everything was flushed and closed; gone as long as somebody is at work
+
+What must hold: the clean mark is written last and removed first. A checkpoint that cannot be read makes the start
+longer and nothing else.
+Not here: meta.properties (whose directory this is), when checkpoints are due, what a topic's settings are.
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import ProtocolError, StorageError
+from minibroker.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    read_clean_shutdown,
+    read_offsets,
+    remove_file,
+    write_clean_shutdown,
+    write_offsets,
+    write_topic_id,
+)
+from minibroker.log.partition_log import no_jitter
+from minibroker.log.recovery import open_log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.settings import LogSettings
+    from minibroker.log.storage import Storage
+
+    TopicPartition = tuple[str, int]
+
+DELETE_SUFFIX = "-delete"
+NO_BROKER_EPOCH = -1
+
+
+class LogDirectory:
+    """The logs below the root of a storage."""
+
+    def __init__(self, storage: Storage, *, jitter: Callable[[int], int] = no_jitter):
+        self.storage = storage
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}  # as the checkpoint had them at start
+        self.was_clean = False
+        self._jitter = jitter
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+
+    def start(self) -> None:
+        """Read what the last owner left, and take the clean mark away: from now on this is work in progress."""
+        self.storage.make_directory("")
+        self.was_clean = read_clean_shutdown(self.storage) is not None
+        self._recovery_points = self._read(RECOVERY_POINTS)
+        self._log_starts = self._read(LOG_STARTS)
+        self.high_watermarks = self._read(HIGH_WATERMARKS)
+        remove_file(self.storage, CLEAN_SHUTDOWN)
+        for name in self.storage.list(""):
+            if name.endswith(DELETE_SUFFIX):
+                self._remove_tree(name)
+
+    def found(self) -> list[TopicPartition]:
+        """Return the partitions that have a directory here."""
+        return [split for split in map(split_name, self.storage.list("")) if split is not None]
+
+    def open(
+        self, topic: str, partition: int, settings: LogSettings, *, now_ms: int, topic_id: bytes | None = None
+    ) -> PartitionLog:
+        """Open a log, making its directory if there is none.
+
+        topic_id: written into a directory that is made, as 16 bytes.
+        """
+        name = f"{topic}-{partition}"
+        is_new = not self.storage.exists(name)
+        if is_new:
+            self.storage.make_directory(name)
+            self.storage.sync_directory("")
+        log = open_log(
+            self.storage,
+            name,
+            settings,
+            was_clean=self.was_clean or is_new,
+            recovery_point=self._recovery_points.get((topic, partition), 0),
+            log_start_offset=self._log_starts.get((topic, partition), 0),
+            contiguous=not settings.compact,
+            now_ms=now_ms,
+            jitter=self._jitter,
+        )
+        if is_new and topic_id is not None:
+            write_topic_id(self.storage, name, topic_id)
+        self.logs[topic, partition] = log
+        return log
+
+    def delete(self, topic: str, partition: int, unique: str) -> str:
+        """Take a log out of sight at once; return the name of what is left, for `purge`.
+
+        unique: what nobody else used, so that a topic can be made and deleted over and over.
+        """
+        log = self.logs.pop((topic, partition))
+        log.release()
+        # Kafka cuts the topic's name where the whole would be longer than file names can be.
+        tail = f"-{partition}.{unique}{DELETE_SUFFIX}"
+        name = topic[: 255 - len(tail)] + tail
+        self.storage.rename(log.directory, name)
+        self.storage.sync_directory("")
+        return name
+
+    def purge(self, name: str) -> None:
+        """Remove the files of a deleted log."""
+        self._remove_tree(name)
+
+    def truncate_to(self, topic: str, partition: int, offset: int) -> None:
+        """Forget every record of a log from `offset` on.
+
+        The recovery point goes down first: what is appended there later has not been flushed, whatever a checkpoint
+        of before says.
+        """
+        log = self.logs[topic, partition]
+        if offset < log.next_offset:
+            log.recovery_point = min(log.recovery_point, offset)
+            log.log_start_offset = min(log.log_start_offset, offset)
+            self.write_checkpoints()
+            log.truncate_to(offset)
+
+    def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Note how far each log is flushed, where it starts, and the high watermarks if they are given."""
+        online = {key: log for key, log in self.logs.items() if log.offline is None}
+        write_offsets(self.storage, RECOVERY_POINTS, {key: log.recovery_point for key, log in online.items()})
+        starts = {
+            key: log.log_start_offset
+            for key, log in online.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        write_offsets(self.storage, LOG_STARTS, starts)
+        if high_watermarks is not None:
+            write_offsets(self.storage, HIGH_WATERMARKS, high_watermarks)
+
+    def close(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None, *, broker_epoch: int = NO_BROKER_EPOCH
+    ) -> None:
+        """Flush and close everything, and say so with the clean mark, unless a disk refused."""
+        failed = False
+        for log in self.logs.values():
+            try:
+                log.close()
+            except StorageError:
+                failed = True
+            failed = failed or log.offline is not None
+        self.write_checkpoints(high_watermarks)
+        if not failed:
+            write_clean_shutdown(self.storage, broker_epoch)
+        self.logs.clear()
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self.storage, name)
+        except ProtocolError:
+            return {}
+
+    def _remove_tree(self, name: str) -> None:
+        for inner in self.storage.list(name):
+            self.storage.remove(f"{name}/{inner}")
+        self.storage.remove(name)
+
+
+def split_name(name: str) -> TopicPartition | None:
+    """Return topic and partition that a directory is named after; None for any other name."""
+    topic, dash, partition = name.rpartition("-")
+    return (topic, int(partition)) if dash and topic and partition.isascii() and partition.isdigit() else None

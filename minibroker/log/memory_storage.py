@@ -1,0 +1,295 @@
+"""Storage in memory: what `--memory` runs on, and what the simulated disk is made of (simulated_storage.py).
+
+What must hold: it behaves as OsStorage does, view by view and error by error; tests/log/test_storage.py runs one suite
+over both. Nothing survives the process, so `sync` has nothing to do.
+A view from `map` outlives growing and cutting. A bytearray cannot change its length while a view looks at it, so the
+file moves to another buffer then, and the old one lives as long as its views.
+Time comes in as `now_ms`. Not here: limits, losses, failures.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from minibroker.errors import StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
+
+    from minibroker.log.storage import Chunk
+
+SPARE_SHARE = 4  # a buffer that must grow gets a quarter of its length on top
+SPARE_BYTES_MIN = 256
+
+
+def failure(doing: str, path: str, error: int) -> StorageError:
+    """Return what OsStorage would raise for an error number of the operating system."""
+    return StorageError.of(doing, path, OSError(error, os.strerror(error)))
+
+
+class Content:
+    """The bytes of one file, whatever its names are.
+
+    Invariant: the buffer is zero behind `size_bytes`. A `bytes` buffer is shared with others and copied before the
+    first write and before the first view.
+    """
+
+    __slots__ = ("_buffer", "_retired", "modified_ms", "size_bytes")
+
+    def __init__(self, data: bytes = b"", modified_ms: int = 0):
+        self._buffer: bytes | bytearray = data
+        self._retired: list[bytearray] = []  # grown out of, but a view may still look: they get every write too
+        self.size_bytes = len(data)
+        self.modified_ms = modified_ms
+
+    def write(self, position: int, data: Chunk) -> None:
+        end = position + len(data)
+        buffer = self._buffer
+        if end > len(buffer) or isinstance(buffer, bytes):
+            buffer = self._grow(end)
+        buffer[position:end] = data
+        for old in self._retired:
+            shown = max(0, len(old) - position)
+            old[position : position + min(shown, len(data))] = data[:shown]
+        if end > self.size_bytes:
+            self.size_bytes = end
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return bytes(self._buffer[position : min(position + size_bytes, self.size_bytes)])
+
+    def view(self) -> memoryview:
+        buffer = self._buffer if isinstance(self._buffer, bytearray) else self._grow(self.size_bytes)
+        return memoryview(buffer)[: self.size_bytes].toreadonly()
+
+    def truncate(self, size_bytes: int) -> None:
+        if size_bytes >= self.size_bytes:
+            if size_bytes > len(self._buffer):
+                self._grow(size_bytes)
+        else:
+            self._cut(size_bytes)
+        self.size_bytes = size_bytes
+
+    def _grow(self, size_bytes: int) -> bytearray:
+        """Make the buffer writable and at least that long."""
+        buffer = self._buffer
+        if isinstance(buffer, bytes):
+            if size_bytes > len(buffer):
+                size_bytes += max(size_bytes // SPARE_SHARE, SPARE_BYTES_MIN)
+            self._buffer = grown = bytearray(max(size_bytes, len(buffer)))
+            grown[: len(buffer)] = buffer
+            return grown
+        size_bytes += max(size_bytes // SPARE_SHARE, SPARE_BYTES_MIN)
+        self._retired = [old for old in self._retired if _is_viewed(old)]
+        try:
+            buffer += bytes(size_bytes - len(buffer))
+        except BufferError:
+            self._retired.append(buffer)
+            self._buffer = grown = bytearray(size_bytes)
+            grown[: self.size_bytes] = memoryview(buffer)[: self.size_bytes]
+            return grown
+        return buffer
+
+    def _cut(self, size_bytes: int) -> None:
+        """Shorten; from now on the views show the past."""
+        self._retired = []
+        if isinstance(self._buffer, bytearray):
+            try:
+                del self._buffer[size_bytes:]
+                return
+            except BufferError:
+                pass
+        self._buffer = bytearray(memoryview(self._buffer)[:size_bytes])
+
+
+def _is_viewed(buffer: bytearray) -> bool:
+    """Tell whether a view looks at a buffer; if none does, empty it."""
+    try:
+        buffer.clear()
+    except BufferError:
+        return True
+    return False
+
+
+class Directory:
+    """The names of one directory."""
+
+    __slots__ = ("entries", "modified_ms")
+
+    def __init__(self, modified_ms: int = 0) -> None:
+        self.entries: dict[str, Node] = {}
+        self.modified_ms = modified_ms
+
+
+if TYPE_CHECKING:
+    Node = Content | Directory
+    Changes = tuple[tuple[str, Node | None], ...]  # of the names in one directory; None for one that goes
+
+
+class MemoryStorage:
+    """A tree of files in memory."""
+
+    def __init__(self, now_ms: Callable[[], int]):
+        self.now_ms = now_ms
+        self.root = self._new_directory()
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        node = self._find(path)
+        if node is None:
+            parent, name = self._parent("open", path)
+            if not create:
+                raise failure("open", path, errno.ENOENT)
+            node = self._new_content()
+            self._change("create", path, parent, ((name, node),))
+        elif isinstance(node, Directory):
+            raise failure("open", path, errno.EISDIR)
+        return self._new_file(path, node)
+
+    def list(self, path: str) -> list[str]:
+        node = self._find(path)
+        if isinstance(node, Content):
+            raise failure("list", path, errno.ENOTDIR)
+        return sorted(node.entries) if node else []
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def size_bytes(self, path: str) -> int:
+        node = self._find(path)
+        return node.size_bytes if isinstance(node, Content) else 0
+
+    def modified_ms(self, path: str) -> int:
+        node = self._find(path)
+        if node is None:
+            raise failure("stat", path, errno.ENOENT)
+        return node.modified_ms
+
+    def make_directory(self, path: str) -> None:
+        names = path.split("/")
+        for depth in range(1, len(names) + 1):
+            above = "/".join(names[:depth])
+            node = self._find(above)
+            if node is None:
+                parent, name = self._parent("make directory", above)
+                self._change("make directory", above, parent, ((name, self._new_directory()),))
+            elif isinstance(node, Content):
+                raise failure("make directory", path, errno.EEXIST if above == path else errno.ENOTDIR)
+
+    def rename(self, old: str, new: str) -> None:
+        doing, both = "rename", f"{old} to {new}"
+        parent, old_name = self._parent(doing, old, both)
+        new_parent, new_name = self._parent(doing, new, both)
+        assert new_parent is parent, f"{both}: a name stays in its directory"
+        node, replaced = parent.entries.get(old_name), parent.entries.get(new_name)
+        if node is None:
+            raise failure(doing, both, errno.ENOENT)
+        if replaced is node:
+            return
+        if isinstance(replaced, Directory):
+            if isinstance(node, Content):
+                raise failure(doing, both, errno.EISDIR)
+            if replaced.entries:
+                raise failure(doing, both, errno.ENOTEMPTY)
+        elif replaced is not None and isinstance(node, Directory):
+            raise failure(doing, both, errno.ENOTDIR)
+        self._change(doing, both, parent, ((old_name, None), (new_name, node)))
+
+    def remove(self, path: str) -> None:
+        node = self._find(path)
+        if node is None:
+            return
+        if isinstance(node, Directory) and node.entries:
+            raise failure("remove", path, errno.ENOTEMPTY)
+        parent, name = self._parent("remove", path)
+        self._change("remove", path, parent, ((name, None),))
+
+    def sync_directory(self, path: str) -> None:
+        self._directory("sync directory", path)
+
+    def _change(self, doing: str, path: str, directory: Directory, changes: Changes) -> None:
+        """Change names of a directory; all that changes names comes here."""
+        for name, node in changes:
+            if node is None:
+                del directory.entries[name]
+            else:
+                directory.entries[name] = node
+        directory.modified_ms = self.now_ms()
+
+    def _new_content(self) -> Content:
+        return Content(b"", self.now_ms())
+
+    def _new_directory(self) -> Directory:
+        return Directory(self.now_ms())
+
+    def _new_file(self, path: str, content: Content) -> MemoryFile:
+        return MemoryFile(self, path, content)
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self.root
+        if path:
+            for name in path.split("/"):
+                if not isinstance(node, Directory):
+                    return None
+                node = node.entries.get(name)
+        return node
+
+    def _directory(self, doing: str, path: str, told: str = "") -> Directory:
+        node = self._find(path)
+        if not isinstance(node, Directory):
+            raise failure(doing, told or path, errno.ENOENT if node is None else errno.ENOTDIR)
+        return node
+
+    def _parent(self, doing: str, path: str, told: str = "") -> tuple[Directory, str]:
+        """Return the directory that a path's last name is in, and that name."""
+        above, _, name = path.rpartition("/")
+        return self._directory(doing, above, told or path), name
+
+
+class MemoryFile:
+    """An open file in memory."""
+
+    __slots__ = ("_content", "_storage", "path")
+
+    def __init__(self, storage: MemoryStorage, path: str, content: Content):
+        self._storage = storage
+        self._content: Content | None = content  # None once closed
+        self.path = path
+
+    @property
+    def size_bytes(self) -> int:
+        return (self._content or self._closed("stat")).size_bytes
+
+    def append(self, chunks: Sequence[Chunk]) -> None:
+        content = self._content or self._closed("append")
+        for chunk in chunks:
+            content.write(content.size_bytes, chunk)
+        content.modified_ms = self._storage.now_ms()
+
+    def write_at(self, position: int, data: Chunk) -> None:
+        content = self._content or self._closed("write")
+        if data:
+            content.write(position, data)
+        content.modified_ms = self._storage.now_ms()
+
+    def read_at(self, position: int, size_bytes: int) -> bytes:
+        return (self._content or self._closed("read")).read(position, size_bytes)
+
+    def map(self) -> memoryview:
+        return (self._content or self._closed("map")).view()
+
+    def truncate(self, size_bytes: int) -> None:
+        content = self._content or self._closed("truncate")
+        content.truncate(size_bytes)
+        content.modified_ms = self._storage.now_ms()
+
+    def sync(self) -> None:
+        if self._content is None:
+            self._closed("sync")
+
+    def close(self) -> None:
+        self._content = None
+
+    def _closed(self, doing: str) -> NoReturn:
+        raise failure(doing, self.path, errno.EBADF)

@@ -1,0 +1,373 @@
+"""The log of one partition: what a leader, a follower and a reader do with it.
+
+    log start offset                                       next offset (log end, LEO)
+          |                                                       |
+    [ segment 0 ........ ][ segment 1 ............ ][ active segment ...>
+                                       |
+                          recovery point: flushed up to here
+
+What must hold: offsets only rise; exactly the last segment is written to; log start <= recovery point <= next offset;
+the producers' state and the leader epochs are those of the bytes up to the next offset.
+One owner at a time: nothing in here waits or locks. Time enters as `now_ms`.
+After a failed write or flush that could not be undone the log is offline: every call raises StorageError until it is
+opened anew, for nobody knows what the disk holds then.
+Reading is in reading.py, opening in recovery.py, the checks of produced bytes in validate.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from minibroker.errors import Error, KafkaError, StorageError
+from minibroker.log.checkpoints import write_leader_epochs
+from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
+from minibroker.log.snapshots import forget_snapshots, load_producers, write_snapshot
+from minibroker.log.validate import CLIENT, validate, validate_replicated
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from minibroker.log.epochs import LeaderEpochs
+    from minibroker.log.producers import ProducerStates, Verification
+    from minibroker.log.settings import LogSettings
+    from minibroker.log.storage import Chunk, Storage
+    from minibroker.log.validation import AcceptedBatch
+
+
+class Recovery:
+    """What opening had to do, for whoever tells people."""
+
+    __slots__ = ("cut_bytes", "reason", "scanned_bytes")
+
+    def __init__(self) -> None:
+        self.scanned_bytes = 0
+        self.cut_bytes = 0  # thrown away behind the first byte that is no good batch
+        self.reason = ""  # what was wrong with it
+
+
+def no_jitter(most_ms: int) -> int:
+    return 0
+
+
+class Appended:
+    """Where produced records went."""
+
+    __slots__ = ("append_time_ms", "first_offset", "is_duplicate", "last_offset")
+
+    def __init__(self, first_offset: int, last_offset: int, append_time_ms: int, is_duplicate: bool = False):
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.append_time_ms = append_time_ms  # -1: the records keep the producer's times
+        self.is_duplicate = is_duplicate  # they were there before
+
+
+class _OfflineOnFailure:
+    """Around what must not fail half way: a disk that refuses there takes the log offline."""
+
+    def __init__(self, log: PartitionLog):
+        self.log = log
+
+    def __enter__(self) -> None:
+        self.log.check_online()
+
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: object) -> None:
+        if isinstance(failure, StorageError):
+            self.log.offline = failure
+
+
+class PartitionLog:
+    """Segments in a directory, and what is known of them."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        settings: LogSettings,
+        segments: list[Segment],
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        *,
+        log_start_offset: int,
+        next_offset: int,
+        recovery_point: int,
+        recovery: Recovery | None = None,
+        jitter: Callable[[int], int] = no_jitter,
+    ):
+        self.storage = storage
+        self.directory = directory
+        self.settings = settings
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+        self.log_start_offset = log_start_offset
+        self.next_offset = next_offset
+        self.recovery_point = recovery_point
+        self.recovery = recovery or Recovery()
+        self.offline: StorageError | None = None
+        self._or_offline = _OfflineOnFailure(self)
+        self._bases = [segment.base_offset for segment in segments]
+        self._jitter = jitter  # picks how much earlier than others a segment ends, so that not all end at once
+        self._jitter_ms = 0
+        self._names_changed = True  # whether the directory has names that may not be on the disk
+        self._flushed_ms = 0
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def segment_of(self, offset: int) -> int:
+        """Return the index of the segment that would hold an offset."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return up to where no transaction is open, at most the high watermark."""
+        return self.producers.last_stable_offset(high_watermark, self.log_start_offset)
+
+    # Appending
+
+    def append_as_leader(
+        self,
+        data: Chunk,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: str = CLIENT,
+        verification: Verification | None = None,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """Check what a producer sent, give it offsets, and append it; `data` is the log's to change.
+
+        verification: what the coordinator confirmed of the batch's transaction. transaction_version: of a marker.
+        """
+        self.check_online()
+        checked = validate(
+            data,
+            self.settings.validation,
+            next_offset=self.next_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+        )
+        if checked.size_bytes > self.settings.segment_bytes:
+            raise KafkaError(
+                Error.RECORD_LIST_TOO_LARGE,
+                f"{checked.size_bytes} bytes are more than a segment may hold: segment.bytes is "
+                f"{self.settings.segment_bytes}",
+            )
+        if not checked.batches:
+            raise KafkaError(Error.INVALID_RECORD, "there is no whole batch")
+        first = checked.batches[0]
+        self._note_epoch(leader_epoch if first.magic == 2 else -1, checked.first_offset)
+        self._roll_if_due(checked.size_bytes, checked.first_offset, checked.last_offset, checked.max_timestamp, now_ms)
+        if first.producer_id >= 0:
+            duplicate = self.producers.check(first, origin, verification, transaction_version)
+            if duplicate is not None:
+                return Appended(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, True)
+        self._write(checked.chunks, checked.batches, now_ms)
+        return Appended(checked.first_offset, checked.last_offset, checked.append_time)
+
+    def append_as_follower(self, data: Chunk, *, now_ms: int) -> int:
+        """Append whole batches as a leader has them; return how many bytes they were.
+
+        A batch cut off at the end is left out, as everywhere. Each checksum is looked at.
+        """
+        self.check_online()
+        checked = validate_replicated(data)
+        run: list[AcceptedBatch] = []
+        start = end = 0
+        for batch in checked.batches:
+            # Of a compressed batch before v2 the first offset is not in front; the last one stands for it.
+            if batch.first_offset < self.next_offset:
+                raise KafkaError(
+                    Error.CORRUPT_MESSAGE,
+                    f"{self.directory}: offset {batch.first_offset} comes, {self.next_offset} or more is due",
+                )
+            size_bytes = end - start + batch.size_bytes
+            if run and self.active.size_bytes + size_bytes > self.settings.segment_bytes:
+                self._append_run(checked.chunks[0][start:end], run, now_ms)
+                run, start = [], end
+            run.append(batch)
+            end += batch.size_bytes
+        if run:
+            self._append_run(checked.chunks[0][start:end], run, now_ms)
+        return end
+
+    def _append_run(self, data: Chunk, run: list[AcceptedBatch], now_ms: int) -> None:
+        first_offset, last_offset = run[0].first_offset, run[-1].last_offset
+        if run[0].magic < 2:
+            first_offset = max(last_offset - OFFSET_DELTA_MAX, self.next_offset)
+        for batch in run:
+            self._note_epoch(batch.leader_epoch, batch.first_offset)
+        self._roll_if_due(len(data), first_offset, last_offset, max(batch.max_timestamp for batch in run), now_ms)
+        self._write([data], run, now_ms)
+
+    def _write(self, chunks: Sequence[Chunk], added: Sequence[AcceptedBatch], now_ms: int) -> None:
+        active = self.active
+        try:
+            active.append(chunks, added, self.settings.index_interval_bytes)
+        except StorageError as failure:
+            self._take_back(failure)
+            raise
+        self.next_offset = added[-1].last_offset + 1
+        for batch in added:
+            if batch.producer_id >= 0:
+                aborted = self.producers.apply(batch)
+                if aborted is not None:
+                    with self._or_offline:
+                        active.transaction_index.add(aborted)
+        if self.next_offset - self.recovery_point >= self.settings.flush_messages:
+            self.flush(now_ms=now_ms)
+
+    def _take_back(self, failure: StorageError) -> None:
+        """Leave the file as it was before an append that failed; a full disk is no reason to stop for good."""
+        try:
+            self.active.undo_append()
+        except StorageError:
+            self.offline = failure
+
+    def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        if self.epochs.assign(leader_epoch, start_offset) if leader_epoch >= 0 else self.epochs.clear():
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        with self._or_offline:
+            write_leader_epochs(self.storage, self.directory, self.epochs)
+
+    # Segments
+
+    def _roll_if_due(self, size_bytes: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> None:
+        active, settings = self.active, self.settings
+        if last_offset - active.base_offset > OFFSET_DELTA_MAX or (
+            active.size_bytes
+            and (
+                active.size_bytes + size_bytes > settings.segment_bytes
+                or self._age_ms(timestamp, now_ms) > settings.segment_age_max_ms - self._jitter_ms
+                or active.offset_index.is_full(settings.segment_index_bytes)
+                or active.time_index.is_full(settings.segment_index_bytes)
+            )
+        ):
+            self.roll(first_offset, now_ms)
+
+    def _age_ms(self, timestamp: int, now_ms: int) -> int:
+        """Return how long the active segment is written to, by the records' own time if they have one."""
+        first = self.active.first_timestamp()
+        return timestamp - first if first >= 0 and timestamp >= 0 else now_ms - self.active.created_ms
+
+    def roll(self, base_offset: int | None = None, now_ms: int = 0) -> None:
+        """End the active segment and begin another; of the producers' state before it a snapshot is kept."""
+        base_offset = self.next_offset if base_offset is None else base_offset
+        if base_offset == self.active.base_offset:
+            return
+        with self._or_offline:
+            self.active.seal()
+            if self.settings.compact:
+                # Where cleaning makes gaps, nobody could tell one from a tail that was lost in a crash.
+                self.active.sync()
+            write_snapshot(self.storage, self.directory, base_offset, self.producers)
+            self._begin_segment(base_offset, now_ms)
+
+    def _begin_segment(self, base_offset: int, now_ms: int) -> None:
+        segment = Segment(self.storage, self.directory, base_offset, now_ms)
+        segment.create(self.settings.segment_index_bytes)
+        self.segments.append(segment)
+        self._bases.append(base_offset)
+        self._names_changed = True
+        self._jitter_ms = self._jitter(min(self.settings.segment_jitter_ms, self.settings.segment_ms))
+
+    # Flushing and closing
+
+    def flush(self, *, now_ms: int = 0) -> None:
+        """Return when everything appended so far is on the disk."""
+        self.check_online()
+        if self.recovery_point < self.next_offset or self._names_changed:
+            with self._or_offline:
+                for segment in self.segments[self.segment_of(self.recovery_point) :]:
+                    segment.sync()
+                if self._names_changed:
+                    self.storage.sync_directory(self.directory)
+            self._names_changed = False
+            self.recovery_point = self.next_offset
+        self._flushed_ms = now_ms
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Return whether flush.ms has passed since the last flush, and there is something to flush."""
+        return self.recovery_point < self.next_offset and now_ms - self._flushed_ms >= self.settings.flush_ms
+
+    def close(self) -> None:
+        """Leave the directory as a clean stop does: everything flushed, indexes cut to their length, a snapshot."""
+        if self.offline is None:
+            with self._or_offline:
+                self.active.seal()
+                if self.next_offset:
+                    write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
+                    self._names_changed = True
+                self.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Close all files, whatever is in them."""
+        for segment in self.segments:
+            segment.close()
+
+    # Cutting
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget every record at `offset` and behind. The disk has forgotten them too when this returns.
+
+        Call it through LogDirectory, which lowers the recovery point on the disk before.
+        """
+        self.check_online()
+        if offset >= self.next_offset:
+            return
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return
+        with self._or_offline:
+            self._remove_segments_above(offset)
+            self.active.truncate_to(offset)
+            self.next_offset = min(offset, self.active.next_offset())
+            self.recovery_point = min(self.recovery_point, self.next_offset)
+            self.log_start_offset = min(self.log_start_offset, self.next_offset)
+            if self.epochs.truncate_from_end(offset):
+                self._write_epochs()
+            forget_snapshots(self.storage, self.directory, above=self.next_offset)
+            load_producers(self.producers, self.storage, self.directory, self.segments, self.next_offset)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
+        """Forget every record; the next one gets this offset."""
+        with self._or_offline:
+            self._remove_segments_above(-1)
+            forget_snapshots(self.storage, self.directory, above=-1)
+            self._begin_segment(offset, now_ms)
+            self.next_offset = self.log_start_offset = self.recovery_point = offset
+            self.epochs.clear()
+            self._write_epochs()
+            self.producers.clear()
+
+    def _remove_segments_above(self, offset: int) -> None:
+        """Remove segments that begin behind `offset`, the newest first: a crash between leaves no hole."""
+        while self.segments and self.active.base_offset > offset:
+            self.active.remove()
+            self.segments.pop()
+            self._bases.pop()
+        self.storage.sync_directory(self.directory)
+
+    def advance_log_start(self, offset: int) -> None:
+        """Hide the records below `offset`; their segments can go when retention passes by."""
+        self.check_online()
+        if offset > self.next_offset:
+            raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"{offset} is behind the end of the log, {self.next_offset}")
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                self._write_epochs()
+
+    def check_online(self) -> None:
+        """Raise StorageError if the disk has failed this log."""
+        if self.offline is not None:
+            raise StorageError(f"{self.directory} is offline: {self.offline}")

@@ -1,0 +1,316 @@
+"""What a partition knows of its idempotent and transactional producers: their last batches and open transactions.
+
+Of each producer id: its epoch, its last five batches, where its open transaction begins. Enough to answer a batch that
+was sent twice with the offsets it already has, to refuse one that is out of order or comes from a producer that has
+been replaced, and to say up to where every transaction is decided: the last stable offset.
+
+What must hold: the state is that of the batches that were applied and of nothing else, so a snapshot and a replay of
+what follows it give the same state (but for the batches before each producer's last, which a snapshot leaves out).
+`check` changes nothing and is for leaders; `apply` takes whatever stands in the log and refuses nothing.
+A batch without producer id concerns nobody here: callers skip it.
+Not here: snapshot files (snapshots.py), the transaction coordinator.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+
+from minibroker.errors import CorruptCrc, Error, InvalidValue, KafkaError, Truncated, UnsupportedVersion
+from minibroker.log.batches import SEQUENCE_MAX
+from minibroker.log.crc import crc32c
+from minibroker.log.producer_entry import Marker, Producer, StoredBatch, first_offset_of, read_marker
+from minibroker.log.validate import CLIENT
+from minibroker.stored.producers import AbortedTxn, ProducerSnapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.log.producer_entry import AnyBatch
+
+SNAPSHOT_VERSION = 1
+
+
+class Verification:
+    """A transaction whose first batch waits until the coordinator has confirmed it (KIP-890).
+
+    `check` wants the same object back: an answer that comes after the transaction has ended, when the next one waits
+    for its own, must not let a batch in.
+    """
+
+    __slots__ = ("epoch", "lowest_sequence", "started_ms", "supports_epoch_bump")
+
+    def __init__(self, epoch: int, lowest_sequence: int, started_ms: int, supports_epoch_bump: bool):
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence  # no batch may overtake this one while it is repeated
+        self.started_ms = started_ms
+        self.supports_epoch_bump = supports_epoch_bump  # transactions v2: each has an epoch of its own
+
+    def note(self, epoch: int, sequence: int) -> None:
+        """Another batch of the producer waits."""
+        if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
+            self.epoch, self.lowest_sequence = epoch, sequence
+
+
+class ProducerStates:
+    """All producers of a partition."""
+
+    def __init__(self, name: str = "", *, verifies_transactions: bool = False):
+        self.name = name  # topic and partition, for messages
+        self.verifies_transactions = verifies_transactions  # transaction.partition.verification.enable
+        self.producers: dict[int, Producer] = {}
+        self.has_markers = False  # whether any transaction has ended, of those who have expired too
+        # First offset of each open transaction -> producer id. A log grows at its end, so they are in order.
+        self._open: dict[int, int] = {}
+        # First offset of each ended transaction whose marker may still be lost -> offset of the marker, in the order
+        # of the markers.
+        self._unreplicated: dict[int, int] = {}
+        self._verifications: dict[int, Verification] = {}
+
+    # Before a batch is appended
+
+    def check(
+        self,
+        batch: AnyBatch,
+        origin: str = CLIENT,
+        verification: Verification | None = None,
+        transaction_version: int = 0,
+    ) -> StoredBatch | None:
+        """Raise KafkaError if the batch may not be appended; return the stored one if it is a repetition.
+
+        A producer that nobody knows may begin with any sequence number: its earlier batches may have been deleted
+        (KIP-360; UNKNOWN_PRODUCER_ID was the answer before Kafka 2.5).
+        transaction_version: of a marker, as the coordinator's request says.
+        """
+        producer = self.producers.get(batch.producer_id)
+        if origin == CLIENT and producer is not None:
+            stored = producer.find_stored(batch)
+            if stored is not None:
+                return stored
+        self._check_epoch(batch, producer)
+        if batch.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                self.check_marker(batch, marker, transaction_version)
+            return None
+        if batch.is_transactional and self.verifies_transactions:
+            self._check_verified(batch, verification)
+        if origin == CLIENT:
+            self._check_sequence(batch, producer)
+        if producer is not None and producer.transaction_first_offset is not None and not batch.is_transactional:
+            raise KafkaError(
+                Error.INVALID_TXN_STATE,
+                f"{self._about(batch)}: not transactional, but a transaction is open since offset "
+                f"{producer.transaction_first_offset}",
+            )
+        return None
+
+    def check_marker(self, batch: AnyBatch, marker: Marker, transaction_version: int = 0) -> None:
+        """Raise KafkaError if a marker comes from a coordinator that has been replaced, or too late.
+
+        Version 2 raises the epoch with each marker, so a delayed one is known by its epoch and cannot end the next
+        transaction. The same epoch again without an open transaction is the marker repeated, and harmless.
+        """
+        producer = self.producers.get(batch.producer_id)
+        if producer is None:
+            return
+        is_open = self.has_open_transaction(batch.producer_id, batch.producer_epoch)
+        if transaction_version >= 2 and is_open:
+            raise KafkaError(
+                Error.INVALID_PRODUCER_EPOCH,
+                f"{self._about(batch)}: a marker of transactions v2 must raise the epoch {producer.epoch}",
+            )
+        self._check_epoch(batch, producer)
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                Error.TRANSACTION_COORDINATOR_FENCED,
+                f"{self._about(batch)}: coordinator epoch {marker.coordinator_epoch} < {producer.coordinator_epoch}",
+            )
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether records of this epoch would go on with a transaction that has begun."""
+        producer = self.producers.get(producer_id)
+        return (
+            producer is not None and producer.transaction_first_offset is not None and producer.epoch == producer_epoch
+        )
+
+    def start_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool = False
+    ) -> Verification | None:
+        """Return what `check` wants to see once the coordinator has confirmed; None: it has done so before."""
+        if self.has_open_transaction(producer_id, producer_epoch):
+            return None
+        waiting = self._verifications.get(producer_id)
+        if waiting is None:
+            waiting = Verification(producer_epoch, sequence, now_ms, supports_epoch_bump)
+            self._verifications[producer_id] = waiting
+        waiting.note(producer_epoch, sequence)
+        return waiting
+
+    def _check_verified(self, batch: AnyBatch, verification: Verification | None) -> None:
+        """The first batch of a transaction: the coordinator must know of it."""
+        if self.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            return
+        if verification is None or self._verifications.get(batch.producer_id) is not verification:
+            raise KafkaError(Error.INVALID_TXN_STATE, f"{self._about(batch)}: not part of an open transaction")
+
+    def _check_epoch(self, batch: AnyBatch, producer: Producer | None) -> None:
+        if producer is not None and batch.producer_epoch < producer.epoch:
+            raise KafkaError(
+                Error.INVALID_PRODUCER_EPOCH, f"{self._about(batch)}: epoch {batch.producer_epoch} < {producer.epoch}"
+            )
+
+    def _check_sequence(self, batch: AnyBatch, producer: Producer | None) -> None:
+        first = batch.base_sequence
+        waiting = self._verifications.get(batch.producer_id)
+        is_new = producer is None or not producer.batches
+        if waiting is not None and (
+            first > waiting.lowest_sequence or (is_new and waiting.supports_epoch_bump and first != 0)
+        ):
+            expected = 0 if is_new and waiting.supports_epoch_bump else waiting.lowest_sequence
+        elif producer is None or producer.epoch < 0:
+            return
+        elif batch.producer_epoch == producer.epoch:
+            expected = (producer.last_sequence + 1) & SEQUENCE_MAX
+        else:
+            expected = 0
+        if first != expected:
+            raise KafkaError(
+                Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"{self._about(batch)}: sequence {first} instead of {expected}",
+            )
+
+    def _about(self, batch: AnyBatch) -> str:
+        where = f"{self.name}: " if self.name else ""
+        return f"{where}producer {batch.producer_id} epoch {batch.producer_epoch} at offset {first_offset_of(batch)}"
+
+    # What stands in the log
+
+    def apply(self, batch: AnyBatch) -> AbortedTxn | None:
+        """Take note of a batch that has been appended; return an entry for .txnindex if it aborts a transaction."""
+        if batch.is_control:
+            marker = read_marker(batch)
+            return None if marker is None else self.apply_marker(batch, marker)
+        producer = self._get(batch.producer_id)
+        producer.add(batch)
+        if batch.is_transactional:
+            self._verifications.pop(batch.producer_id, None)
+            if producer.transaction_first_offset is None:
+                producer.transaction_first_offset = first_offset_of(batch)
+                self._open[producer.transaction_first_offset] = batch.producer_id
+        return None
+
+    def apply_marker(self, batch: AnyBatch, marker: Marker) -> AbortedTxn | None:
+        """Take note of the end of a transaction; return an entry for .txnindex if it was aborted and held records.
+
+        A marker without a transaction, or one repeated, leaves its epochs behind and nothing else.
+        """
+        first_offset = self._get(batch.producer_id).end_transaction(batch.producer_epoch, marker)
+        self._verifications.pop(batch.producer_id, None)
+        self.has_markers = True
+        if first_offset is None:
+            return None
+        self._open.pop(first_offset, None)
+        self._unreplicated[first_offset] = batch.last_offset
+        if not marker.is_abort:
+            return None
+        return AbortedTxn(
+            producer_id=batch.producer_id,
+            first_offset=first_offset,
+            last_offset=batch.last_offset,
+            last_stable_offset=next(iter(self._open), batch.last_offset + 1),
+        )
+
+    def _get(self, producer_id: int) -> Producer:
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer()
+        return producer
+
+    # The last stable offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of a transaction that is open, or whose marker not every replica in sync has."""
+        open_offset = next(iter(self._open), None)
+        ended_offset = min(self._unreplicated, default=None)
+        if open_offset is None or ended_offset is None:
+            return ended_offset if open_offset is None else open_offset
+        return min(open_offset, ended_offset)
+
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
+        """Return the offset below which every transaction has ended; at most the high watermark."""
+        unstable = self.first_unstable_offset
+        return high_watermark if unstable is None else min(max(unstable, log_start_offset), high_watermark)
+
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        """Markers below the high watermark are there to stay, so what they ended is decided."""
+        safe = []
+        for first_offset, marker_offset in self._unreplicated.items():
+            if marker_offset >= high_watermark:
+                break
+            safe.append(first_offset)
+        for first_offset in safe:
+            del self._unreplicated[first_offset]
+
+    # Forgetting and keeping
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers without open transaction that wrote nothing for that long, by the records' own time."""
+        self.producers = {
+            producer_id: producer
+            for producer_id, producer in self.producers.items()
+            if producer.transaction_first_offset is not None or now_ms - producer.last_timestamp < expiration_ms
+        }
+        self._verifications = {
+            producer_id: waiting
+            for producer_id, waiting in self._verifications.items()
+            if now_ms - waiting.started_ms < expiration_ms
+        }
+
+    def clear(self) -> None:
+        """Forget everything: the log has been cut, or starts over. A snapshot and a replay make the state again.
+
+        Verifications stay: they are not of the log.
+        """
+        self.producers = {}
+        self._open = {}
+        self._unreplicated = {}
+
+    def snapshot_bytes(self) -> bytes:
+        """Return the content of a .snapshot file, also if there is nobody to tell of."""
+        entries = [producer.snapshot_entry(producer_id) for producer_id, producer in sorted(self.producers.items())]
+        body = ProducerSnapshot(crc=0, producer_entries=entries).encode(SNAPSHOT_VERSION)[4:]
+        return _HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+    def load_snapshot(self, data: bytes) -> None:
+        """Replace the state by that of a .snapshot file; a broken one raises a ProtocolError and changes nothing.
+
+        Call `expire` before replaying the log, as Kafka does: who has been forgotten does not come back.
+        """
+        entries = read_snapshot(data)
+        self.clear()
+        for entry in entries:
+            self.producers[entry.producer_id] = Producer.of_snapshot(entry)
+            self.has_markers = self.has_markers or entry.coordinator_epoch >= 0
+        self._open = {
+            entry.current_txn_first_offset: entry.producer_id
+            for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset)
+            if entry.current_txn_first_offset >= 0
+        }
+
+
+_HEAD = Layout(">hI")  # version, CRC-32C of all that follows
+
+
+def read_snapshot(data: bytes) -> list[ProducerSnapshot.ProducerEntry]:
+    """Return the entries of a .snapshot file."""
+    if len(data) < _HEAD.size:
+        raise Truncated(f"{len(data)} bytes are no snapshot", len(data), "snapshot")
+    version, crc = _HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise UnsupportedVersion(f"{version} instead of {SNAPSHOT_VERSION}", 0, "snapshot.version")
+    if crc32c(data[_HEAD.size :]) != crc:
+        raise CorruptCrc(f"{crc:#010x} is not the checksum of the bytes", 2, "snapshot.crc")
+    entries = ProducerSnapshot.decode(data[2:], SNAPSHOT_VERSION).producer_entries
+    if len({entry.producer_id for entry in entries}) < len(entries):
+        raise InvalidValue("a producer comes twice", _HEAD.size, "snapshot.producer_entries")
+    return entries

@@ -1,0 +1,195 @@
+"""Reading a log: by offset, by timestamp, and which transactions to leave out.
+
+Up to where a reader may look is the caller's word: `limit_offset` is the high watermark for consumers, the last stable
+offset for those that read only what is committed, the log's end for followers.
+What is handed out is a place in a file: the bytes are sent as they lie there, batches from the one that holds the
+offset on, and the last of them may be cut off by the size asked for. Clients skip and drop what they did not want.
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.log.convert import convert
+from minibroker.log.producers import ProducerStates
+from minibroker.log.segment import Slice
+from minibroker.log.snapshots import load_producers, snapshot_offsets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.segment import Segment
+    from minibroker.stored.producers import AbortedTxn
+
+# What stands for a timestamp in ListOffsets.
+LATEST = -1  # where the next record comes
+EARLIEST = -2
+MAX_TIMESTAMP = -3  # the record with the largest timestamp
+EARLIEST_LOCAL = -4  # of what is on this disk: everything is
+LATEST_TIERED = -5  # of what is in remote storage: nothing is
+EARLIEST_PENDING_UPLOAD = -6
+
+NO_OFFSET = -1
+
+
+class Found:
+    """A place in the log by timestamp."""
+
+    __slots__ = ("leader_epoch", "offset", "timestamp")
+
+    def __init__(self, timestamp: int, offset: int, leader_epoch: int | None):
+        self.timestamp = timestamp  # of the record there; -1: nobody looked
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+
+
+def read(
+    log: PartitionLog, offset: int, size_bytes_max: int, *, limit_offset: int, whole_batch: bool = True
+) -> Slice | None:
+    """Return the batches from the one that holds `offset` on, up to `limit_offset`; None if there are none yet.
+
+    whole_batch: return the first batch even if it is larger than the most that was asked for.
+    Never from more than one segment.
+    """
+    log.check_online()
+    if not log.log_start_offset <= offset <= log.next_offset:
+        raise KafkaError(
+            Error.OFFSET_OUT_OF_RANGE, f"{offset} is not within {log.log_start_offset} to {log.next_offset}"
+        )
+    if offset >= limit_offset:
+        return None
+    for index in range(log.segment_of(offset), len(log.segments)):
+        segment = log.segments[index]
+        place = segment.find(offset)
+        if place is not None:
+            end = _end_position(log, index, limit_offset)
+            if place.end_position > end:
+                return None
+            size_bytes = max(size_bytes_max, place.size_bytes) if whole_batch else size_bytes_max
+            return Slice(segment, place.position, min(size_bytes, end - place.position))
+    return None
+
+
+def _end_position(log: PartitionLog, index: int, limit_offset: int) -> int:
+    """Return the position in a segment at which the first batch at or behind the limit begins."""
+    segment = log.segments[index]
+    segment_end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.next_offset
+    if limit_offset >= segment_end:
+        return segment.size_bytes
+    place = segment.find(limit_offset)
+    return segment.size_bytes if place is None else place.position
+
+
+def converted(found: Slice, to_magic: int, first_offset: int) -> Iterator[bytes | memoryview]:
+    """Yield what was read in an older format, batch by batch as it is asked for."""
+    return convert(found.view(), to_magic, first_offset=first_offset)
+
+
+def aborted_transactions(log: PartitionLog, found: Slice, offset: int) -> list[AbortedTxn]:
+    """Return the aborted transactions that may have records between `offset` and the end of what was read."""
+    index = log.segments.index(found.segment)
+    end_offset = found.segment.offset_index.offset_at(found.position + found.size_bytes)
+    if end_offset is None:
+        end_offset = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.next_offset
+    overlapping: list[AbortedTxn] = []
+    for segment in log.segments[index:]:
+        for entry in _aborted_in(log, segment):
+            if entry.last_offset >= offset and entry.first_offset < end_offset:
+                overlapping.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return overlapping  # whatever was aborted later began behind the end
+    return overlapping
+
+
+def _aborted_in(log: PartitionLog, segment: Segment) -> list[AbortedTxn]:
+    """Return the index of a segment, making it anew if it cannot be read or is gone."""
+    index = segment.transaction_index
+    try:
+        if index.is_trusted or index.exists or not _had_markers(log, segment):
+            index.is_trusted = True
+            return index.entries()
+    except ProtocolError:
+        pass
+    index.remove()
+    end_offset = segment.next_offset()
+    load_producers(
+        ProducerStates(),
+        log.storage,
+        log.directory,
+        log.segments,
+        end_offset,
+        from_offset=segment.base_offset,
+        on_abort=lambda holder, aborted: index.add(aborted) if holder is segment else None,
+    )
+    index.is_trusted = True
+    return index.entries()
+
+
+def _had_markers(log: PartitionLog, segment: Segment) -> bool:
+    """Return whether a transaction can have ended in the segment, by what was known of producers behind it."""
+    end_offset = segment.next_offset()
+    if end_offset == segment.base_offset:
+        return False
+    known = log.producers
+    if segment is not log.active:
+        if end_offset not in snapshot_offsets(log.storage, log.directory):
+            return True
+        known = ProducerStates()
+        load_producers(known, log.storage, log.directory, log.segments, end_offset)
+    return known.has_markers
+
+
+def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Found | None:
+    """Return the first record by position that is not older, or what a special value stands for; None: there is none.
+
+    The records of a batch are looked at one by one; batches too old are passed over by their headers.
+    """
+    log.check_online()
+    epochs = log.epochs
+    if timestamp == LATEST:
+        return Found(-1, limit_offset, epochs.latest.epoch if epochs.latest else None)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+        first = epochs.earliest
+        known = first is not None and first.start_offset <= log.log_start_offset
+        return Found(-1, log.log_start_offset, first.epoch if first is not None and known else None)
+    if timestamp == LATEST_TIERED:
+        return Found(-1, NO_OFFSET, -1)
+    if timestamp == MAX_TIMESTAMP:
+        segment = max(log.segments, key=lambda each: each.latest[0])
+        target, offset = segment.latest
+        place = segment.find(offset) if target >= 0 else None
+        if place is None:
+            return None
+        segments, target, start_offset = [segment], target, place.base_offset
+    else:
+        segments = log.segments
+        target, start_offset = timestamp, log.log_start_offset
+    for segment in segments:
+        if segment.latest[0] >= target:
+            record = segment.find_timestamp(target, start_offset)
+            if record is not None:
+                if record.offset >= limit_offset:
+                    return None
+                return Found(record.timestamp, record.offset, epochs.epoch_for_offset(record.offset))
+    return None
+
+
+def offsets_before(log: PartitionLog, timestamp: int, count_max: int, *, now_ms: int) -> list[int]:
+    """Return where segments begin, newest first, as ListOffsets v0 asks: from the last one written by a time on.
+
+    The end of the log counts as written now. LATEST begins there, EARLIEST is the start alone.
+    """
+    log.check_online()
+    starts = [max(segment.base_offset, log.log_start_offset) for segment in log.segments]
+    written = [log.storage.modified_ms(segment.path) for segment in log.segments]
+    if log.active.size_bytes:
+        starts.append(log.next_offset)
+        written.append(now_ms)
+    if timestamp == LATEST:
+        count = len(starts)
+    elif timestamp == EARLIEST:
+        count = 1
+    else:
+        count = max((index + 1 for index, at_ms in enumerate(written) if at_ms <= timestamp), default=0)
+    return sorted(starts[max(count - count_max, 0) : count], reverse=True)

@@ -1,0 +1,292 @@
+"""Validation: what a leader does to produced bytes before they are appended to its log.
+
+Producers count their records from 0; the log gives them their places. How that is written down is the story of the
+three formats, and what they cost the leader:
+
+    v0   every message carries its absolute offset, those within a wrapper too: the leader has to unpack a compressed
+         set, number it and compress it again, for every batch of every producer
+    v1   within a wrapper offsets count from 0 and the wrapper carries the last one: only its first eight bytes change
+    v2   the batch carries the first offset, outside the checksum: eight bytes, and four for the leader's epoch
+
+So the bytes stay in place if format and codec are those of the topic, and are rebuilt if not:
+
+    nothing compressed, same format        in place: offsets, of v2 the leader epoch, where needed timestamps
+    same codec, same format 1 or 2         in place: the wrapper or the header; of v1 only if the offsets within are
+                                           0, 1, 2, .., which some old clients get wrong
+    v0 compressed, other codec or format   rebuilt as one batch, one wrapper, or single messages
+    control batch, not compressed          in place, whatever codec the topic has
+
+Order, as a client can tell: size, checksum, header (batch by batch), then records. One batch refused refuses all.
+What must hold: what is handed back has offsets from `next_offset` on without gaps, and valid checksums. Pure: no clock,
+no files. Bytes that can be written to are changed where they are, and only once nothing can be refused any more.
+Not here: settings and results (validation.py), which records are taken (validate_records.py), repetitions and gaps of a
+producer (producers.py), which formats a Produce version may send (its handler).
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import (
+    CorruptCrc,
+    DecompressionFailed,
+    DecompressionLimit,
+    Error,
+    KafkaError,
+    ProtocolError,
+)
+from minibroker.log.batches import Batch, batches
+from minibroker.log.build import build_batch
+from minibroker.log.compression import NONE, ZSTD
+from minibroker.log.formats import APPEND_TIME, CREATE_TIME, HEADER_BYTES
+from minibroker.log.records import Record
+from minibroker.log.validate_records import RecordRules
+from minibroker.log.validation import AcceptedBatch as AcceptedBatch
+from minibroker.log.validation import Validated as Validated
+from minibroker.log.validation import ValidationSettings as ValidationSettings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.log.storage import Chunk
+
+# Who appends. Only clients are held to the rules for clients: offsets from 0, no control batches, sequence numbers.
+CLIENT, COORDINATOR, RAFT_LEADER = "client", "coordinator", "raft leader"
+
+ATTRIBUTE_BITS = (0b111, 0b1111, 0b111_1111)  # that mean something, by format
+
+
+def validate(
+    data: bytes | bytearray | memoryview,
+    settings: ValidationSettings,
+    *,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    origin: str = CLIENT,
+    partition: str = "",
+) -> Validated:
+    """Return what the leader appends for `data`, or raise the KafkaError that its sender gets.
+
+    A batch that is cut off at the end is left out. RecordsRejected says which records were at fault; only its message
+    is for the client, the others are for the broker's own log. partition: the name to put into messages.
+    """
+    found = _checked_batches(data, settings.max_message_bytes, leader_epoch, origin)
+    append_time = now_ms if settings.timestamp_type == APPEND_TIME else -1
+    if not found:
+        return Validated([], [], append_time=append_time)
+    first = found[0]
+    sent_codec = next((batch.codec for batch in reversed(found) if batch.codec), NONE)
+    if len(found) > 1 and (sent_codec or first.magic == 2):
+        raise KafkaError(Error.INVALID_RECORD, f"{len(found)} batches, where one may be compressed or of format 2")
+    codec = sent_codec if settings.codec is None else settings.codec
+    rules = RecordRules(settings, now_ms, partition)
+    try:
+        if _can_stay(found, sent_codec, codec, settings.message_format):
+            looks = []
+            for batch in found:
+                _check_header(batch, first, origin, settings.message_format)
+                looks.append(rules.look(batch))
+            if all(look.consecutive for look in looks):
+                counts = [look.count for look in looks]
+                times = [look.max_timestamp for look in looks]
+                return _assign(found, counts, times, next_offset, leader_epoch, append_time)
+        records: list[Record] = []
+        for batch in found:
+            _check_header(batch, first, origin, settings.message_format)
+            records += rules.read(batch)
+        return _rebuild(first, records, codec, settings, next_offset, leader_epoch, append_time)
+    except ProtocolError as error:
+        raise _refusal(error) from error
+
+
+def validate_replicated(data: bytes | bytearray | memoryview) -> Validated:
+    """Return what a follower appends: the leader's batches as they are. It looks at checksums and that offsets rise."""
+    found = _checked_batches(data, None, -1, "replication")
+    accepted = []
+    last_offset = max_timestamp = max_timestamp_offset = -1
+    for batch in found:
+        if batch.last_offset <= last_offset:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"offset {batch.last_offset} comes after {last_offset}")
+        last_offset = batch.last_offset
+        if batch.max_timestamp > max_timestamp:
+            max_timestamp, max_timestamp_offset = batch.max_timestamp, last_offset
+        # A wrapper's first offset would have to be unpacked; Kafka goes by the last one as well.
+        accepted.append(AcceptedBatch(batch, last_offset if batch.magic < 2 else batch.base_offset))
+    chunks = [found[0].buffer[: found[-1].end_position]] if found else []
+    return Validated(chunks, accepted, max_timestamp, max_timestamp_offset)
+
+
+# Batches
+
+
+def _checked_batches(
+    data: bytes | bytearray | memoryview, max_message_bytes: int | None, leader_epoch: int, origin: str
+) -> list[Batch]:
+    """Return the whole batches: right beginning, size and checksum."""
+    found = []
+    try:
+        for batch in batches(data):
+            if batch.magic == 2:
+                if origin == CLIENT and batch.base_offset:
+                    raise KafkaError(Error.INVALID_RECORD, f"base offset is {batch.base_offset}, not 0")
+                if origin == RAFT_LEADER and batch.partition_leader_epoch != leader_epoch:
+                    raise KafkaError(Error.INVALID_RECORD, f"epoch {batch.partition_leader_epoch} != {leader_epoch}")
+            if max_message_bytes is not None and batch.size_bytes > max_message_bytes:
+                raise _too_large(batch.size_bytes, max_message_bytes)
+            batch.check_crc()
+            if batch.codec > ZSTD:
+                # Kafka answers so, as its own failure.
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"unknown codec {batch.codec}")
+            found.append(batch)
+    except ProtocolError as error:
+        raise KafkaError(Error.CORRUPT_MESSAGE, str(error)) from error
+    return found
+
+
+def _check_header(batch: Batch, first: Batch, origin: str, message_format: int) -> None:
+    """Refuse a batch whose header contradicts itself, the batches before it or the topic."""
+    if batch.magic != first.magic:
+        raise KafkaError(Error.INVALID_RECORD, f"format {batch.magic} after format {first.magic}")
+    if batch.magic < 2:
+        return
+    if origin == CLIENT:
+        offsets = batch.last_offset - batch.base_offset + 1
+        if not 0 < offsets == batch.count:
+            raise KafkaError(Error.INVALID_RECORD, f"{offsets} offsets for {batch.count} records")
+        if batch.is_control:
+            raise KafkaError(Error.INVALID_RECORD, "clients do not write control batches")
+        if batch.producer_id > -1 and batch.base_sequence < 0:
+            raise KafkaError(Error.INVALID_RECORD, f"producer {batch.producer_id}: sequence {batch.base_sequence}")
+    # Kafka: answers UNKNOWN_SERVER_ERROR if the batch is transactional and neither it nor the topic has a codec.
+    if message_format < 2 and (batch.is_transactional or batch.producer_id > -1):
+        raise KafkaError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"format {message_format} knows nothing of producers")
+
+
+def _can_stay(found: list[Batch], sent_codec: int, codec: int, message_format: int) -> bool:
+    """Whether the bytes may be kept, as far as headers tell."""
+    if not sent_codec and not codec:
+        return all(batch.magic == message_format for batch in found)
+    if not sent_codec and found[0].is_control:
+        return True
+    return sent_codec == codec and found[0].magic == message_format > 0
+
+
+# In place
+
+
+def _assign(
+    found: list[Batch],
+    counts: list[int],
+    times: list[int],
+    next_offset: int,
+    leader_epoch: int,
+    append_time: int,
+) -> Validated:
+    """Give the batches their offsets, leader epoch and timestamp type, and hand back the bytes they came in."""
+    if found[0].magic < 2 and found[0].buffer.readonly:
+        found = list(batches(bytearray(found[0].buffer[: found[-1].end_position])))
+    accepted = []
+    max_timestamp = max_timestamp_offset = -1
+    for batch, count, time in zip(found, counts, times):
+        first_offset, next_offset = next_offset, next_offset + count
+        chunks = _patch(batch, next_offset - 1, leader_epoch, time, append_time)
+        accepted.append(AcceptedBatch(batch, first_offset))
+        if batch.max_timestamp > max_timestamp:
+            max_timestamp, max_timestamp_offset = batch.max_timestamp, batch.last_offset
+    if len(found) > 1:
+        chunks = [found[0].buffer[: found[-1].end_position]]
+    return Validated(chunks, accepted, max_timestamp, max_timestamp_offset, append_time)
+
+
+def _patch(batch: Batch, last_offset: int, leader_epoch: int, max_timestamp: int, append_time: int) -> list[Chunk]:
+    """Change the fields that are the leader's in a batch; return its bytes."""
+    timestamp_type = CREATE_TIME
+    if append_time != -1:
+        timestamp_type, max_timestamp = APPEND_TIME, append_time
+    stamp = batch.magic > 0 and (timestamp_type, max_timestamp) != (batch.timestamp_type, batch.max_timestamp)
+    whole = batch.buffer, batch.position
+    behind: list[Chunk] = []
+    if batch.buffer.readonly:
+        # What came in cannot be written to: a copy can. Only a new checksum needs more of it than the header.
+        copied_bytes = batch.size_bytes if stamp else HEADER_BYTES
+        behind = [] if stamp else [batch.view[copied_bytes:]]
+        batch.buffer, batch.position = memoryview(bytearray(batch.view[:copied_bytes])), 0
+    batch.set_last_offset(last_offset)
+    batch.set_leader_epoch(leader_epoch)
+    if stamp:
+        batch.attributes &= ATTRIBUTE_BITS[batch.magic]  # what has no meaning yet stays only where nothing is changed
+        batch.set_max_timestamp(timestamp_type, max_timestamp)
+    chunks = [batch.buffer[batch.position : batch.position + batch.size_bytes], *behind]
+    if behind:
+        batch.buffer, batch.position = whole  # with its records again, for those who read on
+    return chunks
+
+
+# Rebuilt
+
+
+def _rebuild(
+    first: Batch,
+    records: list[Record],
+    codec: int,
+    settings: ValidationSettings,
+    next_offset: int,
+    leader_epoch: int,
+    append_time: int,
+) -> Validated:
+    """Write the records anew: in the topic's format, with its codec, numbered from `next_offset`."""
+    magic = settings.message_format
+    # What Kafka's builder refuses, by exceptions that nobody translates for clients.
+    if codec == ZSTD and magic < 2:
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"format {magic} has no zstd")
+    if magic < 2 and any(record.headers for record in records):
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"format {magic} has no headers")
+    if any(record.timestamp < -1 for record in records):
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "a timestamp below -1")
+    if first.producer_id == -1:
+        if first.is_transactional:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "a transaction of no producer")
+    elif first.producer_epoch < 0 or first.base_sequence < 0:
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"epoch {first.producer_epoch}, sequence {first.base_sequence}")
+    append = append_time != -1 and magic > 0
+    built = build_batch(
+        magic,
+        [Record(key, value, headers, timestamp) for key, value, headers, timestamp, _ in records],
+        codec=codec,
+        level=settings.level,
+        base_offset=next_offset,
+        timestamp_type=APPEND_TIME if append else CREATE_TIME,
+        max_timestamp=append_time if append else None,
+        partition_leader_epoch=leader_epoch,
+        producer_id=first.producer_id if magic == 2 else -1,
+        producer_epoch=first.producer_epoch,
+        base_sequence=first.base_sequence,
+        transactional=first.is_transactional,
+    )
+    accepted: list[AcceptedBatch] = []
+    max_timestamp = max_timestamp_offset = -1
+    for batch in batches(built):
+        if batch.size_bytes > settings.max_message_bytes:
+            raise _too_large(batch.size_bytes, settings.max_message_bytes)
+        # One batch holds all, or each message is one.
+        accepted.append(AcceptedBatch(batch, batch.last_offset if accepted else next_offset))
+        if batch.max_timestamp > max_timestamp:
+            max_timestamp, max_timestamp_offset = batch.max_timestamp, batch.last_offset
+    return Validated([built], accepted, max_timestamp, max_timestamp_offset, append_time, in_place=False)
+
+
+# Refusals
+
+
+def _too_large(size_bytes: int, max_message_bytes: int) -> KafkaError:
+    return KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {size_bytes} bytes; {max_message_bytes} are allowed")
+
+
+def _refusal(error: ProtocolError) -> KafkaError:
+    """Return the answer to records that cannot be read, though the checksum of their batch is right."""
+    if isinstance(error, CorruptCrc):
+        return KafkaError(Error.CORRUPT_MESSAGE, str(error))  # of a message within a wrapper
+    if isinstance(error, DecompressionLimit):
+        return KafkaError(Error.MESSAGE_TOO_LARGE, str(error))  # Kafka: has no such limit
+    if isinstance(error, DecompressionFailed):
+        return KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error))
+    # Kafka: answers UNKNOWN_SERVER_ERROR to v0 and v1 messages with lengths that lead beyond their end, or takes them.
+    return KafkaError(Error.INVALID_RECORD, str(error))

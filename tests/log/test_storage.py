@@ -1,0 +1,427 @@
+"""What every storage does, the real one and those in memory: one suite over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from minibroker.errors import Error, StorageError
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.log.storage import OsStorage
+
+if TYPE_CHECKING:
+    from minibroker.log.storage import File, Storage
+
+
+@pytest.fixture(params=["os", "memory", "simulated"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    made: dict[str, Callable[[], Storage]] = {
+        "os": lambda: OsStorage(str(tmp_path)),
+        "memory": lambda: MemoryStorage(lambda: 1_700_000_000_000),
+        "simulated": lambda: SimulatedStorage(lambda: 1_700_000_000_000),
+    }
+    return made[request.param]()
+
+
+def written(storage: Storage, path: str, data: bytes) -> File:
+    file = storage.open(path, create=True)
+    file.append([data])
+    return file
+
+
+def content(storage: Storage, path: str) -> bytes:
+    file = storage.open(path)
+    try:
+        return file.read_at(0, file.size_bytes)
+    finally:
+        file.close()
+
+
+# Writing and reading
+
+
+def test_chunks_are_appended_in_order_as_one(storage: Storage) -> None:
+    file = written(storage, "f", b"one ")
+    file.append([b"two ", bytearray(b"three "), memoryview(b"-four-")[1:5], b""])
+    file.append([])
+    assert file.size_bytes == 18
+    assert content(storage, "f") == b"one two three four"
+    file.close()
+
+
+def test_more_chunks_than_one_system_call_takes(storage: Storage) -> None:
+    file = storage.open("f", create=True)
+    file.append([b"%04d" % number for number in range(3000)])
+    assert file.read_at(4 * 2999, 10) == b"2999"
+    assert storage.size_bytes("f") == 12_000
+    file.close()
+
+
+def test_writing_inside_a_file_overwrites(storage: Storage) -> None:
+    file = written(storage, "f", b"abcdef")
+    file.write_at(2, b"XY")
+    assert (file.size_bytes, file.read_at(0, 6)) == (6, b"abXYef")
+    file.write_at(5, memoryview(b"Z!"))
+    assert (file.size_bytes, file.read_at(0, 9)) == (7, b"abXYeZ!")
+    file.append([b"."])
+    assert file.read_at(0, 9) == b"abXYeZ!."
+    file.close()
+
+
+def test_writing_beyond_the_end_leaves_zeros_between(storage: Storage) -> None:
+    file = written(storage, "f", b"ab")
+    file.write_at(5, b"c")
+    assert (file.size_bytes, file.read_at(0, 9)) == (6, b"ab\0\0\0c")
+    file.write_at(1000, b"")
+    assert file.size_bytes == 6
+    file.close()
+
+
+def test_reading_is_short_only_at_the_end(storage: Storage) -> None:
+    file = written(storage, "f", b"abcdef")
+    assert file.read_at(1, 3) == b"bcd"
+    assert file.read_at(4, 100) == b"ef"
+    assert file.read_at(6, 1) == b""
+    assert file.read_at(1000, 1) == b""
+    assert file.read_at(2, 0) == b""
+    file.close()
+
+
+def test_truncating_cuts_or_grows_with_zeros(storage: Storage) -> None:
+    file = written(storage, "f", b"abcdef")
+    file.truncate(2)
+    assert (file.size_bytes, storage.size_bytes("f")) == (2, 2)
+    file.truncate(5)
+    assert file.read_at(0, 9) == b"ab\0\0\0"
+    file.append([b"g"])
+    file.truncate(6)
+    assert file.read_at(0, 9) == b"ab\0\0\0g"
+    file.truncate(0)
+    file.append([b"new"])
+    assert content(storage, "f") == b"new"
+    file.close()
+
+
+def test_a_file_can_be_opened_again(storage: Storage) -> None:
+    written(storage, "f", b"abc").close()
+    file = storage.open("f", create=True)
+    assert file.size_bytes == 3
+    file.append([b"d"])
+    file.sync()
+    file.close()
+    file.close()
+    assert content(storage, "f") == b"abcd"
+
+
+# Views
+
+
+def test_a_view_shows_the_file_and_cannot_be_written(storage: Storage) -> None:
+    file = storage.open("f", create=True)
+    assert bytes(file.map()) == b""
+    file.append([b"abc"])
+    view = file.map()
+    assert bytes(view) == b"abc"
+    assert view.readonly
+    file.close()
+    assert bytes(view) == b"abc"
+
+
+def test_a_view_shows_later_writes_below_its_end(storage: Storage) -> None:
+    file = written(storage, "f", b"abcdef")
+    view = file.map()
+    file.write_at(1, b"XY")
+    assert bytes(view) == b"aXYdef"
+    file.append([bytes(100_000)])
+    file.write_at(4, b"!?-beyond the view")
+    assert bytes(view) == b"aXYd!?"
+    file.truncate(200_000)
+    file.write_at(0, b"A")
+    assert bytes(view) == b"AXYd!?"
+    file.close()
+
+
+def test_views_taken_while_a_file_grows_all_stay(storage: Storage) -> None:
+    file = storage.open("f", create=True)
+    views = []
+    for number in range(200):
+        file.append([b"%05d" % number * 20])
+        views.append(file.map())
+    whole = content(storage, "f")
+    assert all(bytes(view) == whole[: 100 * (number + 1)] for number, view in enumerate(views))
+    file.write_at(0, b"first")
+    file.write_at(250, b"x" * 10_000)
+    whole = content(storage, "f")
+    assert all(bytes(view) == whole[: 100 * (number + 1)] for number, view in enumerate(views))
+    file.close()
+
+
+def test_views_stay_as_they_were_when_a_file_is_cut(storage: Storage) -> None:
+    file = written(storage, "f", b"abcdef" * 1000)
+    old, part = file.map(), file.map()[3:9]
+    file.truncate(4)
+    file.append([b"-new-" * 2000])
+    file.write_at(0, b"X")
+    assert bytes(old) == b"abcdef" * 1000
+    assert bytes(part) == b"defabc"
+    assert content(storage, "f") == b"Xbcd" + b"-new-" * 2000
+    assert bytes(file.map()[:6]) == b"Xbcd-n"
+    file.sync()
+    file.truncate(2)
+    file.close()
+    assert content(storage, "f") == b"Xb"
+    assert storage.list("") == ["f"]
+
+
+def test_views_outlive_the_file_they_came_from(storage: Storage) -> None:
+    file = written(storage, "f", b"abcdef" * 1000)
+    view = file.map()
+    file.close()
+    file = storage.open("f")
+    file.truncate(0)
+    file.append([b"another"])
+    assert bytes(view) == b"abcdef" * 1000
+    assert content(storage, "f") == b"another"
+    file.close()
+
+
+def test_a_file_that_is_removed_can_be_used_to_its_end(storage: Storage) -> None:
+    file = written(storage, "f", b"abc")
+    view = file.map()
+    storage.remove("f")
+    file.append([b"def"])
+    assert (file.read_at(0, 9), bytes(view)) == (b"abcdef", b"abc")
+    assert not storage.exists("f")
+    file.close()
+
+
+# Names
+
+
+def test_a_rename_replaces(storage: Storage) -> None:
+    written(storage, "old", b"new content").close()
+    file = written(storage, "name", b"before")
+    storage.rename("old", "name")
+    assert content(storage, "name") == b"new content"
+    assert storage.list("") == ["name"]
+    assert file.read_at(0, 9) == b"before"
+    storage.rename("name", "name")
+    assert content(storage, "name") == b"new content"
+    file.close()
+
+
+def test_directories_hold_files_and_directories(storage: Storage) -> None:
+    storage.make_directory("a/b/c")
+    storage.make_directory("a/b")
+    written(storage, "a/b/two", b"2").close()
+    written(storage, "a/b/one", b"11").close()
+    assert storage.list("a/b") == ["c", "one", "two"]
+    assert storage.list("") == ["a"]
+    assert storage.list("a/b/c") == []
+    assert storage.exists("a/b")
+    assert storage.size_bytes("a/b/one") == 2
+    storage.sync_directory("a/b")
+    storage.sync_directory("")
+
+
+def test_a_directory_is_renamed_with_all_in_it(storage: Storage) -> None:
+    storage.make_directory("t-0")
+    file = written(storage, "t-0/f", b"x")
+    storage.make_directory("t-1")
+    storage.rename("t-0", "t-1")
+    file.append([b"y"])
+    assert content(storage, "t-1/f") == b"xy"
+    assert storage.list("") == ["t-1"]
+    file.close()
+
+
+def test_removing(storage: Storage) -> None:
+    storage.make_directory("d")
+    written(storage, "d/f", b"x").close()
+    with pytest.raises(StorageError, match="remove d: "):
+        storage.remove("d")
+    storage.remove("d/f")
+    storage.remove("d/f")
+    storage.remove("d")
+    storage.remove("d/not/there")
+    assert storage.list("") == []
+
+
+def test_what_is_absent_is_empty(storage: Storage) -> None:
+    assert storage.list("nothing/here") == []
+    assert storage.size_bytes("nothing") == 0
+    assert not storage.exists("nothing/here")
+
+
+def test_files_know_when_they_were_written(storage: Storage) -> None:
+    written(storage, "f", b"x").close()
+    assert storage.modified_ms("f") > 1_600_000_000_000
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda storage: storage.open("d/no"), "open d/no: No such file or directory"),
+        (lambda storage: storage.open("no/f", create=True), "open no/f: No such file or directory"),
+        (lambda storage: storage.open("f/x", create=True), "open f/x: Not a directory"),
+        (lambda storage: storage.open("d", create=True), "open d: Is a directory"),
+        (lambda storage: storage.list("f"), "list f: Not a directory"),
+        (lambda storage: storage.modified_ms("no"), "stat no: No such file or directory"),
+        (lambda storage: storage.make_directory("f"), "make directory f: File exists"),
+        (lambda storage: storage.make_directory("f/x"), "make directory f/x: Not a directory"),
+        (lambda storage: storage.rename("no", "x"), "rename no to x: No such file or directory"),
+        (lambda storage: storage.rename("no/a", "no/b"), "rename no/a to no/b: No such file or directory"),
+        (lambda storage: storage.rename("f", "d"), "rename f to d: Is a directory"),
+        (lambda storage: storage.rename("d", "f"), "rename d to f: Not a directory"),
+        (lambda storage: storage.rename("e", "d"), "rename e to d: Directory not empty"),
+        (lambda storage: storage.sync_directory("no"), "sync directory no: No such file or directory"),
+    ],
+)
+def test_failures_name_the_file(storage: Storage, act: Callable[[Storage], object], message: str) -> None:
+    storage.make_directory("d")
+    storage.make_directory("e")
+    written(storage, "f", b"x").close()
+    written(storage, "d/f", b"x").close()
+    with pytest.raises(StorageError) as caught:
+        act(storage)
+    assert (str(caught.value).endswith(message), caught.value.code) == (True, Error.KAFKA_STORAGE_ERROR), caught.value
+    assert storage.list("") == ["d", "e", "f"]
+
+
+@pytest.mark.parametrize(
+    ("doing", "act"),
+    [
+        ("append", lambda file: file.append([b"x"])),
+        ("write", lambda file: file.write_at(0, b"x")),
+        ("read", lambda file: file.read_at(0, 1)),
+        ("map", lambda file: file.map()),
+        ("truncate", lambda file: file.truncate(0)),
+        ("sync", lambda file: file.sync()),
+    ],
+)
+def test_a_closed_file_does_nothing_more(storage: Storage, doing: str, act: Callable[[File], object]) -> None:
+    file = written(storage, "f", b"abc")
+    file.close()
+    with pytest.raises(StorageError, match=f"{doing} f: Bad file descriptor"):
+        act(file)
+    assert content(storage, "f") == b"abc"
+
+
+def test_a_name_stays_in_its_directory(storage: Storage) -> None:
+    storage.make_directory("d")
+    written(storage, "f", b"x").close()
+    with pytest.raises(AssertionError, match="f to d/f"):
+        storage.rename("f", "d/f")
+
+
+# All at once
+
+
+def act_at_random(chance: Random, storages: list[Storage], files: dict[str, list[File]]) -> None:
+    """Do one thing, the same to every storage."""
+    name = chance.choice(["a", "b", "d/c", "d/e"])
+    if name not in files:
+        files[name] = [storage.open(name, create=True) for storage in storages]
+    position, data = chance.randrange(700), chance.randbytes(chance.choice([0, 1, 30, 600]))
+    doing = chance.randrange(7)
+    if doing == 5:
+        directory, _, _ = name.rpartition("/")
+        other = f"{directory}/{chance.choice('cex')}" if directory else chance.choice("abx")
+        for storage in storages:
+            storage.rename(name, other)
+    if doing >= 5:  # a removed or renamed file is opened anew
+        for file in [*files.pop(name), *files.pop(other if doing == 5 else name, [])]:
+            file.close()
+        for storage in storages:
+            storage.remove(name)
+        return
+    for file in files[name]:
+        if doing <= 1:
+            file.append([data, b"+"])
+        elif doing == 2:
+            file.write_at(position, data)
+        elif doing == 3:
+            file.truncate(position)
+        else:
+            file.sync()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_all_storages_do_the_same(seed: int, tmp_path: Path) -> None:
+    chance = Random(seed)
+    simulated = SimulatedStorage()
+    storages: list[Storage] = [OsStorage(str(tmp_path)), MemoryStorage(int), simulated]
+    for storage in storages:
+        storage.make_directory("d")
+    files: dict[str, list[File]] = {}
+    views: list[list[memoryview]] = []
+    for _ in range(150):
+        act_at_random(chance, storages, files)
+        if files and chance.random() < 0.3:
+            views.append([file.map() for file in files[chance.choice(sorted(files))]])
+        for name, opened in files.items():
+            assert len({file.size_bytes for file in opened}) == 1, name
+            assert len({file.read_at(5, 300) for file in opened}) == 1, name
+        assert len({tuple(storage.list("") + storage.list("d")) for storage in storages}) == 1
+        if views:
+            assert len({bytes(view) for view in chance.choice(views)}) == 1
+    for seen in views:
+        assert len({bytes(view) for view in seen}) == 1
+
+    # And if all gets through, a power loss changes nothing.
+    loss = simulated.power_loss()
+    for path, data, _ in loss.disk(loss.extremes()[1]).found:
+        if data is not None:
+            assert data == content(storages[0], path), path
+    for opened in files.values():
+        for file in opened:
+            file.close()
+
+
+# Of the real one alone
+
+
+def test_a_viewed_file_is_not_cut_under_another_name(tmp_path: Path) -> None:
+    storage = OsStorage(str(tmp_path))
+    file = written(storage, "f", b"abcdef")
+    view = file.map()
+    storage.rename("f", "g")
+    written(storage, "f", b"another").close()
+    with pytest.raises(StorageError, match="truncate f: "):
+        file.truncate(1)
+    assert (bytes(view), content(storage, "f"), content(storage, "g")) == (b"abcdef", b"another", b"abcdef")
+    file.close()
+
+
+def test_a_file_that_somebody_else_cut_cannot_be_mapped(tmp_path: Path) -> None:
+    storage = OsStorage(str(tmp_path))
+    file = written(storage, "f", b"x" * 10_000)
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(StorageError, match="map f: "):
+        file.map()
+    file.close()
+
+
+# Of memory alone
+
+
+def test_a_buffer_that_no_view_needs_is_let_go() -> None:
+    storage = MemoryStorage(int)
+    file = storage.open("f", create=True)
+    file.append([b"x" * 1000])
+    kept = file.map()
+    for _ in range(100):
+        file.append([b"y" * 1000])
+        file.map()
+    assert len(file._content._retired) <= 2  # type: ignore[union-attr]
+    del kept
+    file.append([b"z" * 100_000])
+    assert not file._content._retired  # type: ignore[union-attr]
