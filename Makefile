@@ -48,7 +48,7 @@ imports: $(VENV)/.installed
 	$(BIN)/python bench/imports.py
 
 bench: $(VENV)/.installed-bench
-	@set -e; for script in bench/*.py bench/codec/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in bench/*.py bench/*/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 # libFuzzer writes what it finds into its first folder, so the committed corpus stays as it is.
 fuzz: $(VENV)/.installed-fuzz

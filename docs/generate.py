@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 
 from minibroker import errors
+from minibroker.config.setting import HONOURED, LATER, REFUSED, Setting
+from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
 from minibroker.protocol import message
 from minibroker.protocol.registry import APIS, STORED, snake_case
 
@@ -100,6 +102,45 @@ def deviations_page() -> str:
     return "\n".join([_DEVIATIONS, *found, ""])
 
 
+def settings_page() -> str:
+    """Return docs/settings.md: our own defaults, then what is honoured, what is not yet, what is refused."""
+    broker, topic = broker_settings().values(), topic_settings().values()
+    ours = [
+        f"| `{setting.name}` | {_shown(setting.kafka_default)} | {_shown(setting.default)} | {setting.reason} |"
+        for setting in broker
+        if setting.reason
+    ]
+    lines = [_SETTINGS, *ours]
+    for title, settings, treatment in (
+        ("Settings of a broker", broker, HONOURED),
+        ("Settings of a topic", topic, HONOURED),
+        ("Settings of a broker whose part is not there yet", broker, LATER),
+        ("Settings of a topic whose part is not there yet", topic, LATER),
+        ("Settings of a broker that are refused", broker, REFUSED),
+    ):
+        rows = [_setting_row(setting) for setting in settings if setting.treatment == treatment]
+        lines += [
+            f"\n## {title}\n\n| setting | type | default | can be | changed | what it does |\n|---|---|---|---|---|---|"
+        ]
+        lines += rows
+    ignored = [f"`{setting.name}`" for setting in other_settings().values()]
+    ignored += [f"`{setting.name}` of topics" for setting in topic if not setting.doc]
+    lines += [_IGNORED, ",\n".join(ignored) + "."]
+    groups = ", ".join(f"`{name}`" for name in group_settings())
+    lines += [f"\n## Settings of groups\n\nStored, checked and described; the groups are not there yet: {groups}."]
+    return "\n".join([*lines, ""])
+
+
+def _setting_row(setting: Setting) -> str:
+    valid = setting.valid if len(setting.valid) < 80 else "a version of Kafka"
+    changed = setting.update or "at any time"
+    return f"| `{setting.name}` | {setting.kind} | {_shown(setting.default)} | {valid} | {changed} | {setting.doc} |"
+
+
+def _shown(value: str | None) -> str:
+    return f"`{value}`" if value else "empty" if value == "" else ""
+
+
 _MESSAGES = """\
 # Messages
 
@@ -129,7 +170,50 @@ Each line says what Kafka does.
 | where | Kafka |
 |---|---|"""
 
-PAGES = {"errors.md": errors_page, "messages.md": messages_page, "deviations.md": deviations_page}
+_SETTINGS = """\
+# Settings
+
+<!-- Made by `python -m docs.generate` from the tables in minibroker/config: change them there. -->
+
+Names, types, defaults and valid values are those of Kafka 4.4. A start takes the first that it finds of:
+
+1. arguments: `-o key=value`, or in Python Kafka's name with `_` for each dot,
+2. the environment, as in Kafka's container image: `KAFKA_LOG_SEGMENT_BYTES` is `log.segment.bytes`; `_` stands for a
+   dot, `__` for an underscore, `___` for a dash,
+3. a server.properties file,
+4. the default.
+
+What is altered while the broker runs comes before all of them. A setting that is unknown or has no effect is named at
+the start; a value that its setting does not take stops it.
+
+```python
+from minibroker.config import BrokerConfig, ConfigError
+
+config = BrokerConfig.from_sources({"num.partitions": 3}, {"KAFKA_LOG_SEGMENT_BYTES": "2097152"}, "log.segmnt.ms=5")
+print(config["num.partitions"], config["log.segment.bytes"], config["log.cleanup.policy"])  # => 3 2097152 ['delete']
+print(*config.warnings)  # => properties line 1: unknown setting log.segmnt.ms; did you mean log.segment.bytes?
+try:
+    BrokerConfig.from_sources(min_insync_replicas=0)
+except ConfigError as error:
+    print(error)  # => argument min_insync_replicas: min.insync.replicas=0: Value must be at least 1 (int, [1,...])
+```
+
+## Where our default is not Kafka's
+
+| setting | Kafka | here | why |
+|---|---|---|---|"""
+
+_IGNORED = """
+## Settings that are accepted and ignored
+
+They mean nothing to this broker, or Kafka itself has dropped them."""
+
+PAGES = {
+    "errors.md": errors_page,
+    "settings.md": settings_page,
+    "messages.md": messages_page,
+    "deviations.md": deviations_page,
+}
 
 
 def main() -> None:

@@ -61,8 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_dump(commands)
 
-    serve = commands.add_parser("serve", help="start the broker (not there yet)")
-    serve.set_defaults(run=_serve)
+    _add_serve(commands)
     return parser
 
 
@@ -211,9 +210,35 @@ def _wants_colors(options: argparse.Namespace) -> bool:
     )
 
 
-def _serve(_: argparse.Namespace) -> int:
-    print("minibroker: the broker is not there yet; what works today: minibroker explain --help", file=sys.stderr)
-    return USAGE
+def _add_serve(commands: Any) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="start a broker",
+        description="Start a broker. The first line on stdout is its address, printed when it answers.",
+    )
+    serve.add_argument("--port", type=int, metavar="N", help="port to listen on; 0 takes a free one (9092)")
+    serve.add_argument("--host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
+    where = serve.add_mutually_exclusive_group()
+    where.add_argument("--data-dir", metavar="DIR", help="where logs are kept (./minibroker-data)")
+    where.add_argument("--memory", action="store_true", help="keep nothing on disk")
+    serve.add_argument(
+        "-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="any broker setting of Kafka"
+    )
+    serve.add_argument("--config", metavar="FILE", help="a server.properties file")
+    serve.add_argument(
+        "--topic", action="append", default=[], metavar="NAME[:PARTITIONS[:compact]]", help="make a topic at start"
+    )
+    serve.add_argument("--as-version", metavar="RELEASE", help="serve what that release of Kafka served: 0.8.2 to 4.4")
+    serve.add_argument("--cluster-id", metavar="ID", help="of a new directory; one that is there must have it")
+    serve.add_argument("--node-id", type=int, metavar="N", help="number of this broker (1)")
+    serve.add_argument("--quiet", action="store_true", help="say nothing but the address")
+    serve.set_defaults(run=_serve)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from minibroker.serve import serve
+
+    return serve(options)
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -41,9 +41,15 @@ def records(name: str) -> list[dict[str, Any]]:
 
 @cache
 def table(name: str) -> dict[str, Any]:
-    """Return "apis", "enums", "errors" or "hashes"."""
+    """Return "apis", "configs", "enums", "errors" or "hashes"."""
     loaded: dict[str, Any] = json.loads(_text(f"{name}.json"))
     return loaded
+
+
+@cache
+def sessions(release: str) -> list[dict[str, Any]]:
+    """Return questions put to a broker of "2.8", "3.9" or "4.4", in their order, and its answers."""
+    return _lines(f"sessions/broker-{release}")
 
 
 @cache
@@ -60,6 +66,12 @@ def log_meaning(name: str = "kraft39-1-before-clean") -> dict[str, Any]:
     """Return what Kafka reads in a log directory: batches, index entries, epochs, snapshots, checkpoints."""
     loaded: dict[str, Any] = json.loads(_text(f"logdirs/{name}.expected.json"))
     return loaded
+
+
+@cache
+def config_answers() -> list[dict[str, Any]]:
+    """Return what a broker answered when settings were altered and described, in the order of the questions."""
+    return _lines("config-answers")
 
 
 def _lines(name: str) -> list[dict[str, Any]]:

@@ -52,6 +52,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}  # as the checkpoint had them at start
         self.was_clean = False
+        self.clean_epoch: int | None = None  # broker epoch in the mark of a clean stop
         self._jitter = jitter
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -59,7 +60,8 @@ class LogDirectory:
     def start(self) -> None:
         """Read what the last owner left, and take the clean mark away: from now on this is work in progress."""
         self.storage.make_directory("")
-        self.was_clean = read_clean_shutdown(self.storage) is not None
+        self.clean_epoch = read_clean_shutdown(self.storage)
+        self.was_clean = self.clean_epoch is not None
         self._recovery_points = self._read(RECOVERY_POINTS)
         self._log_starts = self._read(LOG_STARTS)
         self.high_watermarks = self._read(HIGH_WATERMARKS)
@@ -123,6 +125,7 @@ class LogDirectory:
 
         The recovery point goes down first: what is appended there later has not been flushed, whatever a checkpoint
         of before says.
+        Kafka: notes the lower recovery point after a truncation, and syncs nothing.
         """
         log = self.logs[topic, partition]
         if offset < log.next_offset:

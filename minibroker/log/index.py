@@ -15,7 +15,7 @@ Not here: when an entry is due (segment.py), rebuilding (recovery.py).
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from struct import Struct as Layout
 
 from minibroker.errors import InvalidLength, InvalidValue, ProtocolError
@@ -61,6 +61,14 @@ class _SparseIndex:
             if count == 1 and self._is_zero(0):
                 count = 0
         return count
+
+    def _count_below(self, column: int, value: int) -> int:
+        """Return how many entries have less than `value` in a column, by binary search."""
+        count = self.count
+        if not count:
+            return 0  # and leave a file that may not be there alone
+        entries, size_bytes, unpack_from = self._mapped(), self.entry.size, self.entry.unpack_from
+        return bisect_left(range(count), value, key=lambda index: unpack_from(entries, index * size_bytes)[column])
 
     def _is_zero(self, index: int) -> bool:
         return not any(self._bytes(index))
@@ -161,20 +169,20 @@ class OffsetIndex(_SparseIndex):
         The batch at the position, or one soon behind it, ends with exactly that offset; nothing else proves that the
         entry is right. Without such an entry the start of the segment: the offset before its base, and 0.
         """
-        found = bisect_right(range(self.count), offset - self.base_offset, key=self._relative)
+        found = self._count_below(0, offset + 1 - self.base_offset)
         if not found:
             return self.base_offset - 1, 0
         relative, position = OFFSET_ENTRY.unpack(self._bytes(found - 1))
-        return self.base_offset + relative, position
+        return self.base_offset + relative, max(position, 0)  # below 0 is damage; from the start on all is found
 
     def offset_at(self, position: int) -> int | None:
         """Return the offset of the first entry that does not lie before `position`; None if all do."""
-        found = bisect_left(range(self.count), position, key=self._position)
+        found = self._count_below(1, position)
         return self.base_offset + self._relative(found) if found < self.count else None
 
     def truncate_to(self, offset: int) -> None:
         """Forget every entry that names `offset` or more."""
-        self.keep(bisect_left(range(self.count), offset - self.base_offset, key=self._relative))
+        self.keep(self._count_below(0, offset - self.base_offset))
 
     def last_offset(self) -> int:
         """Return the offset of the last entry; without entries the base offset."""
@@ -187,9 +195,6 @@ class OffsetIndex(_SparseIndex):
 
     def _relative(self, index: int) -> int:
         return int.from_bytes(self._bytes(index)[:4], "big")
-
-    def _position(self, index: int) -> int:
-        return int.from_bytes(self._bytes(index)[4:], "big")
 
     @staticmethod
     def _rises(before: tuple[int, ...], entry: tuple[int, ...]) -> bool:
@@ -216,19 +221,16 @@ class TimeIndex(_SparseIndex):
 
         Without such an entry none at the base offset.
         """
-        found = bisect_left(range(self.count), timestamp, key=self._timestamp)
+        found = self._count_below(0, timestamp)
         return self._entry(found - 1) if found else (NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Forget every entry that names `offset` or more."""
-        self.keep(bisect_left(range(self.count), offset, key=lambda index: self._entry(index)[1]))
+        self.keep(self._count_below(1, offset - self.base_offset))
 
     def entries(self) -> list[tuple[int, int]]:
         """Return every entry as timestamp and offset."""
         return [self._entry(index) for index in range(self.count)]
-
-    def _timestamp(self, index: int) -> int:
-        return int.from_bytes(self._bytes(index)[:8], "big", signed=True)
 
     def _entry(self, index: int) -> tuple[int, int]:
         timestamp, relative = TIME_ENTRY.unpack(self._bytes(index))

@@ -131,9 +131,19 @@ if TYPE_CHECKING:
 class MemoryStorage:
     """A tree of files in memory."""
 
+    is_durable = False
+
     def __init__(self, now_ms: Callable[[], int]):
         self.now_ms = now_ms
         self.root = self._new_directory()
+
+    def lock(self) -> None:
+        """Nobody else can be here."""
+
+    def unlock(self) -> None: ...
+
+    def disk_space(self) -> tuple[int, int]:
+        return -1, -1
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         node = self._find(path)

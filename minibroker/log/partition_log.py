@@ -224,11 +224,19 @@ class PartitionLog:
             self.flush(now_ms=now_ms)
 
     def _take_back(self, failure: StorageError) -> None:
-        """Leave the file as it was before an append that failed; a full disk is no reason to stop for good."""
+        """Leave the file as it was before an append that failed; a full disk is no reason to stop for good.
+
+        Kafka: a write that fails takes the whole log directory offline.
+        """
         try:
             self.active.undo_append()
         except StorageError:
             self.offline = failure
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Note that a leader begins to write here, even if it never will."""
+        self.check_online()
+        self._note_epoch(leader_epoch, self.next_offset)
 
     def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
         if self.epochs.assign(leader_epoch, start_offset) if leader_epoch >= 0 else self.epochs.clear():

@@ -45,11 +45,18 @@ class Found:
 
 
 def read(
-    log: PartitionLog, offset: int, size_bytes_max: int, *, limit_offset: int, whole_batch: bool = True
+    log: PartitionLog,
+    offset: int,
+    size_bytes_max: int,
+    *,
+    limit_offset: int,
+    whole_batch: bool = True,
+    may_cut: bool = False,
 ) -> Slice | None:
-    """Return the batches from the one that holds `offset` on, up to `limit_offset`; None if there are none yet.
+    """Return the batches from the one that holds `offset` on, up to `limit_offset`; None if there are none.
 
     whole_batch: return the first batch even if it is larger than the most that was asked for.
+    may_cut: without that, return a piece of it rather than nothing.
     Never from more than one segment.
     """
     log.check_online()
@@ -67,6 +74,8 @@ def read(
             if place.end_position > end:
                 return None
             size_bytes = max(size_bytes_max, place.size_bytes) if whole_batch else size_bytes_max
+            if size_bytes <= 0 or (size_bytes < place.size_bytes and not may_cut):
+                return None
             return Slice(segment, place.position, min(size_bytes, end - place.position))
     return None
 
@@ -157,11 +166,10 @@ def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Foun
         return Found(-1, NO_OFFSET, -1)
     if timestamp == MAX_TIMESTAMP:
         segment = max(log.segments, key=lambda each: each.latest[0])
-        target, offset = segment.latest
-        place = segment.find(offset) if target >= 0 else None
-        if place is None:
+        target = segment.latest[0]
+        if target < 0:
             return None
-        segments, target, start_offset = [segment], target, place.base_offset
+        segments, start_offset = [segment], segment.base_offset
     else:
         segments = log.segments
         target, start_offset = timestamp, log.log_start_offset

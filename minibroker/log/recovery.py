@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from minibroker.errors import InvalidValue, ProtocolError
 from minibroker.log.batches import batches
-from minibroker.log.checkpoints import TEMPORARY, read_leader_epochs, write_leader_epochs
+from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.partition_log import PartitionLog, Recovery, no_jitter
 from minibroker.log.producers import ProducerStates
@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from minibroker.log.epochs import EpochEntry
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn
@@ -50,6 +51,7 @@ def open_log(
     log_start_offset: records below it have been deleted, though their segments may still be there.
     contiguous: the log was never compacted, so that a gap behind the recovery point is a loss, and what follows it
         must go too. Without this a file system that loses the tail of one segment and keeps the next leaves a hole.
+        Kafka: keeps batches behind a gap of offsets when it recovers.
     """
     storage.make_directory(directory)
     finish_swaps(storage, directory)
@@ -205,11 +207,13 @@ def _good_end(segment: Segment, gaps_end: int | None) -> tuple[int, int, str]:
     try:
         for batch in batches(segment.view(0, segment.size_bytes), strict=True):
             batch.check_crc()
-            # A wrapper names its last offset only; before v2 nobody can say more without unpacking.
+            # Before v2 no checksum covers the offset, and a wrapper names its last only: unpacking shows the first.
             first_offset = batch.base_offset if batch.magic == 2 else batch.last_offset
+            if gaps_end is not None and batch.magic < 2:
+                first_offset = next((record.offset for record in batch.records()), first_offset)
             if first_offset < expected or batch.last_offset < first_offset:
                 raise InvalidValue(f"offset {first_offset} where {expected} comes next", position, "batch")
-            if gaps_end is not None and gaps_end <= expected < first_offset and batch.magic == 2:
+            if gaps_end is not None and gaps_end <= expected < first_offset:
                 raise InvalidValue(f"offsets {expected} to {first_offset - 1} are missing", position, "batch")
             position, expected = batch.end_position, batch.next_offset
     except ProtocolError as error:
@@ -229,17 +233,25 @@ def _remove(segments: list[Segment], start: int) -> int:
 
 
 def _load_epochs(storage: Storage, directory: str, segments: list[Segment], scanned: list[Segment]) -> LeaderEpochs:
-    """Read the checkpoint and add what the scanned batches know; without a checkpoint all batches are asked."""
+    """Read the checkpoint and add what the scanned batches know; without a checkpoint all batches are asked.
+
+    One that says "none" is believed as well, or every start would read all of a log of v1. Kafka makes it without text.
+    """
+    before: list[EpochEntry] | None = None
     try:
         epochs = read_leader_epochs(storage, directory)
-        asked = scanned if epochs.latest is not None else segments
+        if storage.size_bytes(path_in(directory, LEADER_EPOCHS)):
+            before = epochs.entries
     except ProtocolError:
-        epochs, asked = LeaderEpochs(), segments
-    before = epochs.entries
+        epochs = LeaderEpochs()
+    asked = segments if before is None else scanned
     for segment in asked:
         for batch in segment.batches():
-            if batch.partition_leader_epoch > (-1 if epochs.latest is None else epochs.latest.epoch):
-                epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-    if epochs.entries != before:
+            epoch, known = batch.partition_leader_epoch, epochs.epoch_for_offset(batch.base_offset)
+            if epoch >= 0 and epoch != known:
+                # The batches have checksums; a checkpoint that says otherwise has been damaged.
+                epochs.truncate_from_end(batch.base_offset)
+                epochs.assign(epoch, batch.base_offset)
+    if epochs.entries != before and any(segment.size_bytes for segment in asked):
         write_leader_epochs(storage, directory, epochs)
     return epochs

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 OFFSET_DELTA_MAX = 0x7FFFFFFF  # relative offsets are int32
-SCAN_BYTES = 16 * 1024  # read at once while hopping: a few index intervals
+SCAN_BYTES = 4 * 1024  # read at once while hopping: an index interval
 INDEX_INTERVAL_BYTES = 4096
 MAP_BYTES_MIN = 256 * 1024  # from here on a mapping is cheaper than a copy
 
@@ -225,21 +225,23 @@ class Segment:
         """Return the first batch that ends at `offset` or behind it; None if the segment ends before.
 
         An index entry is believed only if the batch that it names is where it says. If not, the index is made anew.
+        Kafka: believes what an index says once its size and last entry have been looked at, when it is opened.
         """
         named, position = self.offset_index.entry_before(offset)
         proven = position == 0
         try:
             for place in self.hop(position):
                 proven = proven or place.last_offset == named
+                if place.last_offset >= offset and proven:
+                    return place
                 if place.last_offset >= offset:
                     break
             else:
-                place = None
+                if proven:
+                    return None
         except ProtocolError:
             if proven:
                 raise
-        if proven:
-            return place
         self.rebuild_indexes()
         return next((place for place in self.hop() if place.last_offset >= offset), None)
 

@@ -25,7 +25,8 @@ class LogSettings:
         index_interval_bytes: int = 4096,
         flush_messages: int = FOREVER,
         flush_ms: int = FOREVER,
-        compact: bool = False,  # cleanup.policy
+        compact: bool = False,  # cleanup.policy has compact in it
+        delete: bool = True,  # and delete
         max_compaction_lag_ms: int = FOREVER,
         producer_id_expiration_ms: int = DAY_MS,
         validation: ValidationSettings | None = None,
@@ -38,9 +39,14 @@ class LogSettings:
         self.flush_messages = flush_messages
         self.flush_ms = flush_ms
         self.compact = compact
+        self.delete = delete
         self.max_compaction_lag_ms = max_compaction_lag_ms
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.validation = validation or ValidationSettings(compacted=compact)
+
+    @property
+    def only_compacts(self) -> bool:
+        return self.compact and not self.delete
 
     @property
     def segment_age_max_ms(self) -> int:

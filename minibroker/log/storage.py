@@ -62,6 +62,18 @@ if TYPE_CHECKING:
     class Storage(Protocol):
         """A tree of files."""
 
+        is_durable: bool  # whether what is synced is there after the process has ended
+
+        def lock(self) -> None:
+            """Keep others off, as Kafka does with .lock; raise StorageError if somebody is there."""
+            ...
+
+        def unlock(self) -> None: ...
+
+        def disk_space(self) -> tuple[int, int]:
+            """Return size and free bytes of the disk; -1 if there is none."""
+            ...
+
         def open(self, path: str, *, create: bool = False) -> File:
             """Open a file; without `create` it must be there."""
             ...
@@ -97,6 +109,7 @@ if TYPE_CHECKING:
             ...
 
 
+LOCK = ".lock"
 PIECES_MAX = 1024  # of one gathered write: IOV_MAX of Linux and the BSDs
 COPY_BYTES = 1 << 20
 
@@ -104,8 +117,11 @@ COPY_BYTES = 1 << 20
 class OsStorage:
     """A directory of the machine."""
 
+    is_durable = True
+
     def __init__(self, root: str):
         self.root = root
+        self._lock_handle = -1
         self.mappings: dict[int, WeakSet[mmap.mmap]] = {}  # by inode; alive while a view looks through them
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
@@ -171,8 +187,36 @@ class OsStorage:
         except OSError as failure:
             raise StorageError.of("sync directory", path, failure) from failure
 
+    def lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # no such locks on Windows
+            return
+        try:
+            handle = os.open(self.real_path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as failure:
+            raise StorageError.of("open", LOCK, failure) from failure
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise StorageError(f"{self.root}: another broker is at work in this directory") from None
+        self._lock_handle = handle
+
+    def unlock(self) -> None:
+        if self._lock_handle >= 0:
+            os.close(self._lock_handle)
+            self._lock_handle = -1
+
+    def disk_space(self) -> tuple[int, int]:
+        try:
+            found = os.statvfs(self.root)
+        except (OSError, AttributeError):
+            return -1, -1
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def real_path(self, path: str) -> str:
-        return os.path.join(self.root, *path.split("/"))
+        return f"{self.root}/{path}"
 
 
 def _sync_directory(real_path: str) -> None:

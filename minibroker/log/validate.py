@@ -184,6 +184,7 @@ def _assign(
     if found[0].magic < 2 and found[0].buffer.readonly:
         found = list(batches(bytearray(found[0].buffer[: found[-1].end_position])))
     accepted = []
+    chunks: list[Chunk] = []
     max_timestamp = max_timestamp_offset = -1
     for batch, count, time in zip(found, counts, times):
         first_offset, next_offset = next_offset, next_offset + count

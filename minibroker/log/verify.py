@@ -15,15 +15,17 @@ from __future__ import annotations
 from minibroker.errors import ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.checkpoints import (
+    CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    read_clean_shutdown,
     read_leader_epochs,
     read_offsets,
     read_topic_id,
 )
-from minibroker.log.directory import DELETE_SUFFIX, split_name
+from minibroker.log.directory import split_name
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.formats import CREATE_TIME
 from minibroker.log.index import NO_TIMESTAMP
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from minibroker.log.batches import Batch
+    from minibroker.log.producer_entry import Producer
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn
 
-SWAP_SUFFIXES = (".deleted", ".cleaned", ".swap", ".tmp")
+SWAP_SUFFIXES = (".cleaned", ".swap", ".tmp")  # .deleted files wait a minute, and a clean stop leaves them
 
 
 class Problem:
@@ -72,39 +75,45 @@ def verify_directory(
     if any(name.endswith(".log") for name in names):
         yield from LogVerifier(storage, "", verified).problems()
         return
-    ends: dict[tuple[str, int], tuple[int, int]] = {}
+    checkpoints: dict[str, dict[tuple[str, int], int]] = {}
+    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+        try:
+            checkpoints[name] = read_offsets(storage, name)
+        except ProtocolError as error:
+            yield Problem(name, "", str(error))
+    ends: dict[tuple[str, int], int] = {}
     for name in names:
         key = split_name(name)
         if key is not None:
             progress(name)
-            log = LogVerifier(storage, name, verified)
+            log = LogVerifier(storage, name, verified, checkpoints.get(LOG_STARTS, {}).get(key, 0))
             yield from log.problems()
-            ends[key] = (log.start_offset, log.next_offset)
-        elif name.endswith(DELETE_SUFFIX):
-            yield Problem(name, "", "is left of a deleted log; the next start removes it")
+            ends[key] = log.next_offset
     try:
         read_meta_properties(storage)
     except ProtocolError as error:
         yield Problem("meta.properties", "", str(error))
-    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
-        try:
-            offsets = read_offsets(storage, name)
-        except ProtocolError as error:
-            yield Problem(name, "", str(error))
-            continue
-        for (topic, partition), offset in offsets.items():
-            if (topic, partition) not in ends:
-                yield Problem(name, f"{topic}-{partition}", "there is no such log")
-            elif offset > ends[topic, partition][1]:
-                yield Problem(
-                    name, f"{topic}-{partition}", f"{offset} is behind the log's end, {ends[topic, partition][1]}"
-                )
+    try:
+        was_clean = read_clean_shutdown(storage) is not None
+    except ProtocolError as error:
+        yield Problem(CLEAN_SHUTDOWN, "", str(error))
+        was_clean = False
+    for name, offsets in checkpoints.items():
+        for key, offset in offsets.items():
+            place = f"{key[0]}-{key[1]}"
+            if key not in ends:
+                yield Problem(name, place, "there is no such log")
+            elif offset > ends[key]:
+                yield Problem(name, place, f"{offset} is behind the log's end, {ends[key]}")
+            elif was_clean and name == RECOVERY_POINTS and offset < ends[key]:
+                yield Problem(name, place, f"{offset} is not the log's end, {ends[key]}, though the stop was clean")
 
 
 class LogVerifier:
     """One log, batch by batch from its start; what must be compared later is gathered on the way."""
 
-    def __init__(self, storage: Storage, directory: str, verified: Verified):
+    def __init__(self, storage: Storage, directory: str, verified: Verified, log_start: int | None = None):
+        self.log_start = log_start  # by the checkpoint; None: the log lies alone
         self.storage = storage
         self.directory = directory
         self.verified = verified
@@ -200,9 +209,14 @@ class LogVerifier:
             if epoch < self._epoch:
                 yield Problem(segment.path, place, f"leader epoch {epoch} comes behind {self._epoch}")
             self._epoch = epoch
-            known = self.epochs.epoch_for_offset(first_offset) if self.epochs else None
-            if epoch >= 0 and known is not None and known != epoch:
-                yield Problem(segment.path, place, f"leader epoch is {epoch}, {LEADER_EPOCHS} says {known}")
+            if epoch >= 0 and self.epochs is not None:
+                # The checkpoint begins with the log's start, which may be within the batch.
+                visible = max(first_offset, self.log_start or 0)
+                known = self.epochs.epoch_for_offset(visible)
+                is_due = self.log_start is not None and visible <= batch.last_offset
+                if known != epoch and (known is not None or is_due):
+                    told = "does not know it" if known is None else f"says {known}"
+                    yield Problem(segment.path, place, f"leader epoch is {epoch}, {LEADER_EPOCHS} {told}")
 
     def _check_snapshots(self, snapshots: list[int], upto: int) -> Iterator[Problem]:
         """Compare the snapshots that were due before the segment at `upto` with the state that the log gives."""
@@ -219,16 +233,25 @@ class LogVerifier:
                 yield from self._compare_producers(path, kept)
 
     def _compare_producers(self, path: str, kept: ProducerStates) -> Iterator[Problem]:
-        """Who is missing has expired, perhaps. Who is unknown to the log has been cleaned away, if anything has."""
+        """Who is missing has expired, perhaps. Where cleaning has taken records away, nothing can be said."""
+        if self.has_gaps:
+            return
         for producer_id, producer in kept.producers.items():
             replayed = self.producers.producers.get(producer_id)
             if replayed is None:
-                if self.start_offset == 0 and not self.has_gaps:
+                if self.start_offset == 0:
                     yield Problem(path, f"producer {producer_id}", "has never written to this log")
-            elif (producer.epoch, producer.last_sequence) != (replayed.epoch, replayed.last_sequence) or (
-                producer.transaction_first_offset != replayed.transaction_first_offset
+            elif _shown(producer) != _shown(replayed) and (
+                (producer.transaction_first_offset or 0) >= self.start_offset
+                and (replayed.batches or self.start_offset == 0)
             ):
-                yield Problem(path, f"producer {producer_id}", f"{producer} is not what the log gives, {replayed}")
+                yield Problem(path, f"producer {producer_id}", f"{_shown(producer)}; the log gives {_shown(replayed)}")
+
+
+def _shown(producer: Producer) -> str:
+    first_offset = producer.transaction_first_offset
+    transaction = "no transaction" if first_offset is None else f"a transaction since offset {first_offset}"
+    return f"epoch {producer.epoch}, last sequence {producer.last_sequence}, {transaction}"
 
 
 def _check_offset_index(segment: Segment, found: list[tuple[int, int, int]], is_active: bool) -> Iterator[Problem]:

@@ -1,0 +1,1 @@
+"""One broker: node.py wires it, apis.py maps what it serves, handlers/ answers."""

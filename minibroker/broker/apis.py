@@ -1,0 +1,66 @@
+"""The map: every API that the broker serves, in which versions, and which function answers.
+
+A handler is a plain function `handler(request, context)`; it returns the response, None if there is none (acks 0), or
+a coroutine that will. What it does before it returns is done at once, while the bytes of the request still lie in the
+receive buffer; `Records` of the request are not to be touched later.
+Modules are imported when their first request comes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from minibroker.protocol.registry import request_class
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from minibroker.broker.handlers.context import Context
+    from minibroker.protocol.headers import Request, Response
+
+    Handler = Callable[[Any, Context], Response | Coroutine[Any, Any, Response | None] | None]
+
+# API -> first and last version served, module of minibroker/broker/handlers and function.
+SERVED: dict[int, tuple[int, int, str]] = {
+    0: (0, 13, "produce.produce"),
+    1: (0, 18, "fetch.fetch"),
+    2: (0, 11, "offsets.list_offsets"),
+    3: (0, 13, "metadata.metadata"),
+    18: (0, 4, "versions.api_versions"),
+    19: (0, 7, "topics.create_topics"),
+    20: (0, 6, "topics.delete_topics"),
+    21: (0, 2, "offsets.delete_records"),
+    22: (0, 5, "producer_ids.init_producer_id"),
+    23: (0, 4, "offsets.offset_for_leader_epoch"),
+    32: (0, 4, "configs.describe_configs"),
+    33: (0, 2, "configs.alter_configs"),
+    35: (0, 4, "cluster.describe_log_dirs"),
+    37: (0, 3, "topics.create_partitions"),
+    43: (0, 2, "cluster.elect_leaders"),
+    44: (0, 1, "configs.incremental_alter_configs"),
+    60: (0, 2, "cluster.describe_cluster"),
+    61: (0, 0, "cluster.describe_producers"),
+    75: (0, 0, "metadata.describe_topic_partitions"),
+}
+
+
+class Route:
+    """What is needed to answer one version of one API."""
+
+    __slots__ = ("api", "decode", "handler", "header_version", "version")
+
+    def __init__(self, api: int, version: int, cls: type[Request], handler: Handler):
+        self.api = api
+        self.version = version
+        self.decode = cls.decode
+        self.handler = handler
+        self.header_version = cls.header_version(version)
+
+
+def find_route(api: int, version: int) -> Route:
+    """Return the route of a version that is served."""
+    module, _, name = SERVED[api][2].rpartition(".")
+    handler = getattr(import_module(f"minibroker.broker.handlers.{module}"), name)
+    return Route(api, version, request_class(api), handler)

@@ -1,0 +1,140 @@
+"""What there is: DescribeCluster, DescribeLogDirs, DescribeProducers, ElectLeaders."""
+
+from __future__ import annotations
+
+from minibroker.broker.handlers.context import NO_ID, find_replica
+from minibroker.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from minibroker.errors import Error, KafkaError
+from minibroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from minibroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from minibroker.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.handlers.context import Context
+    from minibroker.log.producer_entry import Producer
+    from minibroker.replication.replica import Replica
+
+Broker = DescribeClusterResponse.DescribeClusterBroker
+LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
+LogDirTopic = LogDir.DescribeLogDirsTopic
+LogDirPartition = LogDirTopic.DescribeLogDirsPartition
+ProducersTopic = DescribeProducersResponse.TopicResponse
+ProducersPartition = ProducersTopic.PartitionResponse
+ProducerState = ProducersPartition.ProducerState
+Elected = ElectLeadersResponse.ReplicaElectionResult
+ElectedPartition = Elected.PartitionResult
+
+BROKERS, CONTROLLERS = 1, 2
+PREFERRED, UNCLEAN = 0, 1
+
+
+def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+    """List the brokers."""
+    node = context.node
+    if request.endpoint_type != BROKERS:
+        is_known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            throttle_time_ms=0,
+            error_code=Error.MISMATCHED_ENDPOINT_TYPE if is_known else Error.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=(
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+                if is_known
+                else f"Unsupported endpoint type {request.endpoint_type}"
+            ),
+            cluster_id="",
+            brokers=[],
+        )
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=Error.NONE,
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        brokers=[
+            Broker(broker_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in node.brokers_for(context.connection)
+        ],
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+    """Say how large the logs are, and the disk."""
+    node = context.node
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+    topics: dict[str, list[LogDirPartition]] = {}
+    for key, replica in node.replicas.items():
+        if wanted is None or key in wanted:
+            answer = LogDirPartition(
+                partition_index=replica.partition,
+                partition_size=replica.log.size_bytes,
+                offset_lag=max(replica.high_watermark - replica.log.next_offset, 0),
+                is_future_key=False,
+            )
+            topics.setdefault(replica.topic, []).append(answer)
+    total_bytes, usable_bytes = node.disk_space()
+    only = LogDir(
+        error_code=Error.NONE,
+        log_dir=node.log_dir,
+        topics=[LogDirTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )
+    return DescribeLogDirsResponse(throttle_time_ms=0, results=[only])
+
+
+def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    """Tell what each partition knows of its producers."""
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partition_indexes:
+            answer = ProducersPartition(partition_index=partition, error_code=Error.NONE, active_producers=[])
+            try:
+                replica = find_replica(context.node, topic.name, NO_ID, partition)
+                replica.check_leader()
+                answer.active_producers = [_producer(*each) for each in replica.log.producers.producers.items()]
+            except KafkaError as error:
+                answer.error_code = error.code
+                answer.error_message = error.message
+            answers.append(answer)
+        topics.append(ProducersTopic(name=topic.name, partitions=answers))
+    return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+
+
+def _producer(producer_id: int, producer: Producer) -> ProducerState:
+    first_offset = producer.transaction_first_offset
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=-1 if first_offset is None else first_offset,
+    )
+
+
+def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
+    """Answer that no election is needed: every partition is led by its only replica."""
+    replicas = context.node.replicas
+    if request.topic_partitions is None:
+        # Of all partitions only those that got another leader are named: none.
+        return ElectLeadersResponse(throttle_time_ms=0, replica_election_results=[])
+    results = []
+    for topic in request.topic_partitions:
+        partitions = []
+        for partition in topic.partitions:
+            replica: Replica | None = replicas.get((topic.topic, partition))
+            code, message = Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+            if replica is None:
+                code, message = Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic.topic}"
+                if topic.topic in context.node.image.topics:
+                    message = f"No such partition as {topic.topic}-{partition}"
+            partitions.append(ElectedPartition(partition_id=partition, error_code=code, error_message=message))
+        results.append(Elected(topic=topic.topic, partition_result=partitions))
+    return ElectLeadersResponse(throttle_time_ms=0, replica_election_results=results)

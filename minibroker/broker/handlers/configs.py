@@ -1,0 +1,198 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from minibroker.config.alter import (
+    alter_broker,
+    alter_group,
+    alter_topic,
+    replace_broker,
+    replace_group,
+    replace_topic,
+)
+from minibroker.config.describe import broker_entries, default_entries, group_entries, topic_entries
+from minibroker.config.group import GroupConfig
+from minibroker.errors import Error, KafkaError
+from minibroker.metadata.image import BROKER, GROUP, TOPIC
+from minibroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from minibroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from minibroker.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from minibroker.replication.controller import check_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.node import Node
+    from minibroker.config.describe import ConfigEntry
+
+    Plan = Callable[[Mapping[str, str]], dict[str, str]]  # what is stored now -> what is to be stored
+
+Described = DescribeConfigsResponse.DescribeConfigsResult
+DescribedConfig = Described.DescribeConfigsResourceResult
+Synonym = DescribedConfig.DescribeConfigsSynonym
+Altered = AlterConfigsResponse.AlterConfigsResourceResponse
+IncrementallyAltered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+BROKER_LOGGER = 8
+DEFAULT_SOURCE = 5
+
+
+def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    """Tell values, where they come from and what they mean."""
+    results = []
+    for resource in request.resources:
+        answer = Described(
+            error_code=Error.NONE,
+            error_message="",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        try:
+            entries = _entries(
+                resource.resource_type, resource.resource_name, resource.configuration_keys, context.node
+            )
+            answer.configs = [_described(entry, request, context.api_version) for entry in entries]
+        except KafkaError as error:
+            answer.error_code = error.code
+            answer.error_message = error.message
+        results.append(answer)
+    return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+
+def _entries(kind: int, name: str, names: list[str] | None, node: Node) -> list[ConfigEntry]:
+    if kind == TOPIC:
+        check_name(name)
+        if name not in node.image.topics:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "")
+        return topic_entries(node.topic_config(name), names)
+    if kind == BROKER:
+        if not name:
+            return default_entries(node.config, names)
+        _check_broker(name, node)
+        return broker_entries(node.config, names)
+    if kind == GROUP:
+        return group_entries(GroupConfig(node.image.configs.get((GROUP, name), {}), node.config), names)
+    if kind == BROKER_LOGGER:
+        _check_broker(name, node)
+        return []
+    raise KafkaError(Error.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _check_broker(name: str, node: Node) -> None:
+    if not name.isdigit():
+        raise KafkaError(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node.node_id:
+        raise KafkaError(
+            Error.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}",
+        )
+
+
+def _described(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> DescribedConfig:
+    answer = DescribedConfig(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_default=entry.source == DEFAULT_SOURCE,
+        is_sensitive=entry.is_sensitive,
+        config_type=entry.type_code,
+        documentation=entry.doc if request.include_documentation else None,
+    )
+    if request.include_synonyms:
+        answer.synonyms = [Synonym(name=name, value=value, source=source) for name, value, source in entry.synonyms]
+    return answer
+
+
+def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
+    """Replace all settings of each resource."""
+    responses = []
+    for resource in request.resources:
+        configs = [(config.name, config.value) for config in resource.configs]
+        code, message = _alter(
+            resource.resource_type, resource.resource_name, context.node, request.validate_only,
+            _replacing(resource.resource_type, resource.resource_name, configs, context.node),
+        )  # fmt: skip
+        responses.append(
+            Altered(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+
+def _replacing(kind: int, name: str, configs: list[tuple[str, str | None]], node: Node) -> Plan:
+    def plan(current: Mapping[str, str]) -> dict[str, str]:
+        if kind == TOPIC:
+            return replace_topic(configs, node.config)
+        if kind == GROUP:
+            return replace_group(configs, node.config)
+        return replace_broker(configs, every=not name)
+
+    return plan
+
+
+def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: Context
+) -> IncrementalAlterConfigsResponse:
+    """Change single settings of each resource."""
+    responses = []
+    for resource in request.resources:
+        operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
+        code, message = _alter(
+            resource.resource_type, resource.resource_name, context.node, request.validate_only,
+            _changing(resource.resource_type, resource.resource_name, operations, context.node),
+        )  # fmt: skip
+        responses.append(
+            IncrementallyAltered(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+
+def _changing(kind: int, name: str, operations: list[tuple[str, int, str | None]], node: Node) -> Plan:
+    def plan(current: Mapping[str, str]) -> dict[str, str]:
+        if kind == TOPIC:
+            return alter_topic(current, operations, node.config)
+        if kind == GROUP:
+            return alter_group(current, operations, node.config)
+        return alter_broker(current, operations, every=not name)
+
+    return plan
+
+
+def _alter(kind: int, name: str, node: Node, is_trial: bool, plan: Plan) -> tuple[Error, str | None]:
+    """Carry out a plan for one resource; return what to answer."""
+    try:
+        if kind == BROKER_LOGGER:
+            raise KafkaError(Error.INVALID_REQUEST, "there are no loggers whose levels could be set")
+        if kind not in (TOPIC, BROKER, GROUP):
+            raise KafkaError(Error.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+        if kind == BROKER and name:
+            _check_broker(name, node)
+        if kind == TOPIC:
+            check_name(name)
+            node.controller.get_topic(name)
+        current = node.image.configs.get((kind, name), {})
+        wanted = plan(current)
+        changes: dict[str, str | None] = {key: value for key, value in wanted.items() if current.get(key) != value}
+        changes.update({key: None for key in current if key not in wanted})
+        records = node.controller.alter_configs(kind, name, changes)
+        if records and not is_trial:
+            node.change(records)
+    except KafkaError as error:
+        return error.code, error.message
+    return Error.NONE, None

@@ -1,0 +1,61 @@
+"""What a handler knows beyond its request, and what handlers share."""
+
+from __future__ import annotations
+
+from minibroker.errors import Error, KafkaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.node import Node
+    from minibroker.replication.replica import Replica
+    from minibroker.server.connection import Connection
+
+NO_ID = bytes(16)
+
+
+class Context:
+    """One request's surroundings."""
+
+    __slots__ = ("api_version", "client_id", "connection", "node")
+
+    def __init__(self, node: Node, connection: Connection, api_version: int, client_id: str | None):
+        self.node = node
+        self.connection = connection
+        self.api_version = api_version
+        self.client_id = client_id
+
+    @property
+    def now_ms(self) -> int:
+        return self.node.clock.now_ms()
+
+
+def find_replica(node: Node, topic: str, topic_id: bytes, partition: int) -> Replica:
+    """Return a partition of this broker, named by topic or by id where there is one."""
+    if topic_id != NO_ID:
+        name = node.topic_name(topic_id)
+        if name is None:
+            raise KafkaError(Error.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+        topic = name
+    replica = node.replicas.get((topic, partition))
+    if replica is None:
+        if node.has_partition(topic, partition):
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic!r}")
+    if replica.log.offline is not None:
+        raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is offline")
+    return replica
+
+
+def code_for(error: KafkaError, is_old: bool) -> Error:
+    """Return the code for a client; old ones do not know that a disk can fail, and look for another leader."""
+    if is_old and error.code == Error.KAFKA_STORAGE_ERROR:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    return error.code
+
+
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+
+def is_internal(topic: str) -> bool:
+    """Whether Kafka keeps a topic for itself."""
+    return topic in INTERNAL_TOPICS

@@ -1,0 +1,243 @@
+"""Fetch: batches as they lie in the log, from where the client asks.
+
+Partitions are read in the order of the request, or of the session. If there is less than the client wants at least, the
+answer waits until there is, or until the time is over. What is sent are views of the log's files; only clients of an
+age that does not know the stored format get a copy, converted.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.handlers.context import code_for, find_replica
+from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
+from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.log import reading
+from minibroker.log.compression import ZSTD
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.replication.replica import READ_COMMITTED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.handlers.fetch_sessions import Key, Session
+    from minibroker.log.segment import Slice
+    from minibroker.replication.replica import Replica
+
+    PartitionRequest = FetchRequest.FetchTopic.FetchPartition
+
+TopicResponse = FetchResponse.FetchableTopicResponse
+PartitionResponse = TopicResponse.PartitionData
+AbortedTransaction = PartitionResponse.AbortedTransaction
+DivergingEpoch = PartitionResponse.EpochEndOffset
+LeaderHint = PartitionResponse.LeaderIdAndEpoch
+
+SOFT_LIMITS_SINCE = 3  # before, a partition gets no byte more than it asked for, even if that cuts its first batch
+ZSTD_SINCE = 10
+
+
+def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+    """Read what is asked for; wait for it if the client wants to."""
+    try:
+        round_ = Round(request, context)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
+    if round_.read() or request.max_wait_ms <= 0:
+        return round_.response()
+    return _wait(round_, request, context)
+
+
+async def _wait(round_: Round, request: FetchRequest, context: Context) -> FetchResponse:
+    from minibroker.broker.handlers.waiting import wait_for
+
+    missing_bytes = round_.bytes_min - round_.found_bytes
+
+    def is_enough(added_bytes: int) -> bool:
+        nonlocal missing_bytes
+        missing_bytes -= added_bytes
+        return missing_bytes <= 0
+
+    clock = context.node.clock
+    deadline_ms = clock.now_ms() + request.max_wait_ms
+    # What was added may lie above the high watermark still, or belong to an open transaction: then go on waiting.
+    while await wait_for(round_.replicas, is_enough, deadline_ms - clock.now_ms(), clock):
+        if round_.read():
+            return round_.response()
+        missing_bytes = max(round_.bytes_min - round_.found_bytes, 1)
+    round_.read()
+    return round_.response()
+
+
+class Round:
+    """One Fetch request on its way to an answer."""
+
+    def __init__(self, request: FetchRequest, context: Context):
+        self.request = request
+        self.context = context
+        self.version = context.api_version
+        self.session: Session | None = None
+        self.session_id = NO_SESSION
+        self.replicas: list[Replica] = []
+        self.found_bytes = 0
+        self._wanted = self._resolve()
+        self.bytes_max = min(request.max_bytes, context.node.fetch_bytes_max)
+        self.bytes_min = min(request.min_bytes, self.bytes_max)
+        self._answers: dict[Key, PartitionResponse] = {}
+
+    def _resolve(self) -> dict[Key, PartitionRequest]:
+        """Return every partition to read: of the request, or of the session that it goes on with."""
+        request, node = self.request, self.context.node
+        wanted: dict[Key, PartitionRequest] = {}
+        for topic in request.topics:
+            for partition in topic.partitions:
+                wanted[topic.topic, topic.topic_id, partition.partition] = partition
+        sessions = node.fetch_sessions
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                sessions.close(request.session_id)
+            if request.session_epoch == INITIAL_EPOCH and self.version >= 7:
+                session = sessions.open(wanted, self.version >= TOPIC_IDS_SINCE, self.context.now_ms)
+                if session is not None:
+                    self.session = session
+                    self.session_id = session.session_id
+            self.is_incremental = False
+            return wanted
+        forgotten = [
+            (topic.topic, topic.topic_id, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        ]
+        self.session = sessions.resume(
+            request.session_id, request.session_epoch, self.version, wanted, forgotten, self.context.now_ms
+        )
+        self.is_incremental = self.session is not None
+        if self.session is None:
+            return wanted
+        self.session_id = self.session.session_id
+        return {key: cached.wanted for key, cached in self.session.partitions.items()}
+
+    def read(self) -> bool:
+        """Read every partition; return whether the answer may leave."""
+        self.replicas = []
+        self.found_bytes = 0
+        left_bytes = self.bytes_max
+        is_due = not self._wanted
+        whole_batch = self.version >= SOFT_LIMITS_SINCE
+        for key, wanted in self._wanted.items():
+            answer = PartitionResponse(
+                partition_index=wanted.partition, error_code=Error.NONE, high_watermark=-1, records=b""
+            )
+            replica = None
+            try:
+                replica = find_replica(self.context.node, key[0], key[1], wanted.partition)
+                self._read_partition(replica, wanted, answer, left_bytes, whole_batch)
+            except KafkaError as error:
+                is_due = True
+                self._refuse(answer, error, replica)
+            else:
+                self.replicas.append(replica)
+                size_bytes = len(answer.records or b"")
+                if size_bytes:
+                    whole_batch = False
+                    left_bytes = max(left_bytes - size_bytes, 0)
+                    self.found_bytes += size_bytes
+                is_due = is_due or answer.diverging_epoch.epoch >= 0
+            self._answers[key] = answer
+        return is_due or self.found_bytes >= self.bytes_min
+
+    def _read_partition(
+        self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse, left_bytes: int, whole_batch: bool
+    ) -> None:
+        request, log = self.request, replica.log
+        replica.check_leader(wanted.current_leader_epoch)
+        if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, "no such replica of this partition")
+        is_committed = request.isolation_level == READ_COMMITTED
+        answer.aborted_transactions = [] if is_committed else None
+        if wanted.last_fetched_epoch >= 0 and self._diverges(replica, wanted, answer):
+            return
+        limit_offset = replica.readable_end(request.isolation_level)
+        size_bytes_max = min(max(wanted.partition_max_bytes, 0), left_bytes)
+        found = reading.read(
+            log,
+            wanted.fetch_offset,
+            size_bytes_max,
+            limit_offset=limit_offset,
+            whole_batch=whole_batch,
+            may_cut=self.version < SOFT_LIMITS_SINCE,
+        )
+        answer.high_watermark = replica.high_watermark
+        answer.last_stable_offset = log.last_stable_offset(replica.high_watermark)
+        answer.log_start_offset = log.log_start_offset
+        if found is None:
+            return
+        if self.version < ZSTD_SINCE:
+            answer.records = self._for_old_clients(replica, found, wanted.fetch_offset)
+        else:
+            answer.records = found.view()
+        if is_committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+                for entry in reading.aborted_transactions(log, found, wanted.fetch_offset)
+            ]
+
+    def _diverges(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> bool:
+        """Compare what the client fetched last with what the log has; tell it where they part."""
+        log = replica.log
+        epoch, end_offset = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.next_offset)
+        if epoch < 0 or end_offset < 0:
+            raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"epoch {wanted.last_fetched_epoch} is not known")
+        if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+            return False
+        answer.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end_offset)
+        answer.high_watermark = replica.high_watermark
+        answer.last_stable_offset = log.last_stable_offset(replica.high_watermark)
+        answer.log_start_offset = log.log_start_offset
+        return True
+
+    def _for_old_clients(self, replica: Replica, found: Slice, offset: int) -> bytes | memoryview:
+        """Return what a client below v10 can read."""
+        if replica.log.settings.validation.codec == ZSTD:
+            raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, "the topic is compressed with zstd")
+        if self.version >= 4:
+            return found.view()
+        view = found.view()
+        magic = 0 if self.version < 2 else 1
+        if len(view) > 16 and view[16] <= magic:
+            return view
+        if not self.context.node.may_convert_down(replica.topic):
+            raise KafkaError(Error.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
+        pieces: list[bytes | memoryview] = []
+        try:
+            for piece in reading.converted(found, magic, offset):
+                pieces.append(piece)  # what came before an error is kept
+        except ProtocolError as error:
+            if not pieces:
+                raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, str(error)) from error
+        return b"".join(pieces)
+
+    def _refuse(self, answer: PartitionResponse, error: KafkaError, replica: Replica | None) -> None:
+        answer.error_code = code_for(error, self.version <= 5)
+        answer.records = b""
+        if answer.aborted_transactions is None:
+            answer.aborted_transactions = []
+        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
+        if replica is not None and error.code in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
+            answer.current_leader = LeaderHint(leader_id=replica.leader_id, leader_epoch=replica.leader_epoch)
+
+    def response(self) -> FetchResponse:
+        """Return the answer: of a session only what is news."""
+        topics: dict[tuple[str, bytes], list[PartitionResponse]] = {}
+        for key, answer in self._answers.items():
+            if self.session is not None:
+                has_news = self.session.has_news(key, answer)
+                if self.is_incremental and not has_news:
+                    continue
+            topics.setdefault(key[:2], []).append(answer)
+        return FetchResponse(
+            session_id=self.session_id,
+            responses=[
+                TopicResponse(topic=topic, topic_id=topic_id, partitions=partitions)
+                for (topic, topic_id), partitions in topics.items()
+            ],
+        )

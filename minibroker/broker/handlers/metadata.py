@@ -1,0 +1,172 @@
+"""Metadata and DescribeTopicPartitions: which brokers there are, and which of them leads what."""
+
+from __future__ import annotations
+
+from minibroker.broker.handlers.context import NO_ID, is_internal
+from minibroker.errors import Error, KafkaError
+from minibroker.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.handlers.context import Context
+    from minibroker.metadata.image import Partition, Topic
+
+Broker = MetadataResponse.MetadataResponseBroker
+TopicAnswer = MetadataResponse.MetadataResponseTopic
+PartitionAnswer = TopicAnswer.MetadataResponsePartition
+TopicPage = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+PartitionPage = TopicPage.DescribeTopicPartitionsResponsePartition
+
+# Bit n is AclOperation n: without an authorizer everybody may do everything there is.
+ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+NOT_ASKED = -(1 << 31)
+PAGE_PARTITIONS_MAX = 2000
+
+
+def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
+    """Describe the brokers, and the topics asked for."""
+    node, version = context.node, context.api_version
+    asked = request.topics
+    if version == 0 and not asked:
+        asked = None
+    with_operations = request.include_topic_authorized_operations
+    if asked is None:
+        topics = [_describe(topic, context, with_operations) for topic in node.image.topics.values()]
+    elif 10 <= version <= 11 and any(topic.name is None or topic.topic_id != NO_ID for topic in asked):
+        topics = [
+            TopicAnswer(error_code=Error.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
+            for topic in asked
+        ]
+    else:
+        may_create = version < 4 or request.allow_auto_topic_creation
+        topics = [_find(topic, context, may_create, with_operations) for topic in asked]
+    return MetadataResponse(
+        brokers=[
+            Broker(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in node.brokers_for(context.connection)
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _find(
+    asked: MetadataRequest.MetadataRequestTopic, context: Context, may_create: bool, with_operations: bool
+) -> TopicAnswer:
+    """Describe one topic by name or id; one that is not there is made if that is allowed.
+
+    Kafka: answers 3 first and makes the topic meanwhile; here it is there already.
+    """
+    node = context.node
+    if asked.name is None:
+        by_id = node.image.topics_by_id.get(asked.topic_id)
+        if by_id is None:
+            return TopicAnswer(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=[])
+        return _describe(by_id, context, with_operations)
+    topic = node.image.topics.get(asked.name)
+    try:
+        if topic is None:
+            topic = node.auto_create(asked.name, is_allowed=may_create)
+    except KafkaError as error:
+        return TopicAnswer(error_code=error.code, name=asked.name, is_internal=is_internal(asked.name), partitions=[])
+    return _describe(topic, context, with_operations)
+
+
+def _describe(topic: Topic, context: Context, with_operations: bool) -> TopicAnswer:
+    return TopicAnswer(
+        error_code=Error.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=[_partition(partition, context) for partition in topic.partitions],
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS if with_operations else NOT_ASKED,
+    )
+
+
+def _partition(partition: Partition, context: Context) -> PartitionAnswer:
+    alive = context.node.alive
+    offline = [replica for replica in partition.replicas if replica not in alive]
+    error = Error.NONE
+    if partition.leader not in alive:
+        error = Error.LEADER_NOT_AVAILABLE
+    elif context.api_version == 0 and offline:
+        error = Error.REPLICA_NOT_AVAILABLE
+    return PartitionAnswer(
+        error_code=error,
+        partition_index=partition.id,
+        leader_id=partition.leader if partition.leader in alive else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=offline,
+    )
+
+
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse:
+    """Describe topics page by page, sorted by name."""
+    node, cursor = context.node, request.cursor
+    names = sorted({topic.name for topic in request.topics} or node.image.topics)
+    start = 0
+    if cursor is not None:
+        start = max(cursor.partition_index, 0)
+        if request.topics and cursor.topic_name not in names:
+            raise KafkaError(Error.INVALID_REQUEST, f"the cursor's topic {cursor.topic_name!r} is not asked for")
+        names = [name for name in names if name >= cursor.topic_name]
+        if not names or names[0] != cursor.topic_name:
+            start = 0
+    left = min(max(request.response_partition_limit, 1), PAGE_PARTITIONS_MAX)
+    pages: list[TopicPage] = []
+    next_cursor = None
+    for name in names:
+        topic = node.image.topics.get(name)
+        if topic is None:
+            pages.append(
+                TopicPage(error_code=Error.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=NO_ID, partitions=[])
+            )
+            continue
+        if not left:
+            next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=start)
+            break
+        shown = topic.partitions[start : start + left]
+        pages.append(
+            TopicPage(
+                error_code=Error.NONE,
+                name=name,
+                topic_id=topic.id,
+                is_internal=is_internal(name),
+                partitions=[_partition_page(partition, node.alive) for partition in shown],
+                topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+            )
+        )
+        left -= len(shown)
+        if start + len(shown) < len(topic.partitions):
+            next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=start + len(shown))
+            break
+        start = 0
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=pages, next_cursor=next_cursor)
+
+
+def _partition_page(partition: Partition, alive: dict[int, object]) -> PartitionPage:
+    has_leader = partition.leader in alive
+    return PartitionPage(
+        error_code=Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE,
+        partition_index=partition.id,
+        leader_id=partition.leader if has_leader else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
+    )

@@ -1,0 +1,134 @@
+"""Where logs begin and end: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
+
+from __future__ import annotations
+
+from minibroker.broker.handlers.context import NO_ID, code_for, find_replica
+from minibroker.errors import Error, KafkaError
+from minibroker.log import reading
+from minibroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from minibroker.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.handlers.context import Context
+    from minibroker.replication.replica import Replica
+
+    OffsetWanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+    EpochWanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
+
+OffsetTopic = ListOffsetsResponse.ListOffsetsTopicResponse
+OffsetAnswer = OffsetTopic.ListOffsetsPartitionResponse
+EpochTopic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+EpochAnswer = EpochTopic.EpochEndOffset
+DeletedTopic = DeleteRecordsResponse.DeleteRecordsTopicResult
+DeletedAnswer = DeletedTopic.DeleteRecordsPartitionResult
+
+DEBUGGING_REPLICA = -2
+ALL_BELOW_HIGH_WATERMARK = -1
+# The first version of ListOffsets that knows a special timestamp.
+SPECIAL_SINCE = {
+    reading.LATEST: 0,
+    reading.EARLIEST: 0,
+    reading.MAX_TIMESTAMP: 7,
+    reading.EARLIEST_LOCAL: 8,
+    reading.LATEST_TIERED: 9,
+    reading.EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """Find offsets by time, or the ends of logs."""
+    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = OffsetAnswer(partition_index=wanted.partition_index, error_code=Error.NONE)
+            try:
+                if context.api_version >= 1 and asked.count((topic.name, wanted.partition_index)) > 1:
+                    raise KafkaError(Error.INVALID_REQUEST, f"{topic.name}-{wanted.partition_index} is asked for twice")
+                replica = find_replica(context.node, topic.name, NO_ID, wanted.partition_index)
+                if request.replica_id != DEBUGGING_REPLICA:
+                    replica.check_leader(wanted.current_leader_epoch)
+                _check_special(wanted.timestamp, context.api_version)
+                if context.api_version == 0:
+                    answer.old_style_offsets = _old_style(replica, wanted, context.now_ms)
+                else:
+                    _find(replica, request, wanted.timestamp, answer)
+            except KafkaError as error:
+                answer.error_code = code_for(error, context.api_version <= 5)
+            answers.append(answer)
+        topics.append(OffsetTopic(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _check_special(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < SPECIAL_SINCE.get(timestamp, version + 1):
+        raise KafkaError(Error.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in version {version}")
+
+
+def _find(replica: Replica, request: ListOffsetsRequest, timestamp: int, answer: OffsetAnswer) -> None:
+    limit = replica.readable_end(request.isolation_level)
+    if request.replica_id == DEBUGGING_REPLICA:
+        limit = replica.log.next_offset
+    found = reading.find_offset(replica.log, timestamp, limit_offset=limit)
+    if found is not None:
+        answer.timestamp = found.timestamp
+        answer.offset = found.offset
+        answer.leader_epoch = -1 if found.leader_epoch is None else found.leader_epoch
+
+
+def _old_style(replica: Replica, wanted: OffsetWanted, now_ms: int) -> list[int]:
+    """Answer version 0: consumers see nothing above the high watermark."""
+    found = reading.offsets_before(replica.log, wanted.timestamp, wanted.max_num_offsets, now_ms=now_ms)
+    limit = replica.high_watermark
+    visible = [offset for offset in found if offset <= limit]
+    return [limit, *visible][: wanted.max_num_offsets] if len(visible) < len(found) else found
+
+
+def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    """Say where leader epochs ended."""
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = EpochAnswer(partition=wanted.partition, error_code=Error.NONE)
+            try:
+                replica = find_replica(context.node, topic.topic, NO_ID, wanted.partition)
+                replica.check_leader(wanted.current_leader_epoch)
+                log = replica.log
+                answer.leader_epoch, answer.end_offset = log.epochs.end_offset_for(wanted.leader_epoch, log.next_offset)
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(EpochTopic(topic=topic.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    """Delete what lies below an offset."""
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = DeletedAnswer(partition_index=wanted.partition_index, low_watermark=-1, error_code=Error.NONE)
+            try:
+                replica = find_replica(context.node, topic.name, NO_ID, wanted.partition_index)
+                replica.check_leader()
+                if replica.log.settings.only_compacts:
+                    raise KafkaError(Error.POLICY_VIOLATION, f"{topic.name} is compacted, and nothing else")
+                offset = replica.high_watermark if wanted.offset == ALL_BELOW_HIGH_WATERMARK else wanted.offset
+                if not 0 <= offset <= replica.high_watermark:
+                    raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"{offset} is not within 0 to {replica.high_watermark}")
+                replica.log.advance_log_start(offset)
+                replica.log_start_moved()
+                answer.low_watermark = replica.log.log_start_offset
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(DeletedTopic(name=topic.name, partitions=answers))
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)

@@ -1,0 +1,155 @@
+"""Produce: append batches to partitions.
+
+Each partition succeeds or fails for itself. Appending is done before the handler returns: the records lie in the
+receive buffer until then. With acks -1 the answer waits until every replica in sync has the records.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.handlers.context import code_for, find_replica, is_internal
+from minibroker.errors import Error, KafkaError
+from minibroker.log.compression import ZSTD
+from minibroker.log.validate_records import RecordsRejected
+from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from minibroker.broker.handlers.context import Context
+    from minibroker.replication.replica import Replica
+
+    PartitionRequest = ProduceRequest.TopicProduceData.PartitionProduceData
+
+TopicResponse = ProduceResponse.TopicProduceResponse
+PartitionResponse = TopicResponse.PartitionProduceResponse
+RecordError = PartitionResponse.BatchIndexAndErrorMessage
+LeaderHint = PartitionResponse.LeaderIdAndEpoch
+
+ACKS = (-1, 0, 1)
+ALL = -1
+ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with Kafka
+UNKNOWN_LOG = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Error.NOT_LEADER_OR_FOLLOWER,
+    Error.MESSAGE_TOO_LARGE,
+    Error.RECORD_LIST_TOO_LARGE,
+    Error.CORRUPT_MESSAGE,
+    Error.KAFKA_STORAGE_ERROR,
+    Error.UNKNOWN_TOPIC_ID,
+}  # with these Kafka does not say where the log begins
+
+
+def produce(
+    request: ProduceRequest, context: Context
+) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
+    """Append what came for each partition."""
+    topics = []
+    failed = False
+    waits: list[tuple[Replica, int, PartitionResponse]] = []
+    now_ms = context.now_ms
+    for topic in request.topic_data:
+        partitions = []
+        for partition in topic.partition_data:
+            answer = PartitionResponse(index=partition.index, error_code=Error.NONE, base_offset=-1)
+            replica = None
+            try:
+                replica = find_replica(context.node, topic.name, topic.topic_id, partition.index)
+                waits_for = _append(request, partition, replica, answer, context, now_ms)
+            except KafkaError as error:
+                _refuse(answer, error, replica, context)
+                failed = True
+            else:
+                if waits_for > replica.high_watermark:
+                    waits.append((replica, waits_for, answer))
+            partitions.append(answer)
+        topics.append(TopicResponse(topic_id=topic.topic_id, name=topic.name, partition_responses=partitions))
+    if request.acks == 0:
+        if failed:
+            # Nothing can be answered, so the client learns of it by losing the connection.
+            context.connection.close("a Produce request with acks 0 failed")
+        return None
+    response = ProduceResponse(responses=topics)
+    if failed and context.api_version >= 10:
+        context.node.hint_leaders(response)
+    if waits and request.acks == ALL:
+        return _replicated(response, waits, request.timeout_ms, context)
+    return response
+
+
+def _append(
+    request: ProduceRequest,
+    partition: PartitionRequest,
+    replica: Replica,
+    answer: PartitionResponse,
+    context: Context,
+    now_ms: int,
+) -> int:
+    """Append to one partition; return the offset that the high watermark has to reach."""
+    records = partition.records
+    if context.api_version >= 3:
+        _check_batches(records, context.api_version)
+    if request.acks not in ACKS:
+        raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
+    if is_internal(replica.topic) and context.client_id != ADMIN_CLIENT:
+        raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"{replica.topic} is an internal topic")
+    if records is None:
+        raise KafkaError(Error.INVALID_RECORD, "no records")
+    appended = replica.append(records, now_ms=now_ms, acks=request.acks)
+    answer.base_offset = appended.first_offset
+    answer.log_append_time_ms = appended.append_time_ms
+    answer.log_start_offset = replica.log.log_start_offset
+    return appended.last_offset + 1
+
+
+def _check_batches(records: bytes | memoryview | None, version: int) -> None:
+    """From v3 on a partition gets exactly one batch of format 2."""
+    if records is None or len(records) < 17:
+        raise KafkaError(Error.INVALID_RECORD, "no batch")
+    if records[16] != 2:
+        raise KafkaError(Error.INVALID_RECORD, f"a batch of format {records[16]}")
+    if int.from_bytes(records[8:12], "big") + 12 < len(records):
+        raise KafkaError(Error.INVALID_RECORD, "more than one batch")
+    if version < 7 and len(records) > 22 and records[22] & 7 == ZSTD:
+        raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, "zstd in a request below version 7")
+
+
+def _refuse(answer: PartitionResponse, error: KafkaError, replica: Replica | None, context: Context) -> None:
+    answer.error_code = code_for(error, context.api_version <= 3)
+    if replica is not None and error.code not in UNKNOWN_LOG:
+        answer.log_start_offset = replica.log.log_start_offset
+    if isinstance(error, RecordsRejected):
+        answer.error_message = error.message
+        answer.record_errors = [
+            RecordError(batch_index=index, batch_index_error_message=message) for index, message in error.record_errors
+        ]
+    if error.code == Error.NOT_LEADER_OR_FOLLOWER and replica is not None:
+        answer.current_leader = LeaderHint(leader_id=replica.leader_id, leader_epoch=replica.leader_epoch)
+
+
+async def _replicated(
+    response: ProduceResponse,
+    waits: list[tuple[Replica, int, PartitionResponse]],
+    timeout_ms: int,
+    context: Context,
+) -> ProduceResponse:
+    """Answer when every replica in sync has the records, or the time is over."""
+    from minibroker.broker.handlers.waiting import wait_for
+
+    def missing() -> list[tuple[Replica, int, PartitionResponse]]:
+        return [wait for wait in waits if wait[0].high_watermark < wait[1] and wait[0].is_leader]
+
+    await wait_for(
+        [replica for replica, _, _ in waits], lambda added_bytes: not missing(), timeout_ms, context.node.clock
+    )
+    for replica, offset, answer in waits:
+        if not replica.is_leader:
+            answer.error_code = Error.NOT_LEADER_OR_FOLLOWER
+        elif replica.high_watermark < offset:
+            answer.error_code = Error.REQUEST_TIMED_OUT
+        elif len(replica.in_sync) < replica.min_in_sync:
+            answer.error_code = Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        else:
+            continue
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    return response

@@ -1,0 +1,23 @@
+"""InitProducerId: ids for idempotent producers."""
+
+from __future__ import annotations
+
+from minibroker.errors import Error, KafkaError
+from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.handlers.context import Context
+
+
+def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
+    """Hand out a producer id that nobody had before, with epoch 0."""
+    try:
+        if request.transactional_id == "":
+            raise KafkaError(Error.INVALID_REQUEST, "the transactional id is empty")
+        if request.transactional_id is not None:
+            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator yet")
+        producer_id = context.node.next_producer_id()
+    except KafkaError as error:
+        return InitProducerIdResponse(throttle_time_ms=0, error_code=error.code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=Error.NONE, producer_id=producer_id, producer_epoch=0)

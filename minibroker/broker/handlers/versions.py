@@ -1,0 +1,56 @@
+"""ApiVersions: what the broker serves."""
+
+from __future__ import annotations
+
+from minibroker.errors import Error
+from minibroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.handlers.context import Context
+
+ApiVersion = ApiVersionsResponse.ApiVersion
+Supported = ApiVersionsResponse.SupportedFeatureKey
+Finalized = ApiVersionsResponse.FinalizedFeatureKey
+
+API_VERSIONS = 18
+LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+
+
+def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+    """List the APIs; a client that introduces itself is remembered by name."""
+    if context.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(map(_is_valid, names)):
+            return ApiVersionsResponse(error_code=Error.INVALID_REQUEST, api_keys=[])
+        context.connection.client_software = names
+    node = context.node
+    return ApiVersionsResponse(
+        error_code=Error.NONE,
+        api_keys=[
+            ApiVersion(api_key=api, min_version=first, max_version=last)
+            for api, (first, last) in node.announced.items()
+        ],
+        supported_features=[
+            Supported(name=name, min_version=first, max_version=last)
+            for name, (first, last) in node.supported_features.items()
+            if first > 0 or context.api_version >= 4
+        ],
+        finalized_features_epoch=node.features_epoch,
+        finalized_features=[
+            Finalized(name=name, max_version_level=level, min_version_level=level)
+            for name, level in node.finalized_features.items()
+        ],
+    )
+
+
+def unknown_version(announced: dict[int, tuple[int, int]]) -> ApiVersionsResponse:
+    """Answer a version of ApiVersions that we do not know, in version 0: the client asks again in one that we do."""
+    first, last = announced[API_VERSIONS]
+    own = ApiVersion(api_key=API_VERSIONS, min_version=first, max_version=last)
+    return ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=[own])
+
+
+def _is_valid(name: str) -> bool:
+    """Letters and digits, with - and . within."""
+    return bool(name) and name[0] in LETTERS and name[-1] in LETTERS and set(name) <= LETTERS | {"-", "."}

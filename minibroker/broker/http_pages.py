@@ -1,0 +1,66 @@
+"""What the broker answers to `GET`: health, readiness, metrics."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from minibroker.broker.node import Node
+
+TEXT = "text/plain; charset=utf-8"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def page(node: Node, path: str) -> tuple[str, str, bytes]:
+    """Return status, content type and body of a path."""
+    if path in ("/health", "/healthz", "/live"):
+        return "200 OK", TEXT, b"ok\n"
+    if path in ("/ready", "/readyz"):
+        return ("200 OK", TEXT, b"ready\n") if node.is_ready else ("503 Service Unavailable", TEXT, b"not ready\n")
+    if path == "/metrics":
+        return "200 OK", PROMETHEUS, "".join(f"{line}\n" for line in metrics(node)).encode()
+    if path == "/":
+        return "200 OK", TEXT, b"minibroker, a Kafka-compatible broker: /health /ready /metrics\n"
+    return "404 Not Found", TEXT, b"there are /health /ready /metrics\n"
+
+
+def metrics(node: Node) -> Iterator[str]:
+    """Yield Prometheus text, with the names of kafka_exporter where it has one."""
+    yield from _metric("kafka_brokers", "gauge", "Brokers in the cluster.", [("", len(node.alive))])
+    topics = [(f'topic="{topic.name}"', len(topic.partitions)) for topic in node.image.topics.values()]
+    yield from _metric("kafka_topic_partitions", "gauge", "Partitions of a topic.", topics)
+    replicas = {
+        f'partition="{replica.partition}",topic="{replica.topic}"': replica for replica in node.replicas.values()
+    }
+    for name, what, value in (
+        ("current_offset", "Offset that the next record gets.", lambda replica: replica.log.next_offset),
+        ("oldest_offset", "First offset that is still there.", lambda replica: replica.log.log_start_offset),
+        ("high_watermark", "Offset up to which consumers may read.", lambda replica: replica.high_watermark),
+        ("in_sync_replica", "Replicas in sync.", lambda replica: len(replica.in_sync)),
+        ("leader", "Broker that leads.", lambda replica: replica.leader_id),
+        ("size_bytes", "Bytes of the log.", lambda replica: replica.log.size_bytes),
+    ):
+        rows = [(labels, value(replica)) for labels, replica in replicas.items()]
+        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, rows)
+    connections = [(f'listener="{server.listener_name}"', len(server.connections)) for server in node.servers]
+    yield from _metric("minibroker_connections", "gauge", "Open connections.", connections)
+    accepted = [(f'listener="{server.listener_name}"', server.accepted_count) for server in node.servers]
+    yield from _metric("minibroker_connections_accepted_total", "counter", "Connections since the start.", accepted)
+    sent = [(f'listener="{server.listener_name}"', server.sent_bytes) for server in node.servers]
+    yield from _metric("minibroker_sent_bytes_total", "counter", "Bytes of answers.", sent)
+    yield from _metric("minibroker_requests_total", "counter", "Requests by API and version.", _requests(node))
+
+
+def _requests(node: Node) -> list[tuple[str, int]]:
+    from minibroker.protocol.registry import APIS
+
+    counts = node.dispatcher.request_counts
+    return [(f'api="{APIS[api]}",version="{version}"', count) for (api, version), count in sorted(counts.items())]
+
+
+def _metric(name: str, kind: str, what: str, rows: list[tuple[str, int]]) -> Iterator[str]:
+    yield f"# HELP {name} {what}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in rows:
+        yield f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"

@@ -1,0 +1,49 @@
+"""The door to time: what the broker knows of it, and how it waits.
+
+Times are int milliseconds since 1970. Whoever owns the clock owns time: a test may hand in one that stands still or
+runs a week in a second; nothing else in the broker asks the machine.
+"""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Timer(Protocol):
+        """Something that will happen."""
+
+        def cancel(self) -> None: ...
+
+    class Clock(Protocol):
+        """Time as the broker sees it."""
+
+        def now_ms(self) -> int:
+            """Return milliseconds since 1970."""
+            ...
+
+        def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+            """Call back once, that much later, on the loop."""
+            ...
+
+        async def sleep(self, delay_ms: float) -> None: ...
+
+
+class LoopClock:
+    """The machine's time, and the running loop's timers."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        import asyncio
+
+        return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
+
+    async def sleep(self, delay_ms: float) -> None:
+        import asyncio
+
+        await asyncio.sleep(delay_ms / 1000)

@@ -1,0 +1,143 @@
+"""Altering settings: what is stored now and what a client wants, into what is stored next.
+
+Pure: nothing is stored here, and an error leaves everything as it was. `current` and what is returned are the texts
+that the metadata log holds for one topic, one broker, all brokers ("" as broker) or one group. Texts are kept as they
+came, spaces and all.
+Not here: which resource a request may name, who must hear of a change.
+"""
+
+from __future__ import annotations
+
+from minibroker.config.group import check_group_config
+from minibroker.config.setting import PER_BROKER, REFUSED
+from minibroker.config.tables import find_broker_setting, group_settings, topic_settings
+from minibroker.config.topic import check_topic_config, is_known
+from minibroker.config.values import BadValue, parse_value
+from minibroker.errors import Error, KafkaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from minibroker.config.broker import BrokerConfig
+    from minibroker.config.setting import Setting
+
+    Operation = tuple[str, int, str | None]  # name, one of the four below, value
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # as in IncrementalAlterConfigs
+
+# A broker has one of these per listener only.
+_SECURITY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
+
+
+def alter_topic(current: Mapping[str, str], operations: Sequence[Operation], broker: BrokerConfig) -> dict[str, str]:
+    """Return a topic's settings after some operations."""
+    changed = _apply(current, operations, topic_settings().get, _topic_not_a_list)
+    return _check_topic(changed, current, broker)
+
+
+def replace_topic(configs: Sequence[tuple[str, str | None]], broker: BrokerConfig) -> dict[str, str]:
+    """Return a topic's settings after AlterConfigs, which forgets all that it does not name."""
+    return alter_topic({}, [(name, SET, text) for name, text in configs], broker)
+
+
+def _check_topic(changed: dict[str, str], current: Mapping[str, str], broker: BrokerConfig) -> dict[str, str]:
+    """Check all together but for what has been there before and is unknown: it came with another release's log."""
+    strange = {n for n in changed if n in current and not is_known(topic_settings().get(n), broker.release)}
+    check_topic_config({name: text for name, text in changed.items() if name not in strange}, broker)
+    return changed
+
+
+def alter_group(current: Mapping[str, str], operations: Sequence[Operation], broker: BrokerConfig) -> dict[str, str]:
+    """Return a group's settings after some operations."""
+    return check_group_config(_apply(current, operations, group_settings().get, _topic_not_a_list), broker)
+
+
+def replace_group(configs: Sequence[tuple[str, str | None]], broker: BrokerConfig) -> dict[str, str]:
+    """Return a group's settings after AlterConfigs."""
+    return alter_group({}, [(name, SET, text) for name, text in configs], broker)
+
+
+def alter_broker(current: Mapping[str, str], operations: Sequence[Operation], *, every: bool) -> dict[str, str]:
+    """Return what is altered for one broker, or for all of them (`every`), after some operations."""
+    changed = _apply(current, operations, find_broker_setting, _broker_not_a_list)
+    _check_broker({name: changed[name] for name, _, _ in operations if name in changed}, every)
+    return changed
+
+
+def replace_broker(configs: Sequence[tuple[str, str | None]], *, every: bool) -> dict[str, str]:
+    """Return what is altered for one broker, or for all of them, after AlterConfigs."""
+    return alter_broker({}, [(name, SET, text) for name, text in configs], every=every)
+
+
+def _check_broker(changed: dict[str, str], every: bool) -> None:
+    """Raise what Kafka answers for settings that a running broker cannot take. Unknown ones it stores."""
+    known = {name: setting for name in changed if (setting := find_broker_setting(name))}
+    fixed = [name for name, setting in known.items() if not setting.is_dynamic]
+    if fixed:
+        raise _refused(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    if security := [name for name in known if name.startswith(_SECURITY)]:
+        words = "These security configs can be dynamically updated only per-listener using the listener prefix:"
+        raise _refused(f"{words} [{', '.join(security)}]")
+    single = [name for name, setting in known.items() if setting.update == PER_BROKER]
+    if every and single:
+        words = "Cannot update these configs at default cluster level, broker id must be specified:"
+        raise _refused(f"{words} [{', '.join(single)}]")
+    for name, setting in known.items():
+        try:
+            value = parse_value(setting, changed[name])
+        except BadValue as bad:
+            raise _refused(str(bad)) from None
+        if setting.treatment == REFUSED and value != setting.default:
+            raise _refused(f"Invalid value {value} for configuration {name}: not supported")
+
+
+def _refused(words: str) -> KafkaError:
+    return KafkaError(Error.INVALID_REQUEST, words)
+
+
+def _apply(
+    current: Mapping[str, str],
+    operations: Sequence[Operation],
+    find: Callable[[str], Setting | None],
+    not_a_list: Callable[[str, int], str],
+) -> dict[str, str]:
+    """Return the settings after the operations, not yet checked."""
+    names = [name for name, _, _ in operations]
+    if len(set(names)) != len(names):
+        raise _refused("Error due to duplicate config keys")
+    if nulls := [name for name, operation, value in operations if value is None and operation != DELETE]:
+        raise _refused(f"Null value not supported for : {','.join(nulls)}")
+    changed = dict(current)
+    for name, operation, value in operations:
+        if operation == DELETE or value is None:
+            changed.pop(name, None)
+        elif operation == SET:
+            changed[name] = value
+        elif operation in (APPEND, SUBTRACT):
+            setting = find(name)
+            if setting is None or setting.kind != "list":
+                raise KafkaError(Error.INVALID_CONFIG, not_a_list(name, operation))
+            changed[name] = _edited(changed.get(name, setting.default), operation, value)
+        else:
+            raise _refused(f"Unknown operation type {operation} for {name}")
+    return changed
+
+
+def _edited(text: str | None, operation: int, value: str) -> str:
+    """Return a list with words put in or taken out; a word is there once, and spaces are part of it."""
+    words = [word for word in (text or "").split(",") if word]
+    for word in value.split(","):
+        if operation == SUBTRACT:
+            words = [kept for kept in words if kept != word]
+        elif word not in words:
+            words.append(word)
+    return ",".join(words)
+
+
+def _topic_not_a_list(name: str, operation: int) -> str:
+    return f"Can't {'APPEND' if operation == APPEND else 'SUBTRACT'} to key {name} because its type is not LIST."
+
+
+def _broker_not_a_list(name: str, operation: int) -> str:
+    return f"Config value {'append' if operation == APPEND else 'subtract'} is not allowed for config key: {name}"

@@ -1,0 +1,103 @@
+"""Settings of one broker by Kafka's names, from every place that can set them.
+
+`config["log.segment.bytes"]` is the value in force, typed. Strongest first: what was altered for this broker while it
+ran, what was altered for all brokers, what the start was given, the default. Whoever needs a value reads it each time.
+Altering log.retention.ms hides a static log.retention.hours, as in Kafka, and so for the other families.
+Not here: where the start got its settings (sources.py), rules for altering (alter.py), telling others (describe.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.config.setting import NEWEST, READ_ONLY
+from minibroker.config.tables import find_broker_setting, get_broker_setting, without_listener
+from minibroker.config.values import BadValue, parse_text, parse_value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+# Names for one thing in several units, the strongest first.
+FAMILIES = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+)
+FAMILY_OF = {name: family for family in FAMILIES for name in family}
+
+
+class BrokerConfig:
+    """What one broker is told; every text in `static` is valid, see `from_sources`."""
+
+    def __init__(self, static: Mapping[str, str] | None = None, warnings: Iterable[str] = (), release: str = NEWEST):
+        self.static = dict(static or {})
+        self.warnings = list(warnings)  # one sentence each, for whoever starts the broker
+        self.release = release  # of Kafka, whose topic settings are known
+        self.dynamic_broker: dict[str, str] = {}
+        self.dynamic_default: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+
+    @classmethod
+    def from_sources(
+        cls,
+        arguments: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        properties_text: str | None = None,
+        **more: object,
+    ) -> BrokerConfig:
+        """Merge what a start was given, strongest first; raise ConfigError for what no setting takes.
+
+        Names are Kafka's, or with `_` for each dot, as in `log_segment_bytes=2 << 20`.
+        """
+        from minibroker.config.sources import merge_sources
+
+        static, warnings = merge_sources({**(arguments or {}), **more}, environ or {}, properties_text)
+        return cls(static, warnings)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value in force; KeyError for a name that Kafka does not have."""
+        try:
+            return self._values[name]
+        except KeyError:
+            value = self._values[name] = self._read(name)
+            return value
+
+    def is_set(self, name: str) -> bool:
+        """Whether anybody set it, to the default or to something else."""
+        return any(name in layer for layer in (self.dynamic_broker, self.dynamic_default, self.static))
+
+    def set_dynamic(
+        self, *, broker: Mapping[str, str] | None = None, default: Mapping[str, str] | None = None
+    ) -> frozenset[str]:
+        """Replace what is altered for this broker, or for all; return the names whose value in force changed.
+
+        None leaves that part as it is. What cannot be taken, as another release may have stored it, is left out.
+        """
+        broker = self.dynamic_broker if broker is None else dict(broker)
+        default = self.dynamic_default if default is None else dict(default)
+        names = {*self.dynamic_broker, *self.dynamic_default, *broker, *default}
+        names |= {relative for name in names for relative in FAMILY_OF.get(name, ())}
+        known = {name for name in names if find_broker_setting(name)}
+        before = {name: self[name] for name in known}
+        self.dynamic_broker, self.dynamic_default = broker, default
+        self._values.clear()
+        return frozenset(name for name in known if self[name] != before[name])
+
+    def _read(self, name: str) -> Any:
+        setting = get_broker_setting(name)
+        relatives = FAMILY_OF.get(name, (name,))
+        layers = (self.dynamic_broker, self.dynamic_default) if setting.update != READ_ONLY else ()
+        for layer in layers:
+            if name in layer:
+                try:
+                    return parse_value(setting, layer[name])
+                except BadValue:
+                    continue
+        others = [relative for relative in relatives if relative != name]
+        hidden = any(other in layer for layer in (self.dynamic_broker, self.dynamic_default) for other in others)
+        if name in self.static and not hidden:
+            return parse_value(setting, self.static[name])
+        if base := without_listener(name):
+            return self[base]
+        return None if setting.default is None else parse_text(setting, setting.default)

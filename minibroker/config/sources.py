@@ -1,0 +1,129 @@
+"""Where the settings of a start come from: arguments, environment, a properties file; the first that has one wins.
+
+Environment variables are those of Kafka's container image: KAFKA_LOG_SEGMENT_BYTES is log.segment.bytes, `_` is a dot,
+`__` an underscore, `___` a dash.
+Unknown and ignored settings become warnings; a value that a setting does not take stops the start.
+Not here: reading files and the environment; KAFKA_CREATE_TOPICS, which is no setting of a broker.
+"""
+
+from __future__ import annotations
+
+from minibroker.config.setting import IGNORED, LATER, NEWEST, REFUSED, Setting
+from minibroker.config.tables import broker_settings, find_broker_setting, other_settings
+from minibroker.config.values import BadValue, ConfigError, format_value, parse_value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# Variables that begin like a setting and are none: those of the image's scripts and of its JVM, and one of ours.
+NO_SETTINGS = frozenset(
+    f"KAFKA_{name}"
+    for name in (
+        *("VERSION", "HOME", "HEAP_OPTS", "OPTS", "JMX_OPTS", "JMX_HOSTNAME", "JMX_PORT", "JVM_PERFORMANCE_OPTS"),
+        *("GC_LOG_OPTS", "LOG4J_OPTS", "LOG4J_ROOT_LOGLEVEL", "LOG4J_LOGGERS", "TOOLS_LOG4J_LOGLEVEL", "DEBUG"),
+        *("CLUSTER_ID", "CREATE_TOPICS"),
+    )
+)
+
+
+def merge_sources(
+    arguments: Mapping[str, object], environ: Mapping[str, str], properties_text: str | None
+) -> tuple[dict[str, str], list[str]]:
+    """Return the text of every setting that was given, and a sentence for each that has no effect."""
+    static: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for source, name, text in _given(arguments, environ, properties_text):
+        if name not in static:
+            static[name], places[name] = text, source
+    warnings = [warning for name in static if (warning := _check(places[name], name, static[name]))]
+    _join_ids(static, places)
+    return static, warnings
+
+
+def _given(
+    arguments: Mapping[str, object], environ: Mapping[str, str], properties_text: str | None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (source, name, text) of everything that was given, the strongest source first."""
+    for key, value in arguments.items():
+        if value is not None:
+            yield f"argument {key}", key if "." in key else key.replace("_", "."), text_of(value)
+    for variable in sorted(environ):
+        if name := name_of_variable(variable):
+            yield f"environment variable {variable}", name, environ[variable]
+    if properties_text is not None:
+        yield from _lines(properties_text)
+
+
+def _lines(properties_text: str) -> Iterator[tuple[str, str, str]]:
+    from minibroker.log.checkpoints import BrokenFile
+    from minibroker.log.meta_properties import parse_properties
+
+    # A properties file is Latin-1; what lies beyond comes as an escape.
+    data = properties_text.encode("latin-1", "backslashreplace")
+    try:
+        found = parse_properties(data, "properties")
+    except BrokenFile as broken:
+        raise ConfigError(f"properties line {broken.line}", "", "", broken.reason) from None
+    for name, (line, text) in found.items():
+        yield f"properties line {line}", name, text
+
+
+def text_of(value: object) -> str:
+    """Return a Python value as a properties file would have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(str(part) for part in value)
+    return str(value)
+
+
+def name_of_variable(variable: str) -> str | None:
+    """Return the setting that an environment variable stands for, None if it is none."""
+    if not variable.startswith("KAFKA_") or variable in NO_SETTINGS:
+        return None
+    dotted = variable.removeprefix("KAFKA_").lower().replace("_", ".")
+    return dotted.replace("...", "-").replace("..", "_")
+
+
+def _check(source: str, name: str, text: str) -> str | None:
+    """Return the warning that a setting deserves; raise ConfigError if its value cannot be taken."""
+    setting = find_broker_setting(name)
+    if setting is None:
+        guess = nearest_name(name)
+        return f"{source}: unknown setting {name}" + (f"; did you mean {guess}?" if guess else "")
+    try:
+        value = parse_value(setting, text)
+    except BadValue as bad:
+        shown = "(hidden)" if setting.is_sensitive else text
+        raise ConfigError(source, name, shown, f"{bad.reason} ({what_is_allowed(setting)})") from None
+    if setting.treatment == REFUSED and (format_value(setting, value) or "") != (setting.default or ""):
+        raise ConfigError(source, name, text, f"not supported; leave it {setting.default or 'unset'}")
+    if setting.until != NEWEST:
+        return f"{source}: {name} is accepted and ignored: Kafka {NEWEST} does not have it any more"
+    if setting.treatment == LATER:
+        return f"{source}: {name} is accepted, but the part of the broker that it is for does not exist yet"
+    return f"{source}: {name} is accepted and ignored" if setting.treatment == IGNORED else None
+
+
+def what_is_allowed(setting: Setting) -> str:
+    """Say what a setting takes, as in `int, [1,...]`."""
+    return f"{setting.kind}, {setting.valid}" if setting.valid else setting.kind
+
+
+def nearest_name(name: str) -> str | None:
+    """Return the known setting that a wrong name was probably meant to be."""
+    from difflib import get_close_matches  # some milliseconds: only whoever mistypes pays them
+
+    found = get_close_matches(name, [*broker_settings(), *other_settings()], n=1, cutoff=0.8)
+    return found[0] if found else None
+
+
+def _join_ids(static: dict[str, str], places: dict[str, str]) -> None:
+    """Give node.id and broker.id, two names for one thing, the same value."""
+    for one, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if one in static and other not in static:
+            static[other] = static[one]
+    if static.get("node.id") != static.get("broker.id"):
+        node_id = static["node.id"]
+        raise ConfigError(places["broker.id"], "broker.id", static["broker.id"], f"differs from node.id={node_id}")

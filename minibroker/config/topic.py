@@ -1,0 +1,135 @@
+"""Settings of one topic: its own, else the broker's, else the default; and what its logs make of them.
+
+A topic that is told nothing follows the broker, at once when that is altered: nothing is kept here.
+Not here: altering (alter.py), telling others (describe.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.config.tables import topic_settings
+from minibroker.config.values import BadValue, parse_text, parse_value
+from minibroker.errors import Error, KafkaError
+from minibroker.log.formats import APPEND_TIME, CREATE_TIME
+from minibroker.log.settings import LogSettings
+from minibroker.log.validation import ValidationSettings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from minibroker.config.broker import BrokerConfig
+    from minibroker.config.setting import Setting
+    from minibroker.config.values import Value
+
+_UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
+
+
+class TopicConfig:
+    """What one topic is told: `topic["retention.ms"]` is the value in force, typed."""
+
+    def __init__(self, overrides: Mapping[str, str], broker: BrokerConfig):
+        self.overrides = overrides  # as stored; another release may have put in what we cannot read
+        self.broker = broker
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value in force; KeyError for a name that Kafka does not have."""
+        return value_of(topic_settings()[name], self.overrides, self.broker)
+
+
+def value_of(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig) -> Value:
+    """Return the value of a topic's or group's setting: its own, or the broker's under the first name that is set."""
+    if setting.name in overrides:
+        try:
+            return parse_value(setting, overrides[setting.name])
+        except BadValue:
+            pass
+    for name in setting.synonyms:
+        value = broker[name]
+        if value is not None:
+            return _as_kind_of(setting, name, value)
+    return None if setting.default is None else parse_text(setting, setting.default)
+
+
+def _as_kind_of(setting: Setting, name: str, value: Value) -> Value:
+    """Turn the broker's value into the unit and type of the setting that follows it."""
+    if isinstance(value, list) and setting.kind == "string":
+        return value[0] if value else None  # the first assignor is the one that is used
+    unit_ms = _UNIT_MS.get(name.rpartition(".")[2])
+    if unit_ms and isinstance(value, int):
+        value *= unit_ms
+    return max(value, -1) if setting.name == "retention.ms" and isinstance(value, int) else value
+
+
+def is_known(setting: Setting | None, release: str) -> bool:
+    """Whether a release of Kafka has a setting; their numbers compare as text."""
+    return setting is not None and setting.until >= release
+
+
+def check_topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
+    """Return a new topic's settings; raise what Kafka answers if it does not take them."""
+    settings = topic_settings()
+    for name in overrides:
+        if not is_known(settings.get(name), broker.release):
+            raise KafkaError(Error.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    if nulls := [name for name, text in overrides.items() if text is None]:
+        raise KafkaError(Error.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    checked = {name: text for name, text in overrides.items() if text is not None}
+    for name, text in checked.items():
+        try:
+            parse_value(settings[name], text)
+        except BadValue as bad:
+            raise KafkaError(Error.INVALID_CONFIG, str(bad)) from None
+    _check_together(TopicConfig(checked, broker))
+    return checked
+
+
+def _check_together(topic: TopicConfig) -> None:
+    low, high = topic["min.compaction.lag.ms"], topic["max.compaction.lag.ms"]
+    if low > high:
+        words = f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        raise KafkaError(Error.INVALID_CONFIG, words)
+    if topic["remote.storage.enable"]:
+        words = "Tiered Storage functionality is disabled in the broker."
+        raise KafkaError(Error.INVALID_CONFIG, f"{words} Topic cannot be configured with remote log storage.")
+
+
+def log_settings(topic: TopicConfig, message_format: int = 2) -> LogSettings:
+    """Return what the topic's logs are to do."""
+    return LogSettings(
+        segment_bytes=topic["internal.segment.bytes"] or topic["segment.bytes"],
+        segment_ms=topic["segment.ms"],
+        segment_jitter_ms=topic["segment.jitter.ms"],
+        segment_index_bytes=topic["segment.index.bytes"],
+        index_interval_bytes=topic["index.interval.bytes"],
+        flush_messages=topic["flush.messages"],
+        flush_ms=topic["flush.ms"],
+        compact="compact" in topic["cleanup.policy"],
+        delete="delete" in topic["cleanup.policy"],
+        max_compaction_lag_ms=topic["max.compaction.lag.ms"],
+        producer_id_expiration_ms=topic.broker["producer.id.expiration.ms"],
+        validation=validation_settings(topic, message_format),
+    )
+
+
+def validation_settings(topic: TopicConfig, message_format: int = 2) -> ValidationSettings:
+    """Return what produced batches must be and become."""
+    codec = topic["compression.type"]
+    return ValidationSettings(
+        message_format=message_format,
+        compression_type=codec,
+        level=_level(topic, codec),
+        timestamp_type=CREATE_TIME if topic["message.timestamp.type"] == "CreateTime" else APPEND_TIME,
+        timestamp_before_max_ms=topic["message.timestamp.before.max.ms"],
+        timestamp_after_max_ms=topic["message.timestamp.after.max.ms"],
+        compacted="compact" in topic["cleanup.policy"],
+        max_message_bytes=topic["max.message.bytes"],
+    )
+
+
+def _level(topic: TopicConfig, codec: str) -> int | None:
+    """Return the level for a codec, None for its default and for a codec without levels."""
+    if codec not in ("gzip", "lz4", "zstd"):
+        return None
+    level: int = topic[f"compression.{codec}.level"]
+    return None if codec == "gzip" and level == -1 else level

@@ -1,0 +1,58 @@
+"""Feature levels: which ones each release of Kafka finalizes for a new cluster, and which ones it can work with.
+
+metadata.version is the feature that all others lean on: it says which records may be written, in which versions.
+"""
+
+from __future__ import annotations
+
+METADATA_VERSION = "metadata.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+
+# metadata.version from which on ...
+CONTROLLED_SHUTDOWN = 7  # 3.3-IV3
+MIGRATION = 8  # 3.4-IV0
+MIGRATION_END = 22  # 4.0-IV0: ZooKeeper is history
+DIRECTORIES = 17  # 3.7-IV2, KIP-858
+ELR = 23  # 4.0-IV1, KIP-966
+CORDONED = 30  # 4.3-IV0, KIP-1066
+
+# What `kafka-storage format` of a release finalizes, in the order in which it writes them.
+FINALIZED: dict[str, dict[str, int]] = {
+    "3.9": {METADATA_VERSION: 21},
+    "4.0": {METADATA_VERSION: 25, "group.version": 1, "transaction.version": 2},
+    "4.1": {METADATA_VERSION: 27, ELR_VERSION: 1, "group.version": 1, "transaction.version": 2},
+    "4.2": {
+        METADATA_VERSION: 29,
+        ELR_VERSION: 1,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "transaction.version": 2,
+    },
+    "4.3": {
+        METADATA_VERSION: 30,
+        ELR_VERSION: 1,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "transaction.version": 2,
+    },
+    "4.4": {
+        METADATA_VERSION: 33,
+        ELR_VERSION: 1,
+        "group.version": 1,
+        "share.version": 2,
+        "streams.version": 1,
+        "transaction.version": 2,
+    },
+}
+NEWEST = "4.4"
+
+
+def supported(release: str = NEWEST) -> dict[str, tuple[int, int]]:
+    """Return lowest and highest level of each feature that a release can work with, as it registers itself."""
+    ranges = {name: (0, level) for name, level in FINALIZED[release].items()}
+    # 4.0 dropped what came before 3.3-IV3.
+    ranges[METADATA_VERSION] = (1 if release.startswith("3.") else 7, FINALIZED[release][METADATA_VERSION])
+    ranges["kraft.version"] = (0, 1)
+    return ranges

@@ -1,0 +1,307 @@
+"""The metadata log as its only voter leads it: __cluster_metadata-0, a log like any other, and its snapshots.
+
+    <segments>                       batches of metadata records; the first batch of each start says who leads
+    <end offset>-<epoch>.checkpoint  the state up to an offset (snapshot.py)
+    quorum-state                     the epoch, kept so that no two starts share one
+
+What must hold: an epoch has one leader, and a later start a later epoch; a record counts, and the image has it, once
+`append` has returned; everything that has returned survives whatever the log survives.
+Kafka's names for the settings: metadata.log.segment.bytes and its like; snapshots are due by records here, by bytes
+and hours there. Segments that a snapshot covers stay.
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import InvalidRecord
+from minibroker.log.checkpoints import (
+    INT32_MAX,
+    read_file,
+    read_topic_id,
+    write_file,
+    write_topic_id,
+)
+from minibroker.log.formats import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE
+from minibroker.log.records import Record, control_type
+from minibroker.log.recovery import open_log
+from minibroker.log.settings import LogSettings
+from minibroker.log.validate import RAFT_LEADER
+from minibroker.log.validation import ValidationSettings
+from minibroker.metadata.bootstrap import FIRST_SNAPSHOT, METADATA_DIRECTORY, bootstrap_records
+from minibroker.metadata.image import MetadataImage
+from minibroker.metadata.records import read_record, write_record
+from minibroker.metadata.snapshot import (
+    control_batch,
+    control_key,
+    find_snapshots,
+    read_newest,
+    read_snapshot,
+    snapshot_name,
+    write_snapshot,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.storage import Storage
+    from minibroker.metadata.snapshot import Control
+    from minibroker.stored.kinds import MetadataRecord
+
+QUORUM_STATE = f"{METADATA_DIRECTORY}/quorum-state"
+TOPIC_ID = bytes(15) + b"\1"  # the same in every cluster
+BATCH_BYTES_MAX = 8 << 20
+BATCH_RECORDS_MAX = 10_000
+SNAPSHOT_RECORDS = 10_000
+SNAPSHOTS_KEPT = 2
+
+
+class MetadataLog:
+    """Load it, lead it, append to it; `image` is what it says."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        node_id: int,
+        directory_id: bytes,
+        fsync: bool = True,
+        snapshot_records: int = SNAPSHOT_RECORDS,
+        settings: LogSettings | None = None,
+    ):
+        """fsync: each append is on the disk when it returns, as with Kafka. directory_id: of meta.properties."""
+        self.storage = storage
+        self.node_id = node_id
+        self.directory_id = directory_id
+        self.fsync = fsync
+        self.snapshot_records = snapshot_records  # at least so many come between two snapshots
+        self.settings = settings or LogSettings(validation=ValidationSettings(max_message_bytes=BATCH_BYTES_MAX))
+        self.image = MetadataImage()
+        self.epoch = -1  # in which this node leads; -1: it does not yet
+        self._log: PartitionLog | None = None
+        self._quorum_version = 0  # of quorum-state; 1: voters stand in the log
+        self._quorum_epoch = 0
+        self._voters: list[Control] = []
+        self._since_snapshot = self._snapshot_size = 0
+
+    @property
+    def log(self) -> PartitionLog:
+        assert self._log is not None, "load() comes first"
+        return self._log
+
+    @property
+    def next_offset(self) -> int:
+        return self.log.next_offset
+
+    # Loading
+
+    def load(self, *, now_ms: int, was_clean: bool = False) -> MetadataImage:
+        """Read snapshot and log; return the state, which goes on changing with each append.
+
+        was_clean: the directory was left in order, so nothing needs to be looked for.
+        """
+        self._read_quorum_state()
+        log = open_log(
+            self.storage, METADATA_DIRECTORY, self.settings, was_clean=was_clean, contiguous=True, now_ms=now_ms
+        )
+        self._log = log
+        if read_topic_id(self.storage, METADATA_DIRECTORY) is None:
+            write_topic_id(self.storage, METADATA_DIRECTORY, TOPIC_ID)
+        start_offset = self._load_snapshot(now_ms)
+        for segment in log.segments[log.segment_of(start_offset) :]:
+            for batch in segment.batches():
+                if batch.last_offset >= start_offset:
+                    records = batch.records(check_crc=was_clean)  # recovery has looked at them otherwise
+                    self._take(records, batch.is_control, start_offset)
+                    self.image.epoch = batch.partition_leader_epoch
+        return self.image
+
+    def _load_snapshot(self, now_ms: int) -> int:
+        """Take over the newest snapshot; return where the log goes on from it."""
+        log, newest = self.log, read_newest(self.storage, METADATA_DIRECTORY)
+        if newest is None:
+            self._load_first_voters()
+            if log.log_start_offset:
+                raise InvalidRecord(
+                    f"the log begins at offset {log.log_start_offset}, and no snapshot holds what came before",
+                    0,
+                    METADATA_DIRECTORY,
+                )
+            return 0
+        end_offset, epoch, snapshot = newest
+        if end_offset < log.log_start_offset:
+            raise InvalidRecord(
+                f"the newest snapshot ends at {end_offset}, the log begins at {log.log_start_offset}",
+                0,
+                METADATA_DIRECTORY,
+            )
+        if end_offset > log.next_offset:
+            # A snapshot only holds what was committed, so the log is the one that is behind: Kafka starts it anew too.
+            log.truncate_fully_and_start_at(end_offset, now_ms=now_ms)
+        for record in snapshot.records:
+            self.image.apply(record)
+        self._voters = snapshot.voters
+        self._snapshot_size = len(snapshot.records)
+        self.image.offset, self.image.epoch, self.image.timestamp = end_offset - 1, epoch, snapshot.timestamp
+        return end_offset
+
+    def _load_first_voters(self) -> None:
+        """Note the voters that a directory was formatted with, if they stand in files at all (KIP-853)."""
+        if self.storage.exists(FIRST_SNAPSHOT):
+            self._voters = read_snapshot(self.storage, FIRST_SNAPSHOT).voters
+            if self._voters:
+                self._quorum_version = 1
+
+    def _take(self, records: Iterable[Record], is_control: bool, start_offset: int = 0) -> None:
+        for record in records:
+            if record.offset < start_offset:
+                continue
+            value = bytes(record.value or b"")
+            if not is_control:
+                self.image.apply(read_record(value))
+            elif (kind := control_type(record)) in (KRAFT_VERSION, KRAFT_VOTERS):
+                key = bytes(record.key or b"")
+                self._voters = [voter for voter in self._voters if voter[0] != control_key(kind)] + [(key, value)]
+            self.image.offset, self.image.timestamp = record.offset, record.timestamp
+            self._since_snapshot += 1
+
+    # Leading
+
+    def lead(self, *, now_ms: int, min_insync_replicas: int = 1) -> None:
+        """Begin a new epoch with this node as leader, and put in order what the last leader left half done.
+
+        A new log gets the records that the directory was formatted with. min_insync_replicas: its value for the
+        cluster, which is written down where replicas may be eligible leaders (KIP-966).
+        """
+        from minibroker.stored.cluster import AbortTransactionRecord
+
+        latest = self.log.epochs.latest
+        self.epoch = max(self._quorum_epoch, self.image.epoch, latest.epoch if latest else 0) + 1
+        self._write_quorum_state()
+        change = (control_key(LEADER_CHANGE), self._leader_change())
+        batch = control_batch([change], offset=self.next_offset, epoch=self.epoch, now_ms=now_ms)
+        self._append(batch, now_ms)
+        self.image.offset, self.image.epoch = self.next_offset - 1, self.epoch
+        if self.image.in_transaction:
+            self.append([AbortTransactionRecord(reason="the leader that began it has gone")], now_ms=now_ms)
+        if not self.image.metadata_version:
+            self._bootstrap(now_ms, min_insync_replicas)
+        elif self.fsync:
+            self.log.flush(now_ms=now_ms)
+
+    def _leader_change(self) -> bytes:
+        from minibroker.stored.control import LeaderChangeMessage
+
+        version = self._quorum_version
+        me = LeaderChangeMessage.Voter(voter_id=self.node_id, voter_directory_id=self.directory_id)
+        change = LeaderChangeMessage(version=version, leader_id=self.node_id, voters=[me], granting_voters=[me])
+        return change.encode(version)
+
+    def _bootstrap(self, now_ms: int, min_insync_replicas: int) -> None:
+        from minibroker.metadata.features import ELR_VERSION
+        from minibroker.stored.cluster import BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord
+        from minibroker.stored.topics import ConfigRecord
+
+        records = bootstrap_records(self.storage)
+        features = {record.name for record in records if isinstance(record, FeatureLevelRecord)}
+        if ELR_VERSION in features:
+            value = str(min_insync_replicas)
+            records.append(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=value))
+        begin = BeginTransactionRecord(name="Bootstrap records")
+        self.append([begin, *records, EndTransactionRecord()], now_ms=now_ms)
+
+    def append(self, records: Sequence[MetadataRecord], *, now_ms: int, flush: bool = True) -> int:
+        """Write the records and let them take effect; return the offset of the first.
+
+        Together they are one batch, so all of them or none, up to 10,000 records or 8 MiB.
+        flush: False if more is coming at once that will be flushed.
+        """
+        assert self.epoch >= 0, "lead() comes first"
+        first_offset = self.next_offset
+        version = self.image.metadata_version
+        rows: list[Record] = []
+        size_bytes = 0
+        taken = 0
+        for record in records:
+            value = write_record(record, version)
+            if rows and (size_bytes + len(value) > BATCH_BYTES_MAX // 2 or len(rows) == BATCH_RECORDS_MAX):
+                taken = self._append_rows(rows, records, taken, now_ms)
+                rows, size_bytes = [], 0
+            size_bytes += len(value)
+            rows.append(Record(None, value, (), now_ms, self.next_offset + len(rows)))
+        if rows:
+            self._append_rows(rows, records, taken, now_ms)
+        if flush and self.fsync:
+            self.log.flush(now_ms=now_ms)
+        if self._since_snapshot >= max(self.snapshot_records, self._snapshot_size) and not self.image.in_transaction:
+            self.write_snapshot(now_ms=now_ms)
+        return first_offset
+
+    def _append_rows(self, rows: list[Record], records: Sequence[MetadataRecord], taken: int, now_ms: int) -> int:
+        from minibroker.log.build import build_batch
+
+        self._append(build_batch(2, rows, partition_leader_epoch=self.epoch), now_ms)
+        end = taken + len(rows)
+        for record in records[taken:end]:
+            self.image.apply(record)
+        self.image.offset, self.image.epoch, self.image.timestamp = self.next_offset - 1, self.epoch, now_ms
+        self._since_snapshot += len(rows)
+        return end
+
+    def _append(self, batch: bytes, now_ms: int) -> None:
+        self.log.append_as_leader(bytearray(batch), leader_epoch=self.epoch, now_ms=now_ms, origin=RAFT_LEADER)
+
+    def write_snapshot(self, *, now_ms: int) -> None:
+        """Write down the state, so that the next start need not read the log from its beginning."""
+        assert not self.image.in_transaction, "half a change is no state"
+        self.log.flush(now_ms=now_ms)  # a snapshot must not know more than the log does after a crash
+        end_offset, epoch = self.image.offset + 1, self.image.epoch
+        self._snapshot_size = write_snapshot(
+            self.storage,
+            f"{METADATA_DIRECTORY}/{snapshot_name(end_offset, epoch)}",
+            self.image.records(),
+            metadata_version=self.image.metadata_version,
+            epoch=epoch,
+            timestamp=self.image.timestamp,
+            voters=self._voters,
+            now_ms=now_ms,
+        )
+        self._since_snapshot = 0
+        for old in find_snapshots(self.storage, METADATA_DIRECTORY)[SNAPSHOTS_KEPT:]:
+            if old[0]:  # what the log began with stays
+                self.storage.remove(f"{METADATA_DIRECTORY}/{snapshot_name(*old)}")
+
+    def close(self) -> None:
+        """Flush and close the log."""
+        self.log.close()
+
+    # quorum-state
+
+    def _read_quorum_state(self) -> None:
+        import json
+
+        data = read_file(self.storage, QUORUM_STATE)
+        if not data:
+            return
+        try:
+            found = json.loads(data)
+            epoch, version = found["leaderEpoch"], found["data_version"]
+            if not (type(epoch) is int and -1 <= epoch <= INT32_MAX and version in (0, 1)):
+                raise ValueError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            # Made again below from the log, which knows every epoch that counted.
+            return
+        self._quorum_epoch, self._quorum_version = epoch, version
+
+    def _write_quorum_state(self) -> None:
+        if self._quorum_version:
+            text = (
+                f'{{"leaderId":{self.node_id},"leaderEpoch":{self.epoch},"votedId":-1,'
+                '"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+            )
+        else:
+            text = (
+                f'{{"clusterId":"","leaderId":{self.node_id},"leaderEpoch":{self.epoch},"votedId":-1,'
+                f'"appliedOffset":0,"currentVoters":[{{"voterId":{self.node_id}}}],"data_version":0}}'
+            )
+        write_file(self.storage, QUORUM_STATE, text.encode())

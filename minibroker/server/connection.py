@@ -1,0 +1,258 @@
+"""One client: bytes in, frames handed on one after the other, answers out in the same order.
+
+Bytes are received into a buffer that all connections of a loop share, and frames are handled where they lie. Only what
+is left of an unfinished frame moves into a buffer of the connection's own, and the rest of that frame is received
+straight into it. So an idle connection holds no buffer, and the records of a large request are never copied.
+
+What must hold: one request at a time. While it waits, or while the client does not read its answers, nothing more is
+taken from the socket: a slow client slows itself. A length is judged before anything is kept for it, and a buffer
+grows with what has come, not with what was announced.
+Views of a frame are good until the handler returns or first waits; whoever needs them longer copies them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct as Layout
+
+from minibroker.errors import ProtocolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+    from typing import Protocol
+
+    from minibroker.server.server import Server
+
+    Chunk = bytes | bytearray | memoryview
+
+    class Service(Protocol):
+        """What a server does with whole frames."""
+
+        def answer(self, frame: memoryview, connection: Connection) -> Answer: ...
+
+        def http(self, path: str) -> tuple[str, str, bytes]:
+            """Return status, content type and body."""
+            ...
+
+    Answer = Sequence[Chunk] | None | Coroutine[None, None, Sequence[Chunk] | None]
+
+LENGTH = Layout(">i")
+SHARED_BYTES = 256 * 1024
+OWN_BYTES_MIN = 4 * 1024
+OWN_BYTES_AT_ONCE = 2 * 1024 * 1024  # a frame up to this gets its whole buffer with the first bytes
+UNSENT_BYTES_MAX = 1024 * 1024  # from here on the client has to read before it gets more
+JOIN_BYTES = 64 * 1024  # small answers leave in one piece
+HTTP_GET = b"GET "
+TLS_HELLO = b"\x16\x03"
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one accepted socket."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until connection_made
+        self.frame_bytes_max = server.frame_bytes_max
+        self.local_address: tuple[str, int] = ("", 0)
+        self.remote_address: tuple[str, int] = ("", 0)
+        self.listener_name = server.listener_name
+        self.client_software: tuple[str, str] = ("", "")  # name and version, from ApiVersions
+        self.is_closing = False
+        self.last_active_ms = self.opened_ms = server.now_ms()
+        self.frame_begun_ms = 0  # when the first byte of an unfinished frame came; 0: there is none
+        self._own = bytearray()  # an unfinished frame, or frames that wait for their turn
+        self._own_end = 0
+        self._task: asyncio.Task[None] | None = None  # the request that waits
+        self._may_write = True
+        self._reads = True
+        self._is_first = True
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        self.transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self.remote_address = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self.server.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._own_end:
+            return memoryview(self._own)[self._own_end :]
+        return self.server.shared_buffer
+
+    def buffer_updated(self, received_bytes: int) -> None:
+        if self._own_end:
+            self._own_end += received_bytes
+            used = self._take(memoryview(self._own)[: self._own_end])
+            self._keep(memoryview(self._own)[used : self._own_end])
+        else:
+            received = self.server.shared_buffer[:received_bytes]
+            used = self._take(received)
+            if used < received_bytes:
+                self._keep(received[used:])
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._may_write = False
+
+    def resume_writing(self) -> None:
+        self._may_write = True
+        self._go_on()
+
+    def connection_lost(self, failure: Exception | None) -> None:
+        self.is_closing = True
+        if self._task is not None:
+            self._task.cancel()
+        self._drop_own()
+        self.server.closed(self)
+
+    # Frames
+
+    def _take(self, received: memoryview) -> int:
+        """Handle every whole frame as long as none waits; return how many bytes are done with."""
+        position, end = 0, len(received)
+        self.last_active_ms = self.server.now_ms()
+        while not self._is_busy and end - position >= 4:
+            if self._is_first and not self._is_kafka(received):
+                return end
+            (length,) = LENGTH.unpack_from(received, position)
+            if not 0 <= length <= self.frame_bytes_max:
+                self.close(f"a frame of {length} bytes; {self.frame_bytes_max} are allowed")
+                return end
+            frame_end = position + 4 + length
+            if frame_end > end:
+                break
+            self._handle(received[position + 4 : frame_end])
+            position = frame_end
+        return end if self.is_closing else position
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is our turn: a request is being answered."""
+        return self._task is not None
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self._own)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._task is not None or not self._may_write or self.is_closing
+
+    def _is_kafka(self, received: memoryview) -> bool:
+        """Look at the first bytes of all: no frame length can look like these."""
+        self._is_first = False
+        if received[:4] == HTTP_GET:
+            from minibroker.server.http import HttpConnection
+
+            http = HttpConnection(self)
+            self.transport.set_protocol(http)
+            self.server.replaced(self, http)
+            self.is_closing = True
+            http.data_received(bytes(received))
+            return False
+        if received[:2] == TLS_HELLO:
+            self.close("a TLS hello on a plaintext port: the client has to be set to PLAINTEXT")
+            return False
+        return True
+
+    def _keep(self, rest: memoryview) -> None:
+        """Move what is left to the front of a buffer of our own, with room for the frame that it begins."""
+        size_bytes = len(rest)
+        if not size_bytes:
+            self._drop_own()
+            return
+        if self._is_busy and self._reads:
+            self.transport.pause_reading()
+            self._reads = False
+        wanted = OWN_BYTES_MIN
+        if size_bytes >= 4:
+            frame_bytes = LENGTH.unpack_from(rest)[0] + 4
+            wanted = frame_bytes if frame_bytes <= OWN_BYTES_AT_ONCE else min(frame_bytes, 2 * size_bytes)
+        if not self.frame_begun_ms:
+            self.frame_begun_ms = self.last_active_ms
+        if rest.obj is self._own and len(self._own) >= max(wanted, size_bytes + 1):
+            if rest.nbytes != self._own_end:
+                self._own[:size_bytes] = bytes(rest)
+        else:
+            grown = self.server.take_buffer(max(wanted, size_bytes + 1))
+            grown[:size_bytes] = rest
+            self._drop_own()
+            self._own = grown
+        self._own_end = size_bytes
+
+    def _drop_own(self) -> None:
+        if self._own:
+            self.server.give_buffer(self._own)
+            self._own = bytearray()
+        self._own_end = 0
+        self.frame_begun_ms = 0
+
+    def _handle(self, frame: memoryview) -> None:
+        try:
+            answer = self.server.service.answer(frame, self)
+        except ProtocolError as error:
+            self.close(f"cannot read a request: {error}")
+            return
+        except Exception as error:
+            self.server.failed(self, error)
+            self.close("an error of our own")
+            return
+        if asyncio.iscoroutine(answer):
+            self._task = asyncio.get_running_loop().create_task(self._finish(answer))
+        elif answer is not None:
+            self.write(answer)
+
+    async def _finish(self, waiting: Coroutine[None, None, Sequence[Chunk] | None]) -> None:
+        try:
+            answer = await waiting
+        except asyncio.CancelledError:
+            return
+        except Exception as error:
+            self.server.failed(self, error)
+            self.close("an error of our own")
+            return
+        finally:
+            self._task = None
+        if not self.is_closing:
+            if answer is not None:
+                self.write(answer)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle the frames that have come meanwhile."""
+        if self._is_busy:
+            return
+        if self._own_end:
+            used = self._take(memoryview(self._own)[: self._own_end])
+            self._keep(memoryview(self._own)[used : self._own_end])
+        if not self._reads and not self._is_busy:
+            self._reads = True
+            self.transport.resume_reading()
+
+    # Answers
+
+    def write(self, chunks: Sequence[Chunk]) -> None:
+        """Send the chunks in order; large ones are not joined."""
+        size_bytes = 0
+        for chunk in chunks:
+            size_bytes += len(chunk)
+        self.server.sent_bytes += size_bytes
+        if len(chunks) == 1:
+            self.transport.write(chunks[0])
+        elif size_bytes <= JOIN_BYTES:
+            self.transport.write(b"".join(chunks))
+        else:
+            self.server.write_chunks(self.transport, chunks)
+
+    def close(self, reason: str = "") -> None:
+        """Close the connection; what has been written still leaves."""
+        if not self.is_closing:
+            self.is_closing = True
+            if reason:
+                self.server.say(f"{self.remote_address[0]}:{self.remote_address[1]}: closed: {reason}")
+            self.transport.close()

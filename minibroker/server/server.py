@@ -1,0 +1,198 @@
+"""A listener with its connections, and the limits that they share.
+
+Limits: how many connections there are, in all and from one address; how long one may be silent, or take to finish a
+frame; how many bytes unfinished frames may hold together. Whoever passes one is closed with a line that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from minibroker.server.connection import SHARED_BYTES, Connection
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from minibroker.clock import Clock, Timer
+    from minibroker.server.connection import Chunk, Service
+    from minibroker.server.http import HttpConnection
+
+    AnyConnection = Connection | HttpConnection
+
+SPARE_BUFFERS_MAX = 8
+SPARE_BYTES_MAX = 2 * 1024 * 1024
+SWEEP_MS = 1000
+FRAME_MS = 10_000  # a frame may take this long, and a second more for each KiB that has come
+FRAME_BYTES_PER_MS = 1.024
+
+
+class Limits:
+    """What a client may take."""
+
+    def __init__(
+        self,
+        *,
+        frame_bytes_max: int = 104_857_600,
+        connections_max: int = 1 << 31,
+        connections_per_address_max: int = 1 << 31,
+        idle_ms: int = 600_000,
+        held_bytes_max: int = 256 * 1024 * 1024,
+    ):
+        self.frame_bytes_max = frame_bytes_max
+        self.connections_max = connections_max
+        self.connections_per_address_max = connections_per_address_max
+        self.idle_ms = idle_ms
+        self.held_bytes_max = held_bytes_max  # by unfinished frames of all connections
+
+
+class Reporter:
+    """Where lines for people go; by default to stderr."""
+
+    def say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+
+class Server:
+    """One listening socket."""
+
+    def __init__(self, service: Service, clock: Clock, limits: Limits, listener_name: str, reporter: Reporter):
+        self.service = service
+        self.clock = clock
+        self.limits = limits
+        self.listener_name = listener_name
+        self.reporter = reporter
+        self.now_ms = clock.now_ms
+        self.frame_bytes_max = limits.frame_bytes_max
+        self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
+        self.connections: dict[AnyConnection, None] = {}  # a dict keeps the order in which they came
+        self.per_address: dict[str, int] = {}
+        self.host, self.port = "", 0
+        self.held_bytes = 0
+        self.sent_bytes = 0
+        self.accepted_count = 0
+        self._spare: list[bytearray] = []
+        self._listener: asyncio.Server | None = None
+        self._sweep: Timer | None = None
+        self._all_closed: asyncio.Event | None = None
+
+    # Starting and stopping
+
+    async def bind(self, host: str, port: int) -> None:
+        """Take an address; port 0 takes a free one, which `port` names then."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: Connection(self), host or None, port, backlog=1024, start_serving=False
+        )
+        self.host, self.port = self._listener.sockets[0].getsockname()[:2]
+
+    async def listen(self) -> None:
+        """Take connections."""
+        assert self._listener is not None, "bind() comes first"
+        await self._listener.start_serving()
+        self._sweep = self.clock.after(SWEEP_MS, self._look_around)
+
+    def stop_listening(self) -> None:
+        """Take no new connections."""
+        if self._listener is not None:
+            self._listener.close()
+
+    async def stop(self) -> None:
+        """Close every socket; return when the last one is."""
+        self.stop_listening()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._all_closed = asyncio.Event()
+        for connection in list(self.connections):
+            connection.transport.abort()
+        if self.connections:
+            await self._all_closed.wait()
+        if self._listener is not None:
+            await self._listener.wait_closed()
+
+    # What connections tell
+
+    def opened(self, connection: AnyConnection) -> None:
+        address = connection.remote_address[0]
+        self.connections[connection] = None
+        self.accepted_count += 1
+        count = self.per_address[address] = self.per_address.get(address, 0) + 1
+        if count > self.limits.connections_per_address_max:
+            connection.close(f"more than {self.limits.connections_per_address_max} connections from this address")
+        elif len(self.connections) > self.limits.connections_max:
+            connection.close(f"more than {self.limits.connections_max} connections")
+
+    def replaced(self, old: AnyConnection, new: AnyConnection) -> None:
+        del self.connections[old]
+        self.connections[new] = None
+
+    def closed(self, connection: AnyConnection) -> None:
+        if self.connections.pop(connection, self) is self:
+            return
+        address = connection.remote_address[0]
+        self.per_address[address] -= 1
+        if not self.per_address[address]:
+            del self.per_address[address]
+        if not self.connections and self._all_closed is not None:
+            self._all_closed.set()
+
+    def failed(self, connection: Connection, error: Exception) -> None:
+        """Tell of an error that nobody expected: ours."""
+        import traceback
+
+        self.say(f"unexpected error, please report it\n{''.join(traceback.format_exception(error))}")
+
+    def say(self, line: str) -> None:
+        self.reporter.say(line)
+
+    # Buffers of unfinished frames
+
+    def take_buffer(self, size_bytes: int) -> bytearray:
+        for number, spare in enumerate(self._spare):
+            if len(spare) >= size_bytes:
+                buffer = self._spare.pop(number)
+                break
+        else:
+            buffer = bytearray(size_bytes)
+        self.held_bytes += len(buffer)
+        if self.held_bytes > self.limits.held_bytes_max:
+            self._close_largest()
+        return buffer
+
+    def give_buffer(self, buffer: bytearray) -> None:
+        self.held_bytes -= len(buffer)
+        if len(self._spare) < SPARE_BUFFERS_MAX and len(buffer) <= SPARE_BYTES_MAX:
+            self._spare.append(buffer)
+
+    def _close_largest(self) -> None:
+        """Make room by closing the connection whose unfinished frame holds most."""
+        largest = max(self.connections, key=lambda connection: connection.held_bytes)
+        largest.close(f"unfinished requests hold more than {self.limits.held_bytes_max} bytes, this one most of them")
+
+    def write_chunks(self, transport: asyncio.Transport, chunks: Sequence[Chunk]) -> None:
+        """Write without joining where the loop can."""
+        if _gathers(transport):
+            transport.writelines(chunks)
+        else:
+            for chunk in chunks:
+                transport.write(chunk)
+
+    def _look_around(self) -> None:
+        """Close who is silent for too long, or feeds a frame by the drop."""
+        now_ms = self.now_ms()
+        for connection in list(self.connections):
+            if connection.is_waiting:
+                continue
+            if now_ms - connection.last_active_ms > self.limits.idle_ms:
+                connection.close()
+            elif connection.frame_begun_ms and now_ms - connection.frame_begun_ms > (
+                FRAME_MS + connection.held_bytes / FRAME_BYTES_PER_MS
+            ):
+                connection.close("the rest of a request does not come")
+        self._sweep = self.clock.after(SWEEP_MS, self._look_around)
+
+
+def _gathers(transport: asyncio.Transport) -> bool:
+    """Whether writelines sends without joining: uvloop does, asyncio since Python 3.12."""
+    return sys.version_info >= (3, 12) or type(transport).__module__.startswith("uvloop")

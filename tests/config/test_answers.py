@@ -1,0 +1,150 @@
+"""Altering and describing settings, question by question as a real broker answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from minibroker.config import BrokerConfig, TopicConfig, check_topic_config
+from minibroker.config.alter import APPEND, DELETE, SET, SUBTRACT, alter_broker, alter_group, alter_topic
+from minibroker.config.describe import ConfigEntry, broker_entries, default_entries, group_entries, topic_entries
+from minibroker.config.group import GroupConfig
+from minibroker.config.values import TYPE_CODES
+from minibroker.errors import KafkaError
+from tests import goldens
+from tests.config.test_tables import OUR_DEFAULTS
+
+OPERATIONS = {"SET": SET, "DELETE": DELETE, "APPEND": APPEND, "SUBTRACT": SUBTRACT}
+EXCEPTIONS = {"INVALID_CONFIG": "InvalidConfigurationException", "INVALID_REQUEST": "InvalidRequestException"}
+SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": 1,
+    "DYNAMIC_BROKER_CONFIG": 2,
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": 3,
+    "STATIC_BROKER_CONFIG": 4,
+    "DEFAULT_CONFIG": 5,
+    "DYNAMIC_GROUP_CONFIG": 8,
+}
+STATIC = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@127.0.0.1:39193",
+    "listeners": "PLAINTEXT://127.0.0.1:39192,CONTROLLER://127.0.0.1:39193",
+    "controller.listener.names": "CONTROLLER",
+    "log.dirs": "/var/lib/kafka/data",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.roll.hours": "24",
+    "log.retention.minutes": "600",
+    "log.index.size.max.bytes": "8192",
+    "log.flush.scheduler.interval.ms": "12345",
+    "some.unknown": "5",
+    "group.consumer.session.timeout.ms": "46000",
+    "sasl.jaas.config": "secret",
+    "log.cleaner.min.cleanable.ratio": "0.000001",
+}
+
+# What the parts of a Java broker say that we do not have: thread pools, plug-ins, listeners, ELR; and whom a request
+# may name, which is for the handler.
+NOT_OURS = (
+    "Dynamic thread count",
+    "Log cleaner threads",
+    "Error creating broker listeners",
+    "max.connections.per.ip.overrides",
+    "cordoned.log.dirs must",
+    "metric.reporters",
+    "could not be found",
+    "while ELR is enabled",
+    "Timed out",
+    "Default group resources",
+)
+
+
+class Model:
+    """The stored settings of the recorded broker, as our functions make them."""
+
+    def __init__(self) -> None:
+        self.broker = BrokerConfig.from_sources(STATIC)
+        self.broker.set_dynamic(default={"min.insync.replicas": "1"})  # Kafka sets it itself while ELR is enabled
+        self.topics = {"t": {}, "u": {"segment.bytes": "2097152", "cleanup.policy": "compact,delete"}}
+        self.group: dict[str, str] = {}
+
+    def alter(self, kind: str, name: str, operations: list[tuple[str, int, str | None]]) -> None:
+        if kind == "TOPIC":
+            self.topics[name] = alter_topic(self.topics[name], operations, self.broker)
+        elif kind == "GROUP":
+            self.group = alter_group(self.group, operations, self.broker)
+        elif name:
+            self.broker.set_dynamic(broker=alter_broker(self.broker.dynamic_broker, operations, every=False))
+        else:
+            self.broker.set_dynamic(default=alter_broker(self.broker.dynamic_default, operations, every=True))
+
+    def describe(self, kind: str, name: str) -> list[ConfigEntry]:
+        if kind == "TOPIC":
+            return topic_entries(TopicConfig(self.topics[name], self.broker))
+        if kind == "GROUP":
+            return group_entries(GroupConfig(self.group, self.broker))
+        return broker_entries(self.broker) if name else default_entries(self.broker)
+
+
+def operation_of(text: str) -> tuple[str, int, str | None]:
+    verb, name, *value = text.split("~")
+    return name, OPERATIONS[verb], value[0] if value and value[0] != "NULL" else None
+
+
+def error_of(action: Callable[..., object], *arguments: Any) -> str | None:
+    """Return what a client is told, as Java shows it."""
+    try:
+        action(*arguments)
+    except KafkaError as error:
+        return f"org.apache.kafka.common.errors.{EXCEPTIONS[error.code.name]}: {error.message}"
+    return None
+
+
+def entry_of(row: list[Any]) -> tuple[Any, ...]:
+    """Return a recorded entry as plain values."""
+    name, value, source, sensitive, read_only, kind, synonyms = row
+    code = TYPE_CODES.get(kind.lower(), 0)
+    return name, value, SOURCES[source], sensitive, read_only, code, [(n, v, SOURCES[s]) for n, v, s in synonyms]
+
+
+def plain(entry: ConfigEntry) -> tuple[Any, ...]:
+    described = entry.name, entry.value, entry.source, entry.is_sensitive, entry.is_read_only, entry.type_code
+    return (*described, entry.synonyms)
+
+
+def follows_our_default(row: list[Any]) -> bool:
+    return any(name in OUR_DEFAULTS for name in [row[0], *(synonym[0] for synonym in row[6])])
+
+
+def test_settings_are_altered_and_described_as_by_kafka() -> None:
+    model = Model()
+    for step in goldens.config_answers():
+        if "alter" in step:
+            if (step["error"] and any(words in step["error"] for words in NOT_OURS)) or step["alter"][1] in ("77", "x"):
+                continue
+            operations = [operation_of(text) for text in step["ops"]]
+            assert error_of(model.alter, *step["alter"], operations) == step["error"], step
+        elif "create" in step:
+            inside = step["create"].strip("{}")
+            wanted = dict(pair.split("=", 1) for pair in inside.split(", "))
+            assert error_of(check_topic_config, wanted, model.broker) == step["error"], step
+        else:
+            ours = {entry.name: plain(entry) for entry in model.describe(step["type"], step["name"])}
+            kafkas = {row[0]: entry_of(row) for row in step["entries"]}
+            assert set(ours) == set(kafkas), (step["describe"], step["type"])
+            for row in step["entries"]:
+                if not follows_our_default(row):
+                    assert ours[row[0]] == kafkas[row[0]], (step["describe"], step["type"], row[0])
+
+
+@pytest.mark.parametrize("name", sorted(OUR_DEFAULTS))
+def test_a_default_of_ours_is_told_as_a_default(name: str) -> None:
+    (entry,) = broker_entries(BrokerConfig(), [name])
+    expected = name, OUR_DEFAULTS[name], 5, False, name != "listeners"
+    assert plain(entry)[:5] == expected
+    assert entry.synonyms == [(name, OUR_DEFAULTS[name], 5)]
