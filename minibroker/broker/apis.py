@@ -49,12 +49,12 @@ SERVED: dict[int, tuple[int, int, str]] = {
 class Route:
     """What is needed to answer one version of one API."""
 
-    __slots__ = ("api", "decode", "handler", "header_version", "version")
+    __slots__ = ("api", "decode_from", "handler", "header_version", "version")
 
     def __init__(self, api: int, version: int, cls: type[Request], handler: Handler):
         self.api = api
         self.version = version
-        self.decode = cls.decode
+        self.decode_from = cls.decode_from
         self.handler = handler
         self.header_version = cls.header_version(version)
 

@@ -6,10 +6,12 @@ can ask again; anything else closes the connection.
 
 from __future__ import annotations
 
+from struct import Struct as Layout
+
 from minibroker.broker.apis import Route, find_route
 from minibroker.broker.handlers.context import Context
-from minibroker.errors import InvalidLength, UnsupportedVersion
-from minibroker.protocol.framing import API_AND_VERSION, encode_response
+from minibroker.errors import InvalidLength, TrailingBytes, UnsupportedVersion
+from minibroker.protocol.framing import encode_response
 from minibroker.protocol.headers import RequestHeader, Response
 
 TYPE_CHECKING = False
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from minibroker.server.connection import Answer, Connection
 
 API_VERSIONS = 18
-NO_CORRELATION_BYTES = 8  # api, version and correlation id stand in front in every header version
+CLIENT_IDS_MAX = 1000
+HEADER_START = Layout(">hhih")  # api, version, correlation id, length of the client id
 
 
 class Dispatcher:
@@ -30,42 +33,61 @@ class Dispatcher:
     def __init__(self, node: Node):
         self.node = node
         self.request_counts: dict[tuple[int, int], int] = {}
+        self._client_ids: dict[bytes, str] = {}
         self._routes: dict[tuple[int, int], Route] = {}
 
     def answer(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request; a ProtocolError closes the connection."""
-        if len(frame) < NO_CORRELATION_BYTES:
+        if len(frame) < HEADER_START.size:
             raise InvalidLength(f"{len(frame)} bytes are no request", 0, "RequestHeader")
-        key = API_AND_VERSION.unpack_from(frame)
-        route = self._routes.get(key)
+        api, version, correlation_id, client_bytes = HEADER_START.unpack_from(frame)
+        route = self._routes.get((api, version))
         if route is None:
-            served = self.node.served.get(key[0])
-            if served is None or not served[0] <= key[1] <= served[1]:
-                return self._unserved(key, frame)
-            route = self._routes[key] = find_route(*key)
-            self.request_counts[key] = 0
-        self.request_counts[key] += 1
-        header, position = RequestHeader.decode_from(frame, 0, route.header_version)
-        request = route.decode(frame[position:], route.version)
-        response = route.handler(request, Context(self.node, connection, route.version, header.client_id))
+            served = self.node.served.get(api)
+            if served is None or not served[0] <= version <= served[1]:
+                return self._unserved(api, version, correlation_id)
+            route = self._routes[api, version] = find_route(api, version)
+            self.request_counts[api, version] = 0
+        self.request_counts[api, version] += 1
+        # The start of every header is the same, so it need not be decoded; the end may hold tagged fields.
+        position = HEADER_START.size + max(client_bytes, 0)
+        client_id = self._client_id(frame[HEADER_START.size : position]) if client_bytes >= 0 else None
+        if route.header_version == 2:
+            if position < len(frame) and not frame[position]:
+                position += 1
+            else:
+                _, position = RequestHeader.decode_from(frame, 0, 2)
+        request, end = route.decode_from(frame, position, version)
+        if end != len(frame):
+            raise TrailingBytes(f"{len(frame) - end} bytes follow the request", end, type(request).__name__)
+        response = route.handler(request, Context(self.node, connection, version, client_id))
         if response is None:
             return None
         if isinstance(response, Response):
-            return encode_response(response, route.version, header.correlation_id)
-        return _later(response, route.version, header.correlation_id)
+            return encode_response(response, version, correlation_id)
+        return _later(response, version, correlation_id)
+
+    def _client_id(self, data: memoryview) -> str:
+        """Return a client's name; it says the same one each time."""
+        name = bytes(data)
+        known = self._client_ids.get(name)
+        if known is None:
+            known = name.decode("utf-8", "replace")
+            if len(self._client_ids) < CLIENT_IDS_MAX:
+                self._client_ids[name] = known
+        return known
 
     def http(self, path: str) -> tuple[str, str, bytes]:
         from minibroker.broker.http_pages import page
 
         return page(self.node, path)
 
-    def _unserved(self, key: tuple[int, int], frame: memoryview) -> list[bytes | memoryview]:
-        if key[0] == API_VERSIONS and API_VERSIONS in self.node.served:
+    def _unserved(self, api: int, version: int, correlation_id: int) -> list[bytes | memoryview]:
+        if api == API_VERSIONS and API_VERSIONS in self.node.served:
             from minibroker.broker.handlers.versions import unknown_version
 
-            correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
             return encode_response(unknown_version(self.node.announced), 0, correlation_id)
-        raise UnsupportedVersion(f"api {key[0]} version {key[1]} is not served here", 0, "RequestHeader")
+        raise UnsupportedVersion(f"api {api} version {version} is not served here", 0, "RequestHeader")
 
 
 async def _later(

@@ -162,7 +162,8 @@ class PartitionLog:
         if not checked.batches:
             raise KafkaError(Error.INVALID_RECORD, "there is no whole batch")
         first = checked.batches[0]
-        self._note_epoch(leader_epoch if first.magic == 2 else -1, checked.first_offset)
+        if first.leader_epoch != self.epochs.latest_epoch:
+            self._note_epoch(first.leader_epoch, checked.first_offset)
         self._roll_if_due(checked.size_bytes, checked.first_offset, checked.last_offset, checked.max_timestamp, now_ms)
         if first.producer_id >= 0:
             duplicate = self.producers.check(first, origin, verification, transaction_version)

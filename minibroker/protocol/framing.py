@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FRAME_BYTES_MAX = 104857600  # Kafka's socket.request.max.bytes
 LENGTH = Layout(">i")
 API_AND_VERSION = Layout(">hh")
+CORRELATION_ID = Layout(">i")
 
 
 class FrameReader:
@@ -103,10 +104,15 @@ def encode_request(
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[bytes | memoryview]:
     """Return a whole frame in pieces, `Records` values among them as they were given."""
-    header = ResponseHeader(correlation_id=correlation_id)
-    return _frame(header.encode(response.header_version(version)), response.encode_chunks(version))
+    # A response header is so small that it is written here: the correlation id, and from v1 on no tagged fields.
+    header = CORRELATION_ID.pack(correlation_id)
+    if response.header_version(version) == 1:
+        header += b"\0"
+    return _frame(header, response.encode_chunks(version))
 
 
 def _frame(header: bytes, chunks: list[bytes | memoryview]) -> list[bytes | memoryview]:
-    length = len(header) + sum(len(chunk) for chunk in chunks)
+    if len(chunks) == 1 and type(chunks[0]) is bytes:
+        return [LENGTH.pack(len(header) + len(chunks[0])) + header + chunks[0]]
+    length = len(header) + sum(map(len, chunks))
     return [LENGTH.pack(length) + header, *chunks]

@@ -304,9 +304,12 @@ class Message(Struct):
 
     def encode_chunks(self, version: int) -> list[bytes | memoryview]:
         """Return the bytes in pieces, with every `Records` value as it was given: it is never joined or copied."""
+        parts = self._parts(version)
+        if max(map(len, parts), default=0) < CHUNK_BYTES_MIN:
+            return [b"".join(parts)]  # nearly all messages
         chunks: list[bytes | memoryview] = []
         small: list[bytes] = []
-        for part in self._parts(version):
+        for part in parts:
             if type(part) is bytes and len(part) < CHUNK_BYTES_MIN:
                 small.append(part)
             else:
