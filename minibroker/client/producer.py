@@ -1,0 +1,354 @@
+"""Producer: records in, batches out to the leaders of their partitions.
+
+A record joins the batch of its partition; a batch goes when it is full or has waited `linger_ms`. One request at a time
+is under way to each broker, with one batch of every partition there that is ready; what comes meanwhile fills the next
+ones, so throughput needs no waiting. A batch that failed for a passing reason goes again, before later ones.
+What must hold: each record's future ends; records of a partition are written in the order of their `send`.
+Not here: transactions; cutting a batch that the broker finds too large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from minibroker.client.accumulator import OpenBatch, PartitionQueue, ProducerId, size_of
+from minibroker.client.cluster import NO_NODE
+from minibroker.client.connection import error_of
+from minibroker.client.partitioner import Sticky, partition_of_key
+from minibroker.errors import Error, KafkaError
+from minibroker.log.compression import CODEC_NAMES, ZSTD
+from minibroker.log.records import Record
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.schema.types import NO_ID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from minibroker.client.cluster import Cluster, Topic
+    from minibroker.protocol.messages.init_producer_id import InitProducerIdResponse
+    from minibroker.protocol.messages.produce import ProduceResponse
+
+    Answer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+    Pending = asyncio.Future["RecordMetadata"]
+
+REQUEST_BYTES_MAX = 8 * 1024 * 1024  # of batches in one request; a single batch may be larger
+LAST_VERSION_WITH_NAMES = 12
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record has been written."""
+
+    topic: str
+    partition: int
+    offset: int  # -1: acks 0, nobody knows
+    timestamp: int  # the broker's if the topic uses append time, else the record's
+
+
+class Producer:
+    """An async context manager: leaving it sends what is left."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        acks: int = -1,
+        compression: str | None = None,
+        idempotent: bool = False,
+        linger_ms: int = 0,
+        batch_bytes: int = 16_384,
+        buffer_bytes_max: int = 32 * 1024 * 1024,
+        timeout_ms: int = 30_000,
+        partitioner: Callable[[bytes, int], int] = partition_of_key,
+    ):
+        assert acks in (-1, 0, 1), f"acks {acks} is none of -1, 0, 1"
+        assert not idempotent or acks == -1, "an idempotent producer needs acks -1"
+        self._cluster = cluster
+        self._acks = acks
+        self._codec = CODEC_NAMES.index(compression or "none")
+        self._idempotent = idempotent
+        self._linger_ms = linger_ms
+        self._batch_bytes = batch_bytes
+        self._buffer_bytes_max = buffer_bytes_max
+        self._timeout_ms = timeout_ms  # how long the broker may wait for its replicas
+        self._partitioner = partitioner  # for records with keys
+        self._sticky: dict[str, Sticky] = {}
+        self._queues: dict[tuple[str, int], PartitionQueue] = {}
+        self._busy: dict[int | str, asyncio.Task[None]] = {}  # broker -> the round that is under way to it
+        self._producer: ProducerId | None = None
+        self._buffered_bytes = 0
+        self._unfinished: set[Pending] = set()
+        self._room: asyncio.Future[None] | None = None  # there while somebody waits for room
+        self._closed = False
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait until it is written, as far as `acks` says."""
+        return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Pending:
+        """Take a record, as soon as there is room, and return the future of its place: for sending many."""
+        while self._buffered_bytes >= self._buffer_bytes_max:
+            await self._wait_for_room()
+        known = self._cluster.topics.get(topic) or await self._cluster.topic(topic, create=True)
+        if self._closed:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "the producer is closed")
+        if partition is None:
+            partition = self._choose_partition(known, key)
+        when = self._cluster.clock.now_ms() if timestamp is None else timestamp
+        record = Record(key, value, tuple(headers), when)
+        queue = self._queue(topic, partition)
+        future: Pending = asyncio.get_running_loop().create_future()
+        self._unfinished.add(future)
+        self._buffered_bytes += size_of(record)
+        if queue.add(record, future, self._batch_bytes):
+            # Even without linger the records of this turn of the loop go together.
+            self._cluster.clock.after(self._linger_ms, lambda: self._send_due(queue))
+        elif queue.is_ready(self._batch_bytes) and self._lane(queue) not in self._busy:
+            self._send_ready()
+        return future
+
+    async def flush(self) -> None:
+        """Send what is there and wait for it. Failures are those of the futures."""
+        for queue in self._queues.values():
+            queue.make_due()
+        self._send_ready()
+        if self._unfinished:
+            await asyncio.wait(self._unfinished)
+
+    async def close(self) -> None:
+        """Send what is left and take no more. The cluster stays open."""
+        self._closed = True
+        await self.flush()
+        if self._busy:
+            await asyncio.wait(self._busy.values())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _choose_partition(self, topic: Topic, key: bytes | None) -> int:
+        if key is not None:
+            return self._partitioner(key, len(topic.partitions))
+        usable = [p.id for p in topic.partitions.values() if p.leader_id != NO_NODE] or list(topic.partitions)
+        sticky = self._sticky.setdefault(topic.name, Sticky())
+        return sticky.choose(usable, lambda index: self._queue(topic.name, index).is_filling(self._batch_bytes))
+
+    def _queue(self, topic: str, partition: int) -> PartitionQueue:
+        found = self._queues.get((topic, partition))
+        if found is None:
+            found = self._queues[topic, partition] = PartitionQueue(topic, partition)
+        return found
+
+    async def _wait_for_room(self) -> None:
+        if self._room is None:
+            self._room = asyncio.get_running_loop().create_future()
+        for queue in self._queues.values():
+            queue.make_due()
+        self._send_ready()
+        await asyncio.shield(self._room)
+
+    # Sending
+
+    def _send_due(self, queue: PartitionQueue) -> None:
+        queue.make_due()
+        self._send_ready()
+
+    def _send_ready(self) -> None:
+        """Begin a round to every broker that is free and has something ready."""
+        rounds: dict[int | str, list[PartitionQueue]] = {}
+        for queue in self._queues.values():
+            if queue.is_ready(self._batch_bytes):
+                rounds.setdefault(self._lane(queue), []).append(queue)
+        for lane, queues in rounds.items():
+            if lane not in self._busy:
+                work = self._send_round(lane, queues) if isinstance(lane, int) else self._find_leaders(queues)
+                self._busy[lane] = asyncio.get_running_loop().create_task(self._round(lane, work))
+
+    def _lane(self, queue: PartitionQueue) -> int | str:
+        """Return the leader; without one the topic, so that each is searched for by itself."""
+        topic = self._cluster.topics.get(queue.topic)
+        found = topic.partitions.get(queue.partition) if topic else None
+        return queue.topic if found is None or found.leader_id == NO_NODE else found.leader_id
+
+    async def _round(self, lane: int | str, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        finally:
+            del self._busy[lane]
+            if self._room is not None and self._buffered_bytes < self._buffer_bytes_max:
+                self._room.set_result(None)
+                self._room = None
+            self._send_ready()
+
+    async def _find_leaders(self, queues: list[PartitionQueue]) -> None:
+        for queue in queues:
+            try:
+                await self._cluster.leader_of(queue.topic, queue.partition, create=True)
+            except KafkaError as error:  # the cluster has been patient with it
+                self._fail_queue(queue, error)
+
+    async def _send_round(self, leader: int, queues: list[PartitionQueue]) -> None:
+        try:
+            producer = await self._identity() if self._idempotent else None
+        except KafkaError as error:
+            for queue in queues:
+                self._fail_queue(queue, error)
+            return
+        taken: dict[tuple[str, int], tuple[PartitionQueue, OpenBatch]] = {}
+        size_bytes = 0
+        for queue in queues:
+            if size_bytes < REQUEST_BYTES_MAX:
+                batch = queue.take(producer)
+                size_bytes += batch.size_bytes
+                taken[queue.topic, queue.partition] = (queue, batch)
+        failures: dict[tuple[str, int], KafkaError] = {}
+        try:
+            failures = await self._produce(leader, taken)
+        except KafkaError as error:
+            failures = dict.fromkeys(taken, error)
+        except Exception as error:  # an answer that cannot be read, or a bug: whoever waits shall see it
+            for _, batch in taken.values():
+                self._fail(batch, error)
+        pause_ms = 0
+        for key, failure in failures.items():
+            pause_ms = max(pause_ms, self._retry_or_fail(*taken[key], failure))
+        if pause_ms:
+            await self._cluster.clock.sleep(pause_ms)
+        for queue, _ in taken.values():
+            queue.is_sending = False
+
+    async def _produce(
+        self, leader: int, taken: dict[tuple[str, int], tuple[PartitionQueue, OpenBatch]]
+    ) -> dict[tuple[str, int], KafkaError]:
+        """Send one request; return what failed."""
+        connection = await self._cluster.connection(leader)
+        version = connection.version_of(ProduceRequest)
+        ids = {topic: self._cluster.topics[topic].id if topic in self._cluster.topics else NO_ID for topic, _ in taken}
+        if NO_ID in ids.values():
+            version = min(version, LAST_VERSION_WITH_NAMES)
+        magic = min(2, max(0, version - 1))
+        self._check_format(version)
+        TopicData = ProduceRequest.TopicProduceData
+        topics: dict[str, ProduceRequest.TopicProduceData] = {}
+        for (topic, partition), (_, batch) in taken.items():
+            if topic not in topics:
+                topics[topic] = TopicData(topic_id=ids[topic], name=topic, partition_data=[])
+            data = TopicData.PartitionProduceData(index=partition, records=batch.build(magic, self._codec))
+            topics[topic].partition_data.append(data)
+        request = ProduceRequest(acks=self._acks, timeout_ms=self._timeout_ms, topic_data=list(topics.values()))
+        timeout_ms = self._timeout_ms + self._cluster.timeout_ms
+        answer: ProduceResponse | None = await self._cluster.call(
+            request, leader, version=version, timeout_ms=timeout_ms
+        )
+        if answer is None:
+            for queue, batch in taken.values():
+                self._finish(queue, batch, -1, -1)
+            return {}
+        names = {ids[topic]: topic for topic in topics}
+        left, failures = dict(taken), {}
+        for row in answer.responses:
+            for partition_row in row.partition_responses:
+                name = names.get(row.topic_id, "") if version > LAST_VERSION_WITH_NAMES else row.name
+                key = (name, partition_row.index)
+                if key in left:
+                    queue, batch = left.pop(key)
+                    if failure := self._settle(queue, batch, partition_row):
+                        failures[key] = failure
+        for key in left:
+            failures[key] = KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{key[0]}-{key[1]} is missing in the answer")
+        return failures
+
+    def _check_format(self, version: int) -> None:
+        if self._idempotent and version < 3:
+            raise KafkaError(Error.UNSUPPORTED_VERSION, f"idempotence needs Produce v3, this broker has v{version}")
+        if self._codec == ZSTD and version < 7:
+            raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v7, this broker has v{version}")
+
+    async def _identity(self) -> ProducerId:
+        from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest
+
+        async def ask() -> ProducerId:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
+            answer: InitProducerIdResponse = await self._cluster.call(request)
+            if answer.error_code:
+                raise error_of(answer.error_code, "asking for a producer id")
+            return ProducerId(answer.producer_id, answer.producer_epoch)
+
+        if self._producer is None:
+            found = await self._cluster.retrying(ask)
+            if self._producer is None:  # another round may have asked too
+                self._producer = found
+        return self._producer
+
+    # What became of a batch
+
+    def _settle(self, queue: PartitionQueue, batch: OpenBatch, row: Answer) -> KafkaError | None:
+        if not row.error_code:
+            self._finish(queue, batch, row.base_offset, row.log_append_time_ms)
+        elif row.error_code == Error.DUPLICATE_SEQUENCE_NUMBER:  # written long ago, only nobody remembers where
+            self._finish(queue, batch, -1, -1)
+        else:
+            details = [row.error_message or "", *(e.batch_index_error_message or "" for e in row.record_errors)]
+            reason = "; ".join(dict.fromkeys(filter(None, details)))
+            return error_of(row.error_code, f"{queue.topic}-{queue.partition}" + (f": {reason}" if reason else ""))
+        return None
+
+    def _retry_or_fail(self, queue: PartitionQueue, batch: OpenBatch, error: KafkaError) -> int:
+        """Return how long to pause, 0 if there will be no other try."""
+        if not error.code.retriable or batch.tries >= self._cluster.retry_count:
+            self._fail(batch, error)
+            return 0
+        self._cluster.forget(queue.topic)
+        batch.tries += 1
+        queue.put_back(batch)
+        return min(self._cluster.retry_pause_ms << batch.tries - 1, 1000)
+
+    def _finish(self, queue: PartitionQueue, batch: OpenBatch, base_offset: int, append_time: int) -> None:
+        for index, (record, future) in enumerate(zip(batch.records, batch.futures)):
+            if not future.done():
+                offset = base_offset + index if base_offset >= 0 else -1
+                time = append_time if append_time >= 0 else record.timestamp
+                future.set_result(RecordMetadata(queue.topic, queue.partition, offset, time))
+        self._forget_batch(batch)
+
+    def _fail_queue(self, queue: PartitionQueue, error: Exception) -> None:
+        while queue:
+            self._fail(queue.take(None), error)
+        queue.is_sending = False
+
+    def _fail(self, batch: OpenBatch, error: Exception) -> None:
+        # Sequence numbers of this batch are lost: later ones of this identity would leave a gap.
+        if batch.producer is not None and batch.producer is self._producer:
+            self._producer = None
+        for future in batch.futures:
+            if not future.done():
+                future.set_exception(error)
+        self._forget_batch(batch)
+
+    def _forget_batch(self, batch: OpenBatch) -> None:
+        self._unfinished.difference_update(batch.futures)
+        self._buffered_bytes -= batch.size_bytes
+        batch.futures, batch.size_bytes = [], 0
