@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 
 from minibroker import errors
+from minibroker.broker.apis import SERVED
+from minibroker.broker.releases import ranges_of
 from minibroker.config.setting import HONOURED, LATER, REFUSED, Setting
 from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
 from minibroker.protocol import message
@@ -208,7 +210,54 @@ _IGNORED = """
 
 They mean nothing to this broker, or Kafka itself has dropped them."""
 
+
+def apis_page() -> str:
+    """Return docs/apis.md: what is served, beside what Kafka's releases serve."""
+    columns = [ranges_of(release) for release in COMPARED]
+    lines = [_APIS]
+    for number in sorted({*SERVED, *columns[0], *columns[-1]}):
+        ours = _range(SERVED[number][:2]) if number in SERVED else "-"
+        theirs = [_range(column.get(number)) for column in columns]
+        missing = ", ".join(missing_versions(number)) or ""
+        lines.append(f"| {number} | {APIS[number]} | {ours} | {' | '.join(theirs)} | {missing} |")
+    return "\n".join([*lines, ""])
+
+
+def missing_versions(number: int) -> list[str]:
+    """Return what the compared releases serve of an API and we do not, as ranges with the release."""
+    found = []
+    served = range(SERVED[number][0], SERVED[number][1] + 1) if number in SERVED else range(0)
+    for release in COMPARED:
+        first, last = ranges_of(release).get(number, (0, -1))
+        lacking = [version for version in range(first, last + 1) if version not in served]
+        if lacking:
+            found.append(f"{_range((lacking[0], lacking[-1]))} of {release}")
+    return found
+
+
+def _range(versions: tuple[int, int] | None) -> str:
+    if versions is None:
+        return "-"
+    first, last = versions
+    return str(first) if first == last else f"{first}-{last}"
+
+
+COMPARED = ("3.9", "4.4")
+
+_APIS = """\
+# APIs
+
+<!-- Made by `python -m docs.generate` from minibroker/broker/: apis.py and releases.py. -->
+
+What the broker announces and serves, beside what Kafka's releases serve on their clients' listeners. Old versions that
+Kafka has dropped are served too; what is not served is not announced. `--as-version` narrows it to what a release did.
+
+| key | API | minibroker | Kafka 3.9 | Kafka 4.4 | missing |
+|---:|---|---|---|---|---|"""
+
+
 PAGES = {
+    "apis.md": apis_page,
     "errors.md": errors_page,
     "settings.md": settings_page,
     "messages.md": messages_page,

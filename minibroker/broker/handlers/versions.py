@@ -25,6 +25,11 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST, api_keys=[])
         context.connection.client_software = names
     node = context.node
+    if context.api_version >= 5 and not (
+        request.cluster_id in (None, node.cluster_id) and request.node_id in (-1, node.node_id)
+    ):
+        # The client's list of brokers is out of date, and we are not who it thinks.
+        return ApiVersionsResponse(error_code=Error.REBOOTSTRAP_REQUIRED, api_keys=[])
     return ApiVersionsResponse(
         error_code=Error.NONE,
         api_keys=[
