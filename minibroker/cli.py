@@ -61,6 +61,15 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_dump(commands)
 
+    verify = commands.add_parser(
+        "verify",
+        help="check a log directory and say where it is wrong",
+        description="Read everything in a log directory, or in the directory of one partition, and say what is wrong.",
+    )
+    verify.add_argument("directory", metavar="DIR", help="as in log.dirs, or one <topic>-<partition> in it")
+    verify.add_argument("--json", action="store_true", help="one JSON document")
+    verify.set_defaults(run=_verify)
+
     _add_serve(commands)
     return parser
 
@@ -202,6 +211,49 @@ def _dump_lesson(files: list[str], options: argparse.Namespace, complain: Callab
             for line in lesson(path, _view(path)[: options.max_bytes], options.format):
                 print(line)
     return False
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from minibroker.errors import StorageError
+    from minibroker.log.storage import OsStorage
+    from minibroker.log.verify import Verified, verify_directory
+
+    if not os.path.isdir(options.directory):
+        print(f"minibroker verify: {options.directory}: is no directory", file=sys.stderr)
+        return USAGE
+
+    def progress(name: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{name}", end="", file=sys.stderr, flush=True)
+
+    verified, problems = Verified(), []
+    try:
+        for problem in verify_directory(OsStorage(options.directory), verified, progress):
+            problem.path = f"{options.directory.rstrip('/')}/{problem.path.lstrip('/')}"
+            problems.append(problem)
+            if not options.json:
+                progress("")
+                print(problem)
+    except StorageError as failure:
+        print(f"minibroker verify: {failure}", file=sys.stderr)
+        return USAGE
+    finally:
+        progress("")
+    if not verified.logs:
+        print(f"minibroker verify: {options.directory}: holds no logs", file=sys.stderr)
+        return USAGE
+    if options.json:
+        import json
+
+        shown = [{"path": one.path, "place": one.place, "reason": one.reason} for one in problems]
+        print(json.dumps({**vars(verified), "problems": shown}, indent=1))
+    else:
+        print(f"{verified}: {_counted(len(problems), 'problem') if problems else 'no problems'}")
+    return BROKEN if problems else FOUND
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _wants_colors(options: argparse.Namespace) -> bool:

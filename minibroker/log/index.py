@@ -93,7 +93,9 @@ class _SparseIndex:
         return self.storage.exists(self.path)
 
     def preallocate(self, size_bytes: int) -> None:
-        """Make the file as long as it may become, in whole entries."""
+        """Make the file as long as it may become, in whole entries; in memory that would only be a waste of it."""
+        if not self.storage.is_durable:
+            return
         self._opened().truncate(max(size_bytes // self.entry.size, self.count) * self.entry.size)
         self._map = None
 

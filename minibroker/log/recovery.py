@@ -16,7 +16,7 @@ from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_l
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.partition_log import PartitionLog, Recovery, no_jitter
 from minibroker.log.producers import ProducerStates
-from minibroker.log.segment import Segment
+from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers
 
 TYPE_CHECKING = False
@@ -211,7 +211,8 @@ def _good_end(segment: Segment, gaps_end: int | None) -> tuple[int, int, str]:
             first_offset = batch.base_offset if batch.magic == 2 else batch.last_offset
             if gaps_end is not None and batch.magic < 2:
                 first_offset = next((record.offset for record in batch.records()), first_offset)
-            if first_offset < expected or batch.last_offset < first_offset:
+            too_far = batch.last_offset - segment.base_offset > OFFSET_DELTA_MAX
+            if first_offset < expected or batch.last_offset < first_offset or too_far:
                 raise InvalidValue(f"offset {first_offset} where {expected} comes next", position, "batch")
             if gaps_end is not None and gaps_end <= expected < first_offset:
                 raise InvalidValue(f"offsets {expected} to {first_offset - 1} are missing", position, "batch")
@@ -249,9 +250,15 @@ def _load_epochs(storage: Storage, directory: str, segments: list[Segment], scan
         for batch in segment.batches():
             epoch, known = batch.partition_leader_epoch, epochs.epoch_for_offset(batch.base_offset)
             if epoch >= 0 and epoch != known:
-                # The batches have checksums; a checkpoint that says otherwise has been damaged.
-                epochs.truncate_from_end(batch.base_offset)
-                epochs.assign(epoch, batch.base_offset)
+                # A checkpoint that says otherwise than the batches has been damaged; from here on it is not believed.
+                start = batch.base_offset
+                epochs = LeaderEpochs(
+                    (kept.epoch, kept.start_offset)
+                    for kept in epochs.entries
+                    if kept.epoch <= epoch and kept.start_offset < start
+                )
+                if epochs.latest_epoch != epoch:
+                    epochs.assign(epoch, start)
     if epochs.entries != before and any(segment.size_bytes for segment in asked):
         write_leader_epochs(storage, directory, epochs)
     return epochs

@@ -177,6 +177,8 @@ class Segment:
         latest, noted, size_bytes = (NO_TIMESTAMP, self.base_offset), NO_TIMESTAMP, 0
         try:
             for batch in self.batches():
+                if batch.last_offset - self.base_offset > OFFSET_DELTA_MAX:
+                    break  # broken, and in the eyes of an index nowhere
                 if batch.max_timestamp > latest[0]:
                     latest = batch.max_timestamp, batch.last_offset
                 if size_bytes > index_interval_bytes:

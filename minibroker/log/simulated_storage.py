@@ -65,6 +65,8 @@ class Fault:
 class SimulatedStorage(MemoryStorage):
     """A tree of files on a disk that can lose and fail."""
 
+    is_durable = True
+
     root: LossyDirectory
 
     def __init__(self, now_ms: Callable[[], int] = int, disk: Disk | None = None):

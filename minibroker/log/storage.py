@@ -112,6 +112,7 @@ if TYPE_CHECKING:
 LOCK = ".lock"
 PIECES_MAX = 1024  # of one gathered write: IOV_MAX of Linux and the BSDs
 COPY_BYTES = 1 << 20
+_locked_roots: set[str] = set()  # of this process
 
 
 class OsStorage:
@@ -192,6 +193,9 @@ class OsStorage:
             import fcntl
         except ImportError:  # no such locks on Windows
             return
+        # These locks keep off other processes only, and closing any handle of the file gives them up.
+        if os.path.realpath(self.root) in _locked_roots:
+            raise StorageError(f"{self.root}: another broker of this process is at work in this directory")
         try:
             handle = os.open(self.real_path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as failure:
@@ -202,11 +206,13 @@ class OsStorage:
             os.close(handle)
             raise StorageError(f"{self.root}: another broker is at work in this directory") from None
         self._lock_handle = handle
+        _locked_roots.add(os.path.realpath(self.root))
 
     def unlock(self) -> None:
         if self._lock_handle >= 0:
             os.close(self._lock_handle)
             self._lock_handle = -1
+            _locked_roots.discard(os.path.realpath(self.root))
 
     def disk_space(self) -> tuple[int, int]:
         try:

@@ -66,6 +66,20 @@ class Verified:
     def __init__(self) -> None:
         self.logs = self.segments = self.batches = self.records = self.size_bytes = 0
 
+    def __str__(self) -> str:
+        counts = (self.logs, "log"), (self.segments, "segment"), (self.records, "record")
+        logs, segments, records = (f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts)
+        return f"{logs}, {segments}, {_shown_bytes(self.size_bytes)}, {records}"
+
+
+def _shown_bytes(size_bytes: int) -> str:
+    size, unit = float(size_bytes), "bytes"
+    for larger in ("KB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size_bytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+
 
 def verify_directory(
     storage: Storage, verified: Verified, progress: Callable[[str], object] = lambda name: None
@@ -257,6 +271,8 @@ def _shown(producer: Producer) -> str:
 def _check_offset_index(segment: Segment, found: list[tuple[int, int, int]], is_active: bool) -> Iterator[Problem]:
     index = segment.offset_index
     yield from _check_length(segment, index.path, index.count * index.entry.size, index.entry.size, is_active)
+    if not index.exists:
+        return
     try:
         index.check()
     except ProtocolError as error:
@@ -274,6 +290,8 @@ def _check_offset_index(segment: Segment, found: list[tuple[int, int, int]], is_
 def _check_time_index(segment: Segment, found: list[tuple[int, int, int]], is_active: bool) -> Iterator[Problem]:
     index = segment.time_index
     yield from _check_length(segment, index.path, index.count * index.entry.size, index.entry.size, is_active)
+    if not index.exists:
+        return
     try:
         index.check()
     except ProtocolError as error:

@@ -86,7 +86,7 @@ def _audit_producers(log: PartitionLog, found: list[Batch]) -> None:
 
 
 def has_gaps(found: list[Batch]) -> bool:
-    """Whether the cleaner was in this log that begins at 0: what it took away cannot be worked out from what it left."""
+    """Whether the cleaner was in this log that begins at 0: what it took cannot be worked out from what it left."""
     offsets = [record.offset for batch in found for record in batch.records()]
     return offsets != list(range(len(offsets)))
 

@@ -1,4 +1,4 @@
-"""Directories of real brokers are opened as they lie: everything in them is what Kafka reads there, however it is opened."""
+"""Directories of real brokers are opened as they lie, and everything in them is what Kafka reads there."""
 
 from __future__ import annotations
 
