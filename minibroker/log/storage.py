@@ -128,7 +128,12 @@ class OsStorage:
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
         try:
-            return OsFile(self, path, os.open(self.real_path(path), flags, 0o644))
+            try:
+                handle = os.open(self.real_path(path), flags, 0o644)
+            except PermissionError:
+                # Kafka leaves snapshots of the metadata that nobody may write to.
+                handle = os.open(self.real_path(path), os.O_RDONLY)
+            return OsFile(self, path, handle)
         except OSError as failure:
             raise StorageError.of("open", path, failure) from failure
 

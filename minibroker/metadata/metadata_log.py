@@ -192,18 +192,24 @@ class MetadataLog:
     def _leader_change(self) -> bytes:
         from minibroker.stored.control import LeaderChangeMessage
 
-        version = self._quorum_version
-        me = LeaderChangeMessage.Voter(voter_id=self.node_id, voter_directory_id=self.directory_id)
-        change = LeaderChangeMessage(version=version, leader_id=self.node_id, voters=[me], granting_voters=[me])
-        return change.encode(version)
+        # Kafka up to 4.4 writes and reads this version only, also where voters have directory ids.
+        me = LeaderChangeMessage.Voter(voter_id=self.node_id)
+        return LeaderChangeMessage(version=0, leader_id=self.node_id, voters=[me], granting_voters=[me]).encode(0)
 
     def _bootstrap(self, now_ms: int, min_insync_replicas: int) -> None:
-        from minibroker.metadata.features import ELR_VERSION
-        from minibroker.stored.cluster import BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord
+        from minibroker.metadata.features import ELR_VERSION, METADATA_VERSION, MIGRATION, MIGRATION_END
+        from minibroker.stored.cluster import (
+            BeginTransactionRecord,
+            EndTransactionRecord,
+            FeatureLevelRecord,
+            ZkMigrationStateRecord,
+        )
         from minibroker.stored.topics import ConfigRecord
 
         records = bootstrap_records(self.storage)
-        features = {record.name for record in records if isinstance(record, FeatureLevelRecord)}
+        features = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+        if MIGRATION <= features.get(METADATA_VERSION, 0) < MIGRATION_END:
+            records.append(ZkMigrationStateRecord(zk_migration_state=0))  # born without ZooKeeper
         if ELR_VERSION in features:
             value = str(min_insync_replicas)
             records.append(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=value))
@@ -274,6 +280,11 @@ class MetadataLog:
     def close(self) -> None:
         """Flush and close the log."""
         self.log.close()
+
+    def release(self) -> None:
+        """Close the files, whatever is in them."""
+        if self._log is not None:
+            self._log.release()
 
     # quorum-state
 
