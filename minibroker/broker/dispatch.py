@@ -10,7 +10,7 @@ from struct import Struct as Layout
 
 from minibroker.broker.apis import Route, find_route
 from minibroker.broker.handlers.context import Context
-from minibroker.errors import InvalidLength, TrailingBytes, UnsupportedVersion
+from minibroker.errors import InvalidLength, UnsupportedVersion
 from minibroker.protocol.framing import encode_response
 from minibroker.protocol.headers import RequestHeader, Response
 
@@ -57,9 +57,7 @@ class Dispatcher:
                 position += 1
             else:
                 _, position = RequestHeader.decode_from(frame, 0, 2)
-        request, end = route.decode_from(frame, position, version)
-        if end != len(frame):
-            raise TrailingBytes(f"{len(frame) - end} bytes follow the request", end, type(request).__name__)
+        request, _ = route.decode_from(frame, position, version)  # Kafka does not mind bytes behind it either
         response = route.handler(request, Context(self.node, connection, version, client_id))
         if response is None:
             return None

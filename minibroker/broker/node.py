@@ -9,7 +9,9 @@ nothing is half done, so handlers need no locks.
 
 from __future__ import annotations
 
-from minibroker.broker.apis import SERVED
+from contextlib import contextmanager
+
+from minibroker.broker.appearance import Appearance
 from minibroker.broker.dispatch import Dispatcher
 from minibroker.broker.handlers.fetch_sessions import FetchSessions
 from minibroker.config import TopicConfig, check_topic_config, log_settings
@@ -17,22 +19,23 @@ from minibroker.errors import Error, KafkaError
 from minibroker.log.checkpoints import format_id
 from minibroker.log.directory import LogDirectory
 from minibroker.metadata.bootstrap import check_directory, format_directory, random_id
-from minibroker.metadata.features import NEWEST, supported
+from minibroker.metadata.features import supported
 from minibroker.metadata.image import BROKER, TOPIC
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.replication.brokers import starting, stopping
 from minibroker.replication.controller import Controller
 from minibroker.replication.replica import Replica
-from minibroker.server.listeners import parse_listeners
+from minibroker.server.listeners import address, parse_listeners
 from minibroker.server.server import Limits, Reporter, Server
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
     from minibroker.clock import Clock, Timer
     from minibroker.config import BrokerConfig
+    from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage, Topic
     from minibroker.protocol.messages.produce import ProduceResponse
@@ -42,8 +45,9 @@ if TYPE_CHECKING:
 
 CHECKPOINT_MS = 60_000
 EXPIRY_MS = 600_000
-PRODUCE = 0
+EVERY_ADDRESS = ("0.0.0.0", "::")
 PARTITION_RECORD, CONFIG_RECORD = 3, 4  # kinds of metadata records
+METADATA_TOPIC = "__cluster_metadata"
 
 
 class Node:
@@ -65,7 +69,6 @@ class Node:
         self.config = config
         self.storage = storage
         self.log_dir = log_dir
-        self.as_version = as_version
         self.clock = clock
         self.chance = chance
         self.reporter = reporter or Reporter()
@@ -80,41 +83,30 @@ class Node:
         )
         self.fetch_bytes_max: int = config["fetch.max.bytes"]
         self.is_ready = False
-        self.served = {api: (first, last) for api, (first, last, _) in SERVED.items()}
-        self.announced = dict(self.served)
-        self.message_format = 2
-        if as_version is not None:
-            self._appear_as(as_version)
+        self.appearance = Appearance(as_version)
+        self.served, self.announced = self.appearance.served, self.appearance.announced
+        config.release = self.appearance.settings_release
         self._advertised: dict[str, tuple[str, int]] = {}
         self._broker_epoch = -1
         self._next_producer_id = self._producer_ids_end = 0
         self._timers: list[Timer] = []
-
-    def _appear_as(self, name: str) -> None:
-        """Serve what a release served, as far as we can."""
-        from minibroker.broker.releases import RELEASES, ranges_of, release_named
-
-        release = release_named(name)
-        number = RELEASES.index(release)
-        served = {}
-        for api, (first, last) in ranges_of(release).items():
-            if api in self.served:
-                served[api] = max(first, self.served[api][0]), min(last, self.served[api][1])
-        self.served = {api: versions for api, versions in served.items() if versions[0] <= versions[1]}
-        self.announced = dict(self.served)
-        if number >= RELEASES.index("4.0"):
-            # Kafka: announces Produce from 0 on, for librdkafka looks at the least, and closes on versions below 3.
-            self.announced[PRODUCE] = (0, self.served[PRODUCE][1])
-        if number < RELEASES.index("0.11.0"):
-            self.message_format = 0 if number < RELEASES.index("0.10.0") else 1
+        self._is_together = False
+        self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
 
     # Start and stop
 
     async def start(self) -> None:
-        """Return when requests are answered."""
-        now_ms = self.clock.now_ms()
+        """Return when requests are answered; a start that fails leaves nothing open."""
         self.storage.make_directory("")
         self.storage.lock()
+        try:
+            await self._start()
+        except BaseException:
+            await self._give_up()
+            raise
+
+    async def _start(self) -> None:
+        now_ms = self.clock.now_ms()
         meta = check_directory(self.storage, node_id=self.node_id, cluster_id=self.cluster_id or None)
         if meta is None:
             meta = format_directory(
@@ -123,6 +115,7 @@ class Node:
                 node_id=self.node_id,
                 directory_id=random_id(self.chance),
                 now_ms=now_ms,
+                features=self.appearance.bootstrap_features,
             )
         self.cluster_id = meta.cluster_id or ""
         self._directory_id = meta.directory_id or random_id(self.chance)
@@ -137,19 +130,31 @@ class Node:
             node_id=self.node_id,
             new_id=lambda: random_id(self.chance),
             check_configs=self._check_configs,
-            supported_features=supported(NEWEST),
+            supported_features=supported(self.appearance.release),
         )
         self._take_dynamic_configs()
         await self._bind()
         self._register()
+        self._set_strays_aside()
         for topic in self.image.topics.values():
             self._open_partitions(topic)
+        self.directory.sync_names()
         self.is_ready = True
         for server in self.servers:
             await server.listen()
         self._every(CHECKPOINT_MS, self._checkpoint)
         self._every(EXPIRY_MS, self._expire_producers)
         self._every(1000, self._flush_due)
+
+    async def _give_up(self) -> None:
+        """Let go of what a start had taken; the directory is as after a crash."""
+        for server in self.servers:
+            await server.stop()
+        for log in self.directory.logs.values():
+            log.release()
+        if hasattr(self, "metadata_log"):
+            self.metadata_log.release()
+        self.storage.unlock()
 
     async def _bind(self) -> None:
         texts = self.config["listeners"] if self.config.is_set("listeners") else ["PLAINTEXT://127.0.0.1:9092"]
@@ -174,8 +179,7 @@ class Node:
         """Write down that this broker is there and leads its partitions."""
         endpoints = []
         for server in self.servers:
-            host, port = self._advertised.get(server.listener_name, (server.host, server.port))
-            endpoints.append((server.listener_name, host, port, "PLAINTEXT"))
+            endpoints.append((server.listener_name, *self._endpoint(server), "PLAINTEXT"))
         steps = starting(
             self.controller,
             self.node_id,
@@ -212,27 +216,68 @@ class Node:
     def change(self, records: Sequence[MetadataRecord]) -> None:
         """Write records into the metadata log and do what they say."""
         before = {topic.id: topic for topic in self.image.topics.values()}
-        self.metadata_log.append(records, now_ms=self.clock.now_ms())
+        self.metadata_log.append(records, now_ms=self.clock.now_ms(), flush=not self._is_together)
         for topic_id, topic in before.items():
             if topic_id not in self.image.topics_by_id:
                 self._delete_partitions(topic)
+        grown: dict[bytes, None] = {}
         for record in records:
             if record.type_number == PARTITION_RECORD:
-                self._open_partitions(self.image.topics_by_id[bytes(record.topic_id)])  # type: ignore[attr-defined]
+                grown[bytes(record.topic_id)] = None  # type: ignore[attr-defined]
             elif record.type_number == CONFIG_RECORD:
                 self._take_configs(record.resource_type, record.resource_name)  # type: ignore[attr-defined]
+        for topic_id in grown:
+            self._open_partitions(self.image.topics_by_id[topic_id])
+        if not self._is_together:
+            self.directory.sync_names()
+        for tell in list(self.watchers):
+            tell()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
+        assert not self._is_together
+        self._is_together = True
+        try:
+            yield
+        finally:
+            self._is_together = False
+            self.metadata_log.flush(now_ms=self.clock.now_ms())
+            self.directory.sync_names()
+
+    def _set_strays_aside(self) -> None:
+        """See to it that nobody takes what a deleted topic left for the log of a new one."""
+        claimed = {
+            (topic.name, partition.id)
+            for topic in self.image.topics.values()
+            for partition in topic.partitions
+            if self.node_id in partition.replicas
+        }
+        for topic_name, number in self.directory.found():
+            if (topic_name, number) not in claimed and topic_name != METADATA_TOPIC:
+                name = self.directory.set_aside(topic_name, number, f"{self.chance.getrandbits(128):032x}")
+                self.reporter.say(f"{topic_name}-{number} belongs to no topic; it is called {name} now")
 
     def _open_partitions(self, topic: Topic) -> None:
         settings = None
+        min_in_sync = 1
         for partition in topic.partitions:
             key = (topic.name, partition.id)
             if key in self.replicas or self.node_id not in partition.replicas:
                 continue
             if settings is None:
-                settings = log_settings(self.topic_config(topic.name), self.message_format)
-            log = self.directory.open(topic.name, partition.id, settings, now_ms=self.clock.now_ms(), topic_id=topic.id)
+                settings = self._log_settings(topic.name)
+                min_in_sync = self.topic_config(topic.name)["min.insync.replicas"]
+            log = self.directory.open(
+                topic.name,
+                partition.id,
+                settings,
+                now_ms=self.clock.now_ms(),
+                topic_id=topic.id,
+                is_synced=False,
+            )
             replica = self.replicas[key] = Replica(topic.name, topic.id, partition.id, self.node_id, log)
-            replica.min_in_sync = self.topic_config(topic.name)["min.insync.replicas"]
+            replica.min_in_sync = min_in_sync
             if log.recovery.reason:
                 self.reporter.say(
                     f"{log.directory}: {log.recovery.cut_bytes} bytes cut off after a crash: {log.recovery.reason}"
@@ -248,6 +293,10 @@ class Node:
                 self.directory.purge(
                     self.directory.delete(topic.name, partition.id, f"{self.chance.getrandbits(128):032x}")
                 )
+
+    def _log_settings(self, topic: str) -> LogSettings:
+        config = self.topic_config(topic)
+        return log_settings(config, self.appearance.message_format(config.overrides))
 
     def topic_config(self, topic: str) -> TopicConfig:
         return TopicConfig(self.image.topic_configs(topic), self.config)
@@ -265,7 +314,7 @@ class Node:
                 if replica.topic not in settings_by_topic:
                     config = self.topic_config(replica.topic)
                     settings_by_topic[replica.topic] = (
-                        log_settings(config, self.message_format),
+                        self._log_settings(replica.topic),
                         config["min.insync.replicas"],
                     )
                 replica.log.settings, replica.min_in_sync = settings_by_topic[replica.topic]
@@ -281,9 +330,12 @@ class Node:
     @property
     def bootstrap_servers(self) -> str:
         """Where clients begin: the first listener."""
-        server = self.servers[0]
-        host, port = self._advertised.get(server.listener_name, (server.host, server.port))
-        return f"{host}:{port}"
+        return address(*self._endpoint(self.servers[0]))
+
+    def _endpoint(self, server: Server) -> tuple[str, int]:
+        """Return where a listener is found by who has not come through it yet."""
+        host = "localhost" if server.host in EVERY_ADDRESS else server.host
+        return self._advertised.get(server.listener_name, (host, server.port))
 
     def brokers_for(self, connection: Connection) -> list[tuple[int, str, int, str | None]]:
         """Return id, host, port and rack of every broker, as the client on a connection is to reach it."""
@@ -310,7 +362,10 @@ class Node:
         check_name(name)
         if not is_allowed or not self.config["auto.create.topics.enable"]:
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        self.create_topic(name)
+        try:
+            self.create_topic(name)
+        except KafkaError as error:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, error.message) from error
         return self.image.topics[name]
 
     def create_topic(
@@ -342,18 +397,6 @@ class Node:
 
     def hint_leaders(self, response: ProduceResponse) -> None:
         """Add the addresses of leaders that an answer names: there is nobody but us."""
-
-    @property
-    def supported_features(self) -> dict[str, tuple[int, int]]:
-        return supported(NEWEST)
-
-    @property
-    def finalized_features(self) -> dict[str, int]:
-        return self.image.features
-
-    @property
-    def features_epoch(self) -> int:
-        return self.image.offset
 
     def disk_space(self) -> tuple[int, int]:
         """Return size and free bytes of the disk, -1 if there is none."""

@@ -120,7 +120,7 @@ def _apply(
                 raise KafkaError(Error.INVALID_CONFIG, not_a_list(name, operation))
             changed[name] = _edited(changed.get(name, setting.default), operation, value)
         else:
-            raise _refused(f"Unknown operation type {operation} for {name}")
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"unknown operation {operation} for {name}")
     return changed
 
 

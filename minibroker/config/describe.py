@@ -18,7 +18,7 @@ from minibroker.config.tables import (
     topic_settings,
     without_listener,
 )
-from minibroker.config.topic import TopicConfig, is_known, value_of
+from minibroker.config.topic import OLD_DEFAULTS, TopicConfig, is_known, value_of
 from minibroker.config.values import TYPE_CODES, UNKNOWN_TYPE, format_value
 
 TYPE_CHECKING = False
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     Synonym = tuple[str, str | None, int]  # name, value, source
 
 TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT, GROUP = 1, 2, 3, 4, 5, 8  # sources of values
+
+
+REQUIRED = ("node.id",)  # has no default with Kafka, and so none among its synonyms
 
 
 class ConfigEntry:
@@ -48,7 +51,7 @@ class ConfigEntry:
         self.source = synonyms[0][2] if synonyms else DEFAULT
         self.is_read_only = is_read_only
         self.type_code = TYPE_CODES[setting.kind] if setting else UNKNOWN_TYPE
-        self.doc = setting.doc if setting else ""
+        self.doc = (setting.doc or f"See {name} in Kafka's documentation.") if setting else ""
 
 
 def topic_entries(topic: TopicConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
@@ -132,8 +135,11 @@ def broker_synonyms(name: str, broker: BrokerConfig) -> list[Synonym]:
     ]
     for relative in relatives:
         setting = None if relative == name and base else find_broker_setting(relative)
-        if setting and setting.default is not None:
-            found.append((relative, setting.default, DEFAULT))
+        if setting and setting.default is not None and relative not in REQUIRED:
+            default = setting.default
+            if relative in OLD_DEFAULTS and broker.release != NEWEST:
+                default = str(OLD_DEFAULTS[relative])
+            found.append((relative, default, DEFAULT))
     while found and found[0][0] != name:
         del found[0]
     return found

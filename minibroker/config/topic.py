@@ -6,6 +6,7 @@ Not here: altering (alter.py), telling others (describe.py).
 
 from __future__ import annotations
 
+from minibroker.config.setting import NEWEST
 from minibroker.config.tables import topic_settings
 from minibroker.config.values import BadValue, parse_text, parse_value
 from minibroker.errors import Error, KafkaError
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
     from minibroker.config.setting import Setting
     from minibroker.config.values import Value
 
+# The first of the known releases that has a topic's setting, where that is not the oldest.
+SINCE = {
+    **dict.fromkeys(
+        (
+            *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+            *("local.retention.bytes", "local.retention.ms", "remote.storage.enable"),
+            *("remote.log.copy.disable", "remote.log.delete.on.disable"),
+            *("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+        ),
+        "3.9",
+    ),
+    **dict.fromkeys(
+        (
+            *("errors.deadletterqueue.group.enable", "internal.segment.bytes", "max.decompressed.message.bytes"),
+            *("remote.copy.lag.bytes", "remote.copy.lag.ms"),
+        ),
+        "4.4",
+    ),
+}
+# Before 4.0 a timestamp could be as far ahead as one liked (KIP-937).
+OLD_DEFAULTS = {"log.message.timestamp.after.max.ms": (1 << 63) - 1}
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -46,6 +68,8 @@ def value_of(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfi
             pass
     for name in setting.synonyms:
         value = broker[name]
+        if name in OLD_DEFAULTS and broker.release != NEWEST and not broker.is_set(name):
+            value = OLD_DEFAULTS[name]
         if value is not None:
             return _as_kind_of(setting, name, value)
     return None if setting.default is None else parse_text(setting, setting.default)
@@ -63,7 +87,7 @@ def _as_kind_of(setting: Setting, name: str, value: Value) -> Value:
 
 def is_known(setting: Setting | None, release: str) -> bool:
     """Whether a release of Kafka has a setting; their numbers compare as text."""
-    return setting is not None and setting.until >= release
+    return setting is not None and SINCE.get(setting.name, release) <= release <= setting.until
 
 
 def check_topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:

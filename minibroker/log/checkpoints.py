@@ -59,17 +59,31 @@ def read_file(storage: Storage, path: str) -> bytes:
         file.close()
 
 
-def write_file(storage: Storage, path: str, data: bytes) -> None:
-    """Put `data` in the place of a file: whoever reads it, also after a crash, sees all of the old or of the new."""
+def write_file(storage: Storage, path: str, data: bytes, *, is_synced: bool = True) -> None:
+    """Put `data` in the place of a file: whoever reads it, also after a crash, sees all of the old or of the new.
+
+    is_synced: False for what can be made again, if the machine goes down before somebody syncs file and directory.
+    """
     file = storage.open(path + TEMPORARY, create=True)
     try:
         file.truncate(0)  # an earlier try may have left something
         file.append([data])
-        file.sync()
+        if is_synced:
+            file.sync()
     finally:
         file.close()
     storage.rename(path + TEMPORARY, path)
-    storage.sync_directory(_directory_of(path))
+    if is_synced:
+        storage.sync_directory(_directory_of(path))
+
+
+def sync_file(storage: Storage, path: str) -> None:
+    """Return when a file's content is on the disk."""
+    file = storage.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 def remove_file(storage: Storage, path: str) -> None:
@@ -102,8 +116,8 @@ def read_leader_epochs(storage: Storage, directory: str) -> LeaderEpochs:
     return LeaderEpochs(parse_epochs(read_file(storage, path), path))
 
 
-def write_leader_epochs(storage: Storage, directory: str, epochs: LeaderEpochs) -> None:
-    write_file(storage, path_in(directory, LEADER_EPOCHS), format_checkpoint(epochs.entries))
+def write_leader_epochs(storage: Storage, directory: str, epochs: LeaderEpochs, *, is_synced: bool = True) -> None:
+    write_file(storage, path_in(directory, LEADER_EPOCHS), format_checkpoint(epochs.entries), is_synced=is_synced)
 
 
 def parse_offsets(data: bytes, path: str) -> dict[tuple[str, int], int]:
@@ -201,8 +215,8 @@ def read_topic_id(storage: Storage, directory: str) -> bytes | None:
     return parse_topic_id(read_file(storage, path), path) if storage.exists(path) else None
 
 
-def write_topic_id(storage: Storage, directory: str, topic_id: bytes) -> None:
-    write_file(storage, path_in(directory, PARTITION_METADATA), format_topic_id(topic_id))
+def write_topic_id(storage: Storage, directory: str, topic_id: bytes, *, is_synced: bool = True) -> None:
+    write_file(storage, path_in(directory, PARTITION_METADATA), format_topic_id(topic_id), is_synced=is_synced)
 
 
 def parse_topic_id(data: bytes, path: str = PARTITION_METADATA) -> bytes:
@@ -228,11 +242,11 @@ def read_clean_shutdown(storage: Storage, directory: str = "") -> int | None:
 
     That the file is there says that all was flushed; its content only helps the controller (KIP-966).
     """
-    import json
-
     path = path_in(directory, CLEAN_SHUTDOWN)
     if not storage.exists(path):
         return None
+    import json
+
     try:
         content = json.loads(read_file(storage, path))
     except (ValueError, RecursionError):

@@ -2,6 +2,7 @@
 
     <topic>-<partition>/                 a log
     <topic>-<partition>.<hex>-delete/    one that is being deleted
+    <topic>-<partition>.<id>-stray/      one that belongs to no topic there is
     recovery-point-offset-checkpoint     up to where each log is known to be on the disk
     log-start-offset-checkpoint          where a log begins, if not with its first segment
     replication-offset-checkpoint        high watermarks
@@ -22,6 +23,7 @@ from minibroker.log.checkpoints import (
     RECOVERY_POINTS,
     read_clean_shutdown,
     read_offsets,
+    read_topic_id,
     remove_file,
     write_clean_shutdown,
     write_offsets,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     TopicPartition = tuple[str, int]
 
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 NO_BROKER_EPOCH = -1
 
 
@@ -54,6 +57,7 @@ class LogDirectory:
         self.was_clean = False
         self.clean_epoch: int | None = None  # broker epoch in the mark of a clean stop
         self._jitter = jitter
+        self._names_changed = False
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
 
@@ -75,17 +79,30 @@ class LogDirectory:
         return [split for split in map(split_name, self.storage.list("")) if split is not None]
 
     def open(
-        self, topic: str, partition: int, settings: LogSettings, *, now_ms: int, topic_id: bytes | None = None
+        self,
+        topic: str,
+        partition: int,
+        settings: LogSettings,
+        *,
+        now_ms: int,
+        topic_id: bytes | None = None,
+        is_synced: bool = True,
     ) -> PartitionLog:
         """Open a log, making its directory if there is none.
 
-        topic_id: written into a directory that is made, as 16 bytes.
+        is_synced: False if many are opened, and `sync_names` follows before anybody relies on what is in them.
+        topic_id: written into a directory that has none, as 16 bytes. It is not synced: what a crash takes of it the
+        next start writes again. A directory of another topic of the same name is set aside.
         """
         name = f"{topic}-{partition}"
+        known_id = None if topic_id is None else self._topic_id(name)
+        if known_id is not None and known_id != topic_id:
+            self.set_aside(topic, partition, known_id.hex())
+            known_id = None
         is_new = not self.storage.exists(name)
         if is_new:
             self.storage.make_directory(name)
-            self.storage.sync_directory("")
+            self._names_changed = True
         log = open_log(
             self.storage,
             name,
@@ -96,11 +113,33 @@ class LogDirectory:
             contiguous=not settings.compact,
             now_ms=now_ms,
             jitter=self._jitter,
+            is_settled=self.was_clean and not is_new,
         )
-        if is_new and topic_id is not None:
-            write_topic_id(self.storage, name, topic_id)
+        if topic_id is not None and known_id is None:
+            write_topic_id(self.storage, name, topic_id, is_synced=False)
         self.logs[topic, partition] = log
+        if is_synced:
+            self.sync_names()
         return log
+
+    def sync_names(self) -> None:
+        """Return when the directories that have been made are on the disk: one sync for many of them."""
+        if self._names_changed:
+            self.storage.sync_directory("")
+            self._names_changed = False
+
+    def set_aside(self, topic: str, partition: int, unique: str) -> str:
+        """Give a directory that no topic claims another name, as Kafka does; nothing in it is lost."""
+        name = _name_with_tail(topic, partition, unique, STRAY_SUFFIX)
+        self.storage.rename(f"{topic}-{partition}", name)
+        self.storage.sync_directory("")
+        return name
+
+    def _topic_id(self, name: str) -> bytes | None:
+        try:
+            return read_topic_id(self.storage, name)
+        except ProtocolError:
+            return None  # lost its end in a crash
 
     def delete(self, topic: str, partition: int, unique: str) -> str:
         """Take a log out of sight at once; return the name of what is left, for `purge`.
@@ -109,9 +148,7 @@ class LogDirectory:
         """
         log = self.logs.pop((topic, partition))
         log.release()
-        # Kafka cuts the topic's name where the whole would be longer than file names can be.
-        tail = f"-{partition}.{unique}{DELETE_SUFFIX}"
-        name = topic[: 255 - len(tail)] + tail
+        name = _name_with_tail(topic, partition, unique, DELETE_SUFFIX)
         self.storage.rename(log.directory, name)
         self.storage.sync_directory("")
         return name
@@ -173,6 +210,12 @@ class LogDirectory:
         for inner in self.storage.list(name):
             self.storage.remove(f"{name}/{inner}")
         self.storage.remove(name)
+
+
+def _name_with_tail(topic: str, partition: int, unique: str, suffix: str) -> str:
+    """Return a name as Kafka makes it: it cuts the topic where the whole would be longer than file names can be."""
+    tail = f"-{partition}.{unique}{suffix}"
+    return topic[: 255 - len(tail)] + tail
 
 
 def split_name(name: str) -> TopicPartition | None:

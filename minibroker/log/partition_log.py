@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from minibroker.errors import Error, KafkaError, StorageError
-from minibroker.log.checkpoints import write_leader_epochs
+from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
 from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers, write_snapshot
 from minibroker.log.validate import CLIENT, validate, validate_replicated
@@ -51,7 +51,7 @@ def no_jitter(most_ms: int) -> int:
 
 
 class Appended:
-    """Where produced records went."""
+    """Where produced records went; -1 if there were none."""
 
     __slots__ = ("append_time_ms", "first_offset", "is_duplicate", "last_offset")
 
@@ -93,6 +93,7 @@ class PartitionLog:
         recovery_point: int,
         recovery: Recovery | None = None,
         jitter: Callable[[int], int] = no_jitter,
+        is_settled: bool = False,
     ):
         self.storage = storage
         self.directory = directory
@@ -109,7 +110,9 @@ class PartitionLog:
         self._bases = [segment.base_offset for segment in segments]
         self._jitter = jitter  # picks how much earlier than others a segment ends, so that not all end at once
         self._jitter_ms = 0
-        self._names_changed = True  # whether the directory has names that may not be on the disk
+        self._is_settled = is_settled  # nothing has been written since a clean stop: closing has nothing to do
+        self._names_changed = not is_settled  # whether the directory has names that may not be on the disk
+        self._epochs_unwritten = self._epochs_unsynced = False
         self._flushed_ms = 0
 
     @property
@@ -160,7 +163,7 @@ class PartitionLog:
                 f"{self.settings.segment_bytes}",
             )
         if not checked.batches:
-            raise KafkaError(Error.INVALID_RECORD, "there is no whole batch")
+            return Appended(-1, -1, -1)
         first = checked.batches[0]
         if first.leader_epoch != self.epochs.latest_epoch:
             self._note_epoch(first.leader_epoch, checked.first_offset)
@@ -209,6 +212,9 @@ class PartitionLog:
 
     def _write(self, chunks: Sequence[Chunk], added: Sequence[AcceptedBatch], now_ms: int) -> None:
         active = self.active
+        self._is_settled = False
+        if self._epochs_unwritten:
+            self._write_epochs(is_synced=False)
         try:
             active.append(chunks, added, self.settings.index_interval_bytes)
         except StorageError as failure:
@@ -235,17 +241,25 @@ class PartitionLog:
             self.offline = failure
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Note that a leader begins to write here, even if it never will."""
+        """Note that a leader begins to write here, even if it never will.
+
+        The file gets to know with the first batch, and the disk with the flush of that: all that would be lost is an
+        epoch in which nothing was written. So a start need not write to every partition there is.
+        """
         self.check_online()
-        self._note_epoch(leader_epoch, self.next_offset)
+        if self.epochs.assign(leader_epoch, self.next_offset):
+            self._epochs_unwritten = True
 
     def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
         if self.epochs.assign(leader_epoch, start_offset) if leader_epoch >= 0 else self.epochs.clear():
             self._write_epochs()
 
-    def _write_epochs(self) -> None:
+    def _write_epochs(self, *, is_synced: bool = True) -> None:
+        self._is_settled = self._epochs_unwritten = False
+        self._epochs_unsynced = not is_synced
+        self._names_changed = self._names_changed or not is_synced
         with self._or_offline:
-            write_leader_epochs(self.storage, self.directory, self.epochs)
+            write_leader_epochs(self.storage, self.directory, self.epochs, is_synced=is_synced)
 
     # Segments
 
@@ -286,6 +300,7 @@ class PartitionLog:
         self.segments.append(segment)
         self._bases.append(base_offset)
         self._names_changed = True
+        self._is_settled = False
         self._jitter_ms = self._jitter(min(self.settings.segment_jitter_ms, self.settings.segment_ms))
 
     # Flushing and closing
@@ -297,9 +312,12 @@ class PartitionLog:
             with self._or_offline:
                 for segment in self.segments[self.segment_of(self.recovery_point) :]:
                     segment.sync()
+                if self._epochs_unsynced:
+                    # Before the recovery point passes the batches from which they could be told.
+                    sync_file(self.storage, path_in(self.directory, LEADER_EPOCHS))
                 if self._names_changed:
                     self.storage.sync_directory(self.directory)
-            self._names_changed = False
+            self._names_changed = self._epochs_unsynced = False
             self.recovery_point = self.next_offset
         self._flushed_ms = now_ms
 
@@ -308,14 +326,17 @@ class PartitionLog:
         return self.recovery_point < self.next_offset and now_ms - self._flushed_ms >= self.settings.flush_ms
 
     def close(self) -> None:
-        """Leave the directory as a clean stop does: everything flushed, indexes cut to their length, a snapshot."""
-        if self.offline is None:
+        """Leave the directory as a clean stop does: everything flushed, indexes cut to their length, a snapshot.
+
+        A log that never had a record needs no flush: what a crash takes of it, opening makes again.
+        """
+        if self.offline is None and not self._is_settled:
             with self._or_offline:
                 self.active.seal()
                 if self.next_offset:
                     write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
                     self._names_changed = True
-                self.flush()
+                    self.flush()
         self.release()
 
     def release(self) -> None:
@@ -337,6 +358,7 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return
         with self._or_offline:
+            self._is_settled = False
             self._remove_segments_above(offset)
             self.active.truncate_to(offset)
             self.next_offset = min(offset, self.active.next_offset())

@@ -28,7 +28,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3  # the record with the largest timestamp
 EARLIEST_LOCAL = -4  # of what is on this disk: everything is
 LATEST_TIERED = -5  # of what is in remote storage: nothing is
-EARLIEST_PENDING_UPLOAD = -6
+EARLIEST_PENDING_UPLOAD = -6  # of what is to go there: nothing is
 
 NO_OFFSET = -1
 
@@ -158,11 +158,11 @@ def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Foun
     epochs = log.epochs
     if timestamp == LATEST:
         return Found(-1, limit_offset, epochs.latest.epoch if epochs.latest else None)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
         first = epochs.earliest
         known = first is not None and first.start_offset <= log.log_start_offset
         return Found(-1, log.log_start_offset, first.epoch if first is not None and known else None)
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return Found(-1, NO_OFFSET, -1)
     if timestamp == MAX_TIMESTAMP:
         segment = max(log.segments, key=lambda each: each.latest[0])
@@ -179,8 +179,15 @@ def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Foun
             if record is not None:
                 if record.offset >= limit_offset:
                     return None
-                return Found(record.timestamp, record.offset, epochs.epoch_for_offset(record.offset))
+                return Found(record.timestamp, record.offset, _epoch_of(segment, record.offset))
     return None
+
+
+def _epoch_of(segment: Segment, offset: int) -> int | None:
+    """Return the epoch of the leader that wrote a record; none before format 2."""
+    place = segment.find(offset)
+    epoch = -1 if place is None else segment.batch_at(place).partition_leader_epoch
+    return epoch if epoch >= 0 else None
 
 
 def offsets_before(log: PartitionLog, timestamp: int, count_max: int, *, now_ms: int) -> list[int]:

@@ -43,10 +43,12 @@ def open_log(
     contiguous: bool = False,
     now_ms: int = 0,
     jitter: Callable[[int], int] = no_jitter,
+    is_settled: bool = False,
 ) -> PartitionLog:
     """Open the log in a directory, which need not be there yet.
 
     was_clean: the log was closed in order; nothing is scanned.
+    is_settled: the same, and names and files are on the disk: as long as nobody writes, closing has nothing to do.
     recovery_point: everything below it was flushed.
     log_start_offset: records below it have been deleted, though their segments may still be there.
     contiguous: the log was never compacted, so that a gap behind the recovery point is a loss, and what follows it
@@ -100,6 +102,7 @@ def open_log(
         recovery_point=next_offset if was_clean else min(recovery_point, next_offset),
         recovery=recovery,
         jitter=jitter,
+        is_settled=is_settled,
     )
 
 

@@ -101,7 +101,9 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> D
                 answer.active_producers = [_producer(*each) for each in replica.log.producers.producers.items()]
             except KafkaError as error:
                 answer.error_code = error.code
-                answer.error_message = error.message
+                # Kafka has no words for a partition that a topic does not have.
+                if error.code != Error.UNKNOWN_TOPIC_OR_PARTITION or topic.name not in context.node.image.topics:
+                    answer.error_message = error.message
             answers.append(answer)
         topics.append(ProducersTopic(name=topic.name, partitions=answers))
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
@@ -122,19 +124,31 @@ def _producer(producer_id: int, producer: Producer) -> ProducerState:
 def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     """Answer that no election is needed: every partition is led by its only replica."""
     replicas = context.node.replicas
+    is_sane = request.election_type in (PREFERRED, UNCLEAN)
     if request.topic_partitions is None:
-        # Of all partitions only those that got another leader are named: none.
-        return ElectLeadersResponse(throttle_time_ms=0, replica_election_results=[])
+        # Of all partitions only those are named that got another leader.
+        topics = context.node.image.topics if is_sane else ()
+        return ElectLeadersResponse(
+            throttle_time_ms=0,
+            error_code=Error.NONE if is_sane else Error.INVALID_REQUEST,
+            replica_election_results=[Elected(topic=topic, partition_result=[]) for topic in topics],
+        )
     results = []
     for topic in request.topic_partitions:
         partitions = []
         for partition in topic.partitions:
             replica: Replica | None = replicas.get((topic.topic, partition))
             code, message = Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
-            if replica is None:
+            if not is_sane:
+                code, message = Error.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+            elif replica is None:
                 code, message = Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic.topic}"
                 if topic.topic in context.node.image.topics:
                     message = f"No such partition as {topic.topic}-{partition}"
             partitions.append(ElectedPartition(partition_id=partition, error_code=code, error_message=message))
         results.append(Elected(topic=topic.topic, partition_result=partitions))
-    return ElectLeadersResponse(throttle_time_ms=0, replica_election_results=results)
+    return ElectLeadersResponse(
+        throttle_time_ms=0,
+        error_code=Error.NONE if is_sane or not results else Error.INVALID_REQUEST,
+        replica_election_results=results,
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from minibroker.config.alter import (
     alter_broker,
     alter_group,
@@ -39,7 +41,6 @@ Altered = AlterConfigsResponse.AlterConfigsResourceResponse
 IncrementallyAltered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 BROKER_LOGGER = 8
-DEFAULT_SOURCE = 5
 
 
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
@@ -60,7 +61,8 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Descr
             answer.configs = [_described(entry, request, context.api_version) for entry in entries]
         except KafkaError as error:
             answer.error_code = error.code
-            answer.error_message = error.message
+            # Kafka has no words for a topic that is not there.
+            answer.error_message = "" if error.code == Error.UNKNOWN_TOPIC_OR_PARTITION else error.message
         results.append(answer)
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
@@ -100,7 +102,6 @@ def _described(entry: ConfigEntry, request: DescribeConfigsRequest, version: int
         value=entry.value,
         read_only=entry.is_read_only,
         config_source=entry.source,
-        is_default=entry.source == DEFAULT_SOURCE,
         is_sensitive=entry.is_sensitive,
         config_type=entry.type_code,
         documentation=entry.doc if request.include_documentation else None,
@@ -146,8 +147,19 @@ def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Change single settings of each resource."""
     responses = []
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:
         operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
+        if counts[resource.resource_type, resource.resource_name] > 1:
+            responses.append(
+                IncrementallyAltered(
+                    error_code=Error.INVALID_REQUEST,
+                    error_message="Each resource must appear at most once.",
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+            continue
         code, message = _alter(
             resource.resource_type, resource.resource_name, context.node, request.validate_only,
             _changing(resource.resource_type, resource.resource_name, operations, context.node),
@@ -184,6 +196,8 @@ def _alter(kind: int, name: str, node: Node, is_trial: bool, plan: Plan) -> tupl
         if kind == BROKER and name:
             _check_broker(name, node)
         if kind == TOPIC:
+            if not name:
+                raise KafkaError(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
             check_name(name)
             node.controller.get_topic(name)
         current = node.image.configs.get((kind, name), {})
@@ -194,5 +208,5 @@ def _alter(kind: int, name: str, node: Node, is_trial: bool, plan: Plan) -> tupl
         if records and not is_trial:
             node.change(records)
     except KafkaError as error:
-        return error.code, error.message
+        return error.code, None if error.code == Error.UNKNOWN_SERVER_ERROR else error.message
     return Error.NONE, None

@@ -29,9 +29,9 @@ class Context:
         return self.node.clock.now_ms()
 
 
-def find_replica(node: Node, topic: str, topic_id: bytes, partition: int) -> Replica:
-    """Return a partition of this broker, named by topic or by id where there is one."""
-    if topic_id != NO_ID:
+def find_replica(node: Node, topic: str, topic_id: bytes, partition: int, *, by_id: bool = False) -> Replica:
+    """Return a partition of this broker; by_id: the request has ids and no names."""
+    if by_id:
         name = node.topic_name(topic_id)
         if name is None:
             raise KafkaError(Error.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
@@ -59,3 +59,14 @@ INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__sha
 def is_internal(topic: str) -> bool:
     """Whether Kafka keeps a topic for itself."""
     return topic in INTERNAL_TOPICS
+
+
+def is_valid_name(topic: str) -> bool:
+    """Whether a topic can have this name."""
+    from minibroker.replication.controller import check_name
+
+    try:
+        check_name(topic)
+    except KafkaError:
+        return False
+    return True

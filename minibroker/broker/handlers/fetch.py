@@ -13,7 +13,7 @@ from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log import reading
 from minibroker.log.compression import ZSTD
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.replication.replica import READ_COMMITTED
+from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,12 +32,15 @@ AbortedTransaction = PartitionResponse.AbortedTransaction
 DivergingEpoch = PartitionResponse.EpochEndOffset
 LeaderHint = PartitionResponse.LeaderIdAndEpoch
 
+CANNOT_CONVERT = (Error.UNSUPPORTED_VERSION, Error.UNSUPPORTED_COMPRESSION_TYPE)
 SOFT_LIMITS_SINCE = 3  # before, a partition gets no byte more than it asked for, even if that cuts its first batch
 ZSTD_SINCE = 10
 
 
 def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[None, None, FetchResponse]:
     """Read what is asked for; wait for it if the client wants to."""
+    if not READ_UNCOMMITTED <= request.isolation_level <= READ_COMMITTED:
+        return _refuse_all(request, context)
     try:
         round_ = Round(request, context)
     except KafkaError as error:
@@ -45,6 +48,23 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[
     if round_.read() or request.max_wait_ms <= 0:
         return round_.response()
     return _wait(round_, request, context)
+
+
+def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
+    """Answer a request that makes no sense: as a whole, and up to v12 for each partition too."""
+    error = Error.UNKNOWN_SERVER_ERROR
+    records = None if context.node.appearance.release < "4" else b""
+    topics = [
+        TopicResponse(
+            topic=topic.topic,
+            partitions=[
+                PartitionResponse(partition_index=partition.partition, error_code=error, high_watermark=-1, records=b"")
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(error_code=error, responses=topics if context.api_version < TOPIC_IDS_SINCE else [])
 
 
 async def _wait(round_: Round, request: FetchRequest, context: Context) -> FetchResponse:
@@ -120,6 +140,8 @@ class Round:
         """Read every partition; return whether the answer may leave."""
         self.replicas = []
         self.found_bytes = 0
+        self._answers = {}
+        unknown: dict[Key, PartitionResponse] = {}
         left_bytes = self.bytes_max
         is_due = not self._wanted
         whole_batch = self.version >= SOFT_LIMITS_SINCE
@@ -129,35 +151,44 @@ class Round:
             )
             replica = None
             try:
-                replica = find_replica(self.context.node, key[0], key[1], wanted.partition)
-                self._read_partition(replica, wanted, answer, left_bytes, whole_batch)
+                replica = find_replica(
+                    self.context.node, key[0], key[1], wanted.partition, by_id=self.version >= TOPIC_IDS_SINCE
+                )
+                answer.aborted_transactions = None  # from here on an error has no list of them either
+                size_bytes = self._read_partition(replica, wanted, answer, left_bytes, whole_batch)
             except KafkaError as error:
                 is_due = True
                 self._refuse(answer, error, replica)
+                if replica is None:
+                    unknown[key] = answer  # they come last
+                    continue
             else:
                 self.replicas.append(replica)
-                size_bytes = len(answer.records or b"")
                 if size_bytes:
                     whole_batch = False
                     left_bytes = max(left_bytes - size_bytes, 0)
                     self.found_bytes += size_bytes
                 is_due = is_due or answer.diverging_epoch.epoch >= 0
             self._answers[key] = answer
+        self._answers.update(unknown)
         return is_due or self.found_bytes >= self.bytes_min
 
     def _read_partition(
         self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse, left_bytes: int, whole_batch: bool
-    ) -> None:
+    ) -> int:
+        """Read one partition; return how many bytes of the log are in the answer, whatever became of them."""
         request, log = self.request, replica.log
         replica.check_leader(wanted.current_leader_epoch)
+        if wanted.partition_max_bytes < 0:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a limit of {wanted.partition_max_bytes} bytes")
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, "no such replica of this partition")
         is_committed = request.isolation_level == READ_COMMITTED
-        answer.aborted_transactions = [] if is_committed else None
         if wanted.last_fetched_epoch >= 0 and self._diverges(replica, wanted, answer):
-            return
+            return 0
+        answer.aborted_transactions = [] if is_committed else None
         limit_offset = replica.readable_end(request.isolation_level)
-        size_bytes_max = min(max(wanted.partition_max_bytes, 0), left_bytes)
+        size_bytes_max = min(wanted.partition_max_bytes, left_bytes)
         found = reading.read(
             log,
             wanted.fetch_offset,
@@ -170,7 +201,7 @@ class Round:
         answer.last_stable_offset = log.last_stable_offset(replica.high_watermark)
         answer.log_start_offset = log.log_start_offset
         if found is None:
-            return
+            return 0
         if self.version < ZSTD_SINCE:
             answer.records = self._for_old_clients(replica, found, wanted.fetch_offset)
         else:
@@ -180,6 +211,7 @@ class Round:
                 AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
                 for entry in reading.aborted_transactions(log, found, wanted.fetch_offset)
             ]
+        return found.size_bytes
 
     def _diverges(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> bool:
         """Compare what the client fetched last with what the log has; tell it where they part."""
@@ -197,7 +229,9 @@ class Round:
 
     def _for_old_clients(self, replica: Replica, found: Slice, offset: int) -> bytes | memoryview:
         """Return what a client below v10 can read."""
-        if replica.log.settings.validation.codec == ZSTD:
+        # Kafka: from 4.0 on the clients that may not get it are those that cannot ask at all.
+        is_old = self.context.node.appearance.release < "4" or self.version < 4
+        if is_old and replica.log.settings.validation.codec == ZSTD:
             raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, "the topic is compressed with zstd")
         if self.version >= 4:
             return found.view()
@@ -218,9 +252,7 @@ class Round:
 
     def _refuse(self, answer: PartitionResponse, error: KafkaError, replica: Replica | None) -> None:
         answer.error_code = code_for(error, self.version <= 5)
-        answer.records = b""
-        if answer.aborted_transactions is None:
-            answer.aborted_transactions = []
+        answer.records = None if error.code in CANNOT_CONVERT else b""
         answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
         if replica is not None and error.code in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
             answer.current_leader = LeaderHint(leader_id=replica.leader_id, leader_epoch=replica.leader_epoch)

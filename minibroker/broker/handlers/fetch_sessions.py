@@ -90,8 +90,6 @@ class FetchSessions:
 
     def open(self, wanted: dict[Key, Any], uses_topic_ids: bool, now_ms: int) -> Session | None:
         """Begin a session; None if there is no room."""
-        if not wanted:
-            return None
         if len(self._sessions) >= self.slots:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_ms <= EVICTION_MS:

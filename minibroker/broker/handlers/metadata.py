@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import NO_ID, is_internal
+from minibroker.broker.handlers.context import NO_ID, is_internal, is_valid_name
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -38,13 +38,15 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
     if asked is None:
         topics = [_describe(topic, context, with_operations) for topic in node.image.topics.values()]
     elif 10 <= version <= 11 and any(topic.name is None or topic.topic_id != NO_ID for topic in asked):
-        topics = [
-            TopicAnswer(error_code=Error.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
-            for topic in asked
-        ]
+        return _refuse(asked, Error.INVALID_REQUEST)
+    elif any(topic.name is None and topic.topic_id == NO_ID for topic in asked):
+        return _refuse(asked, Error.UNKNOWN_SERVER_ERROR)
     else:
         may_create = version < 4 or request.allow_auto_topic_creation
-        topics = [_find(topic, context, may_create, with_operations) for topic in asked]
+        # Kafka: where one is asked for by its id, names are not looked at.
+        by_id = [topic for topic in asked if topic.topic_id != NO_ID]
+        once = {(topic.name, topic.topic_id): topic for topic in by_id or asked}
+        topics = [_find(topic, context, may_create, with_operations) for topic in once.values()]
     return MetadataResponse(
         brokers=[
             Broker(node_id=node_id, host=host, port=port, rack=rack)
@@ -59,6 +61,18 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
     )
 
 
+def _refuse(asked: list[MetadataRequest.MetadataRequestTopic], error: Error) -> MetadataResponse:
+    """Answer that nothing of the request makes sense."""
+    return MetadataResponse(
+        brokers=[],
+        topics=[
+            TopicAnswer(error_code=error, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
+            for topic in asked
+        ],
+        error_code=error,
+    )
+
+
 def _find(
     asked: MetadataRequest.MetadataRequestTopic, context: Context, may_create: bool, with_operations: bool
 ) -> TopicAnswer:
@@ -67,17 +81,18 @@ def _find(
     Kafka: answers 3 first and makes the topic meanwhile; here it is there already.
     """
     node = context.node
-    if asked.name is None:
+    if asked.topic_id != NO_ID:
         by_id = node.image.topics_by_id.get(asked.topic_id)
         if by_id is None:
             return TopicAnswer(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=[])
         return _describe(by_id, context, with_operations)
-    topic = node.image.topics.get(asked.name)
+    name = asked.name or ""
+    topic = node.image.topics.get(name)
     try:
         if topic is None:
-            topic = node.auto_create(asked.name, is_allowed=may_create)
+            topic = node.auto_create(name, is_allowed=may_create)
     except KafkaError as error:
-        return TopicAnswer(error_code=error.code, name=asked.name, is_internal=is_internal(asked.name), partitions=[])
+        return TopicAnswer(error_code=error.code, name=name, is_internal=is_internal(name), partitions=[])
     return _describe(topic, context, with_operations)
 
 
@@ -117,11 +132,13 @@ def describe_topic_partitions(
     """Describe topics page by page, sorted by name."""
     node, cursor = context.node, request.cursor
     names = sorted({topic.name for topic in request.topics} or node.image.topics)
+    if not all(map(is_valid_name, names)):
+        return _refuse_page(request, Error.UNKNOWN_SERVER_ERROR)
     start = 0
     if cursor is not None:
-        start = max(cursor.partition_index, 0)
-        if request.topics and cursor.topic_name not in names:
-            raise KafkaError(Error.INVALID_REQUEST, f"the cursor's topic {cursor.topic_name!r} is not asked for")
+        start = cursor.partition_index
+        if start < 0 or (request.topics and cursor.topic_name not in names):
+            return _refuse_page(request, Error.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
         if not names or names[0] != cursor.topic_name:
             start = 0
@@ -132,7 +149,13 @@ def describe_topic_partitions(
         topic = node.image.topics.get(name)
         if topic is None:
             pages.append(
-                TopicPage(error_code=Error.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=NO_ID, partitions=[])
+                TopicPage(
+                    error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
+                    name=name,
+                    topic_id=NO_ID,
+                    partitions=[],
+                    topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+                )
             )
             continue
         if not left:
@@ -155,6 +178,12 @@ def describe_topic_partitions(
             break
         start = 0
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=pages, next_cursor=next_cursor)
+
+
+def _refuse_page(request: DescribeTopicPartitionsRequest, error: Error) -> DescribeTopicPartitionsResponse:
+    """Answer that the request makes no sense."""
+    refused = [TopicPage(error_code=error, name=topic.name, topic_id=NO_ID, partitions=[]) for topic in request.topics]
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
 
 
 def _partition_page(partition: Partition, alive: dict[int, object]) -> PartitionPage:

@@ -46,7 +46,10 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
     topics = []
     for topic in request.topics:
         answers = []
-        for wanted in topic.partitions:
+        partitions = topic.partitions
+        if context.node.appearance.release >= "4":
+            partitions = list({partition.partition_index: partition for partition in partitions}.values())
+        for wanted in partitions:
             answer = OffsetAnswer(partition_index=wanted.partition_index, error_code=Error.NONE)
             try:
                 if context.api_version >= 1 and asked.count((topic.name, wanted.partition_index)) > 1:

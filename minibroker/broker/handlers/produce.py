@@ -9,6 +9,7 @@ from __future__ import annotations
 from minibroker.broker.handlers.context import code_for, find_replica, is_internal
 from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import ZSTD
+from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
 from minibroker.log.validate_records import RecordsRejected
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 
@@ -26,6 +27,9 @@ PartitionResponse = TopicResponse.PartitionProduceResponse
 RecordError = PartitionResponse.BatchIndexAndErrorMessage
 LeaderHint = PartitionResponse.LeaderIdAndEpoch
 
+CHECKED_SINCE = 3  # version from which batches are looked at before anything else
+ZSTD_SINCE = 7
+IDS_SINCE = 13
 ACKS = (-1, 0, 1)
 ALL = -1
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with Kafka
@@ -44,17 +48,31 @@ def produce(
     request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
     """Append what came for each partition."""
-    topics = []
+    topics: dict[tuple[str, bytes], TopicResponse] = {}
     failed = False
     waits: list[tuple[Replica, int, PartitionResponse]] = []
     now_ms = context.now_ms
+    refusal = _refusal_of_all(request)
     for topic in request.topic_data:
-        partitions = []
-        for partition in topic.partition_data:
+        answers = []
+        partitions = topic.partition_data
+        if len(partitions) > 1:
+            # Of one that comes twice Kafka takes the last.
+            partitions = list({partition.index: partition for partition in partitions}.values())
+        for partition in partitions:
             answer = PartitionResponse(index=partition.index, error_code=Error.NONE, base_offset=-1)
             replica = None
             try:
-                replica = find_replica(context.node, topic.name, topic.topic_id, partition.index)
+                if refusal is not None:
+                    raise refusal
+                found = find_replica(
+                    context.node, topic.name, topic.topic_id, partition.index, by_id=context.api_version >= IDS_SINCE
+                )
+                if context.api_version >= CHECKED_SINCE:
+                    _check_batches(partition.records, context.api_version, answer)
+                if request.acks not in ACKS:
+                    raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
+                replica = found
                 waits_for = _append(request, partition, replica, answer, context, now_ms)
             except KafkaError as error:
                 _refuse(answer, error, replica, context)
@@ -62,19 +80,34 @@ def produce(
             else:
                 if waits_for > replica.high_watermark:
                     waits.append((replica, waits_for, answer))
-            partitions.append(answer)
-        topics.append(TopicResponse(topic_id=topic.topic_id, name=topic.name, partition_responses=partitions))
+            answers.append(answer)
+        key = (topic.name, topic.topic_id)
+        if key in topics:
+            topics[key].partition_responses += answers
+        else:
+            topics[key] = TopicResponse(topic_id=topic.topic_id, name=topic.name, partition_responses=answers)
     if request.acks == 0:
         if failed:
             # Nothing can be answered, so the client learns of it by losing the connection.
             context.connection.close("a Produce request with acks 0 failed")
         return None
-    response = ProduceResponse(responses=topics)
+    response = ProduceResponse(responses=list(topics.values()))
     if failed and context.api_version >= 10:
         context.node.hint_leaders(response)
     if waits and request.acks == ALL:
         return _replicated(response, waits, request.timeout_ms, context)
     return response
+
+
+def _refusal_of_all(request: ProduceRequest) -> KafkaError | None:
+    """Return why nothing of the request may be written: transactional records need a transactional id."""
+    if request.transactional_id is None:
+        for topic in request.topic_data:
+            for partition in topic.partition_data:
+                records = partition.records
+                if records is not None and len(records) > 22 and records[16] == 2 and records[22] & TRANSACTIONAL_BIT:
+                    return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there is no transactional id")
+    return None
 
 
 def _append(
@@ -86,32 +119,43 @@ def _append(
     now_ms: int,
 ) -> int:
     """Append to one partition; return the offset that the high watermark has to reach."""
-    records = partition.records
-    if context.api_version >= 3:
-        _check_batches(records, context.api_version)
-    if request.acks not in ACKS:
-        raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
     if is_internal(replica.topic) and context.client_id != ADMIN_CLIENT:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"{replica.topic} is an internal topic")
-    if records is None:
+    if partition.records is None:
         raise KafkaError(Error.INVALID_RECORD, "no records")
-    appended = replica.append(records, now_ms=now_ms, acks=request.acks)
+    appended = replica.append(partition.records, now_ms=now_ms, acks=request.acks)
     answer.base_offset = appended.first_offset
     answer.log_append_time_ms = appended.append_time_ms
     answer.log_start_offset = replica.log.log_start_offset
     return appended.last_offset + 1
 
 
-def _check_batches(records: bytes | memoryview | None, version: int) -> None:
-    """From v3 on a partition gets exactly one batch of format 2."""
-    if records is None or len(records) < 17:
+def _check_batches(records: bytes | memoryview | None, version: int, answer: PartitionResponse) -> None:
+    """From v3 on a partition gets exactly one batch of format 2; what is cut off at the end does not count."""
+    end = 0 if records is None else _batch_end(records, 0, answer)
+    if records is None or not end:
         raise KafkaError(Error.INVALID_RECORD, "no batch")
     if records[16] != 2:
         raise KafkaError(Error.INVALID_RECORD, f"a batch of format {records[16]}")
-    if int.from_bytes(records[8:12], "big") + 12 < len(records):
+    if version < ZSTD_SINCE and records[22] & 7 == ZSTD:
+        raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in a request below version {ZSTD_SINCE}")
+    if end < len(records) and _batch_end(records, end, answer):
         raise KafkaError(Error.INVALID_RECORD, "more than one batch")
-    if version < 7 and len(records) > 22 and records[22] & 7 == ZSTD:
-        raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, "zstd in a request below version 7")
+
+
+def _batch_end(records: bytes | memoryview, start: int, answer: PartitionResponse) -> int:
+    """Return where a batch ends; 0 if it is cut off."""
+    left = len(records) - start
+    if left < PREFIX_BYTES:
+        return 0
+    size = int.from_bytes(records[start + 8 : start + PREFIX_BYTES], "big", signed=True)
+    if size < MESSAGE_BYTES_MIN[0] - PREFIX_BYTES:
+        answer.error_message = f"Record size {size} is less than the minimum record overhead (14)"
+        raise KafkaError(Error.CORRUPT_MESSAGE, answer.error_message)
+    if left > MAGIC_POSITION and records[start + MAGIC_POSITION] > 2:
+        answer.error_message = f"Invalid magic found in record: {records[start + MAGIC_POSITION]}"
+        raise KafkaError(Error.CORRUPT_MESSAGE, answer.error_message)
+    return 0 if left < size + PREFIX_BYTES else start + size + PREFIX_BYTES
 
 
 def _refuse(answer: PartitionResponse, error: KafkaError, replica: Replica | None, context: Context) -> None:

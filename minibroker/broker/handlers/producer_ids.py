@@ -15,6 +15,8 @@ def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitPr
     try:
         if request.transactional_id == "":
             raise KafkaError(Error.INVALID_REQUEST, "the transactional id is empty")
+        if (request.producer_id == -1) != (request.producer_epoch == -1):
+            raise KafkaError(Error.INVALID_REQUEST, "producer id and epoch come together or not at all")
         if request.transactional_id is not None:
             raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator yet")
         producer_id = context.node.next_producer_id()

@@ -25,16 +25,17 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopic
     """Make topics, or only say whether they could be made."""
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, Created] = {}
-    for topic in request.topics:
-        result = Created(name=topic.name, error_code=Error.NONE, error_message=None)
-        try:
-            if names[topic.name] > 1:
-                raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            _create(topic, result, request.validate_only, context.node)
-        except KafkaError as error:
-            result.error_code = error.code
-            result.error_message = error.message
-        results[topic.name] = result
+    with context.node.together():
+        for topic in request.topics:
+            result = Created(name=topic.name, error_code=Error.NONE, error_message=None)
+            try:
+                if names[topic.name] > 1:
+                    raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
+                _create(topic, result, request.validate_only, context.node)
+            except KafkaError as error:
+                result.error_code = error.code
+                result.error_message = error.message
+            results[topic.name] = result
     return CreateTopicsResponse(topics=list(results.values()))
 
 
@@ -49,9 +50,9 @@ def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, is_trial
         default_replication_factor=node.config["default.replication.factor"],
     )
     partitions = [record for record in records if record.type_number == 3]
+    result.topic_id = records[0].topic_id  # type: ignore[attr-defined]
     if not is_trial:
         node.change(records)
-        result.topic_id = node.image.topics[topic.name].id
     result.num_partitions = len(partitions)
     result.replication_factor = len(partitions[0].replicas)  # type: ignore[attr-defined]
     overrides = {config.name: config.value or "" for config in topic.configs}
@@ -82,11 +83,23 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopic
     else:
         wanted = [(topic.name, topic.topic_id) for topic in request.topics]
     counts = Counter(wanted)
+    ids = {topic_id for _, topic_id in wanted if topic_id != NO_ID}
+    twice = {
+        topic.id: topic.name
+        for topic in node.image.topics.values()
+        if topic.id in ids and (topic.name, NO_ID) in counts
+    }
+    wanted = [(name, topic_id) for name, topic_id in wanted if topic_id not in twice]
     results: dict[tuple[str | None, bytes], Deleted] = {}
     for name, topic_id in wanted:
         result = Deleted(name=name, topic_id=topic_id, error_code=Error.NONE, error_message=None)
         try:
             _check_wanted(name, topic_id, counts[name, topic_id])
+            if name in twice.values():
+                result.topic_id = node.controller.get_topic(name or "").id
+                raise KafkaError(
+                    Error.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+                )
             if not node.config["delete.topic.enable"]:
                 raise KafkaError(Error.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             topic = node.controller.get_topic(name) if name is not None else node.controller.get_topic_by_id(topic_id)
@@ -127,6 +140,7 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Cre
                 node.change(records)
         except KafkaError as error:
             result.error_code = error.code
-            result.error_message = error.message
+            # Kafka has no words for a topic that is not there.
+            result.error_message = None if error.code == Error.UNKNOWN_TOPIC_OR_PARTITION else error.message
         results[topic.name] = result
     return CreatePartitionsResponse(throttle_time_ms=0, results=list(results.values()))

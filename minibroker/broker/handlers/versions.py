@@ -25,11 +25,14 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST, api_keys=[])
         context.connection.client_software = names
     node = context.node
+    if context.api_version >= 5 and (request.cluster_id is None) != (request.node_id == -1):
+        return ApiVersionsResponse(error_code=Error.INVALID_REQUEST, api_keys=[])
     if context.api_version >= 5 and not (
         request.cluster_id in (None, node.cluster_id) and request.node_id in (-1, node.node_id)
     ):
         # The client's list of brokers is out of date, and we are not who it thinks.
         return ApiVersionsResponse(error_code=Error.REBOOTSTRAP_REQUIRED, api_keys=[])
+    features, features_epoch = node.appearance.finalized_features(node.image)
     return ApiVersionsResponse(
         error_code=Error.NONE,
         api_keys=[
@@ -38,13 +41,12 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
         ],
         supported_features=[
             Supported(name=name, min_version=first, max_version=last)
-            for name, (first, last) in node.supported_features.items()
+            for name, (first, last) in node.appearance.supported_features().items()
             if first > 0 or context.api_version >= 4
         ],
-        finalized_features_epoch=node.features_epoch,
+        finalized_features_epoch=features_epoch,
         finalized_features=[
-            Finalized(name=name, max_version_level=level, min_version_level=level)
-            for name, level in node.finalized_features.items()
+            Finalized(name=name, max_version_level=level, min_version_level=level) for name, level in features.items()
         ],
     )
 

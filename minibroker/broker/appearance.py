@@ -1,0 +1,72 @@
+"""Which release of Kafka the broker appears as: what it announces, and how it takes old settings.
+
+Without a release it is the newest, and serves every older version besides.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.apis import SERVED
+from minibroker.metadata.features import FINALIZED, NEWEST, supported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from minibroker.metadata.image import MetadataImage
+
+PRODUCE = 0
+
+
+class Appearance:
+    """What depends on the release."""
+
+    def __init__(self, as_version: str | None = None):
+        self.served = {api: (first, last) for api, (first, last, _) in SERVED.items()}
+        self.announced = self.served
+        self.release = NEWEST  # whose features and settings are known
+        self.settings_release = NEWEST
+        self.has_features = True  # of a cluster: before KRaft there were none worth the name
+        self._default_format = 2
+        if as_version is not None:
+            self._appear_as(as_version)
+
+    def _appear_as(self, name: str) -> None:
+        from minibroker.broker.releases import RELEASES, ranges_of, release_named
+
+        release = release_named(name)
+        number = RELEASES.index(release)
+        ranges = ranges_of(release)
+        self.served = {
+            api: (max(first, ranges[api][0]), min(last, ranges[api][1]))
+            for api, (first, last) in self.served.items()
+            if api in ranges and first <= ranges[api][1] and ranges[api][0] <= last
+        }
+        self.announced = dict(self.served)
+        if number >= RELEASES.index("4.0"):
+            # Kafka: announces Produce from 0 on, for librdkafka looks at the least, and closes on versions below 3.
+            self.announced[PRODUCE] = (0, self.served[PRODUCE][1])
+        self.has_features = number >= RELEASES.index("3.3")
+        self.release = release if release in FINALIZED else "3.9"
+        self.settings_release = "2.8" if number < RELEASES.index("3.0") else "3.9" if release < "4" else NEWEST
+        if number < RELEASES.index("0.11.0"):
+            self._default_format = 0 if number < RELEASES.index("0.10.0") else 1
+
+    def message_format(self, overrides: Mapping[str, str]) -> int:
+        """Return the format that a topic's log has; brokers before 3.0 took it from the topic's settings."""
+        version = overrides.get("message.format.version", "")
+        if self.settings_release != "2.8" or not version:
+            return self._default_format
+        numbers = [int(word) for word in version.split("-")[0].split(".") if word.isdigit()]
+        return 0 if numbers < [0, 10] else 1 if numbers < [0, 11] else 2
+
+    @property
+    def bootstrap_features(self) -> Mapping[str, int]:
+        """Levels that a new directory begins with."""
+        return FINALIZED[self.release]
+
+    def supported_features(self) -> dict[str, tuple[int, int]]:
+        return supported(self.release) if self.has_features else {}
+
+    def finalized_features(self, image: MetadataImage) -> tuple[dict[str, int], int]:
+        """Return the level of each feature, and the epoch that grows with each change of them."""
+        return (image.features, image.offset) if self.has_features else ({}, 0)
