@@ -51,10 +51,15 @@ class Appearance:
         if number < RELEASES.index("0.11.0"):
             self._default_format = 0 if number < RELEASES.index("0.10.0") else 1
 
+    @property
+    def is_before_3(self) -> bool:
+        """Whether the release is one with topics of old formats and rules of its own."""
+        return self.settings_release == "2.8"
+
     def message_format(self, overrides: Mapping[str, str]) -> int:
         """Return the format that a topic's log has; brokers before 3.0 took it from the topic's settings."""
         version = overrides.get("message.format.version", "")
-        if self.settings_release != "2.8" or not version:
+        if not self.is_before_3 or not version:
             return self._default_format
         numbers = [int(word) for word in version.split("-")[0].split(".") if word.isdigit()]
         return 0 if numbers < [0, 10] else 1 if numbers < [0, 11] else 2

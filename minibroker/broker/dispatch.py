@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from minibroker.server.connection import Answer, Connection
 
 API_VERSIONS = 18
-CLIENT_IDS_MAX = 1000
+CLIENT_IDS_MAX = 1000  # so many are remembered, if they are not longer than
+CLIENT_ID_BYTES_MAX = 256
 HEADER_START = Layout(">hhih")  # api, version, correlation id, length of the client id
 
 
@@ -51,6 +52,8 @@ class Dispatcher:
         self.request_counts[api, version] += 1
         # The start of every header is the same, so it need not be decoded; the end may hold tagged fields.
         position = HEADER_START.size + max(client_bytes, 0)
+        if position > len(frame):
+            raise InvalidLength(f"a client id of {client_bytes} bytes ends behind the request", 8, "RequestHeader")
         client_id = self._client_id(frame[HEADER_START.size : position]) if client_bytes >= 0 else None
         if route.header_version == 2:
             if position < len(frame) and not frame[position]:
@@ -71,7 +74,7 @@ class Dispatcher:
         known = self._client_ids.get(name)
         if known is None:
             known = name.decode("utf-8", "replace")
-            if len(self._client_ids) < CLIENT_IDS_MAX:
+            if len(self._client_ids) < CLIENT_IDS_MAX and len(name) <= CLIENT_ID_BYTES_MAX:
                 self._client_ids[name] = known
         return known
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT, GROUP = 1, 2, 3, 4, 5, 8  # sources of values
 
 
-REQUIRED = ("node.id",)  # has no default with Kafka, and so none among its synonyms
+REQUIRED = ("node.id",)  # 4.x has no default for it, 3.x had -1
 
 
 class ConfigEntry:
@@ -135,9 +135,13 @@ def broker_synonyms(name: str, broker: BrokerConfig) -> list[Synonym]:
     ]
     for relative in relatives:
         setting = None if relative == name and base else find_broker_setting(relative)
-        if setting and setting.default is not None and relative not in REQUIRED:
+        if setting and setting.default is not None:
             default = setting.default
-            if relative in OLD_DEFAULTS and broker.release != NEWEST:
+            if relative in REQUIRED:
+                if broker.release == NEWEST:
+                    continue
+                default = "-1"
+            elif relative in OLD_DEFAULTS and broker.release != NEWEST:
                 default = str(OLD_DEFAULTS[relative])
             found.append((relative, default, DEFAULT))
     while found and found[0][0] != name:

@@ -6,6 +6,8 @@ Not here: altering (alter.py), telling others (describe.py).
 
 from __future__ import annotations
 
+from copy import copy
+
 from minibroker.config.setting import NEWEST
 from minibroker.config.tables import topic_settings
 from minibroker.config.values import BadValue, parse_text, parse_value
@@ -44,6 +46,7 @@ SINCE = {
 }
 # Before 4.0 a timestamp could be as far ahead as one liked (KIP-937).
 OLD_DEFAULTS = {"log.message.timestamp.after.max.ms": (1 << 63) - 1}
+OLD_VALID = {"segment.bytes": "[14,...]"}  # 4.x wants a MiB at least
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -63,7 +66,7 @@ def value_of(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfi
     """Return the value of a topic's or group's setting: its own, or the broker's under the first name that is set."""
     if setting.name in overrides:
         try:
-            return parse_value(setting, overrides[setting.name])
+            return parse_value(as_of(setting, broker.release), overrides[setting.name])
         except BadValue:
             pass
     for name in setting.synonyms:
@@ -73,6 +76,15 @@ def value_of(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfi
         if value is not None:
             return _as_kind_of(setting, name, value)
     return None if setting.default is None else parse_text(setting, setting.default)
+
+
+def as_of(setting: Setting, release: str) -> Setting:
+    """Return a setting as a release has it, where what it takes has changed."""
+    if release == NEWEST or setting.name not in OLD_VALID:
+        return setting
+    old = copy(setting)
+    old.valid = OLD_VALID[setting.name]
+    return old
 
 
 def _as_kind_of(setting: Setting, name: str, value: Value) -> Value:
@@ -101,7 +113,7 @@ def check_topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig
     checked = {name: text for name, text in overrides.items() if text is not None}
     for name, text in checked.items():
         try:
-            parse_value(settings[name], text)
+            parse_value(as_of(settings[name], broker.release), text)
         except BadValue as bad:
             raise KafkaError(Error.INVALID_CONFIG, str(bad)) from None
     _check_together(TopicConfig(checked, broker))
@@ -141,6 +153,7 @@ def validation_settings(topic: TopicConfig, message_format: int = 2) -> Validati
     codec = topic["compression.type"]
     return ValidationSettings(
         message_format=message_format,
+        refuse_append_time=topic.broker.release < "3",
         compression_type=codec,
         level=_level(topic, codec),
         timestamp_type=CREATE_TIME if topic["message.timestamp.type"] == "CreateTime" else APPEND_TIME,

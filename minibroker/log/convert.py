@@ -37,6 +37,7 @@ def convert(
     first_offset: int = 0,
     base_offset: int | None = None,
     codec: int | None = None,
+    keep_older: bool = False,
     limit_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[bytes | memoryview]:
     """Yield the whole batches of a buffer in format `to_magic`, in pieces of one or more batches.
@@ -44,6 +45,7 @@ def convert(
     first_offset: where the reader wants to begin. Single messages below it are left out, whole compressed batches are
         converted as they are: readers skip what they did not ask for.
     base_offset: count the records from here, without gaps, as the leader does with what producers send.
+    keep_older: leave batches of older formats as they are: whoever can read a format can read those before it.
     codec: compress with this one instead of keeping each batch's own.
     limit_bytes: the most that one batch may unpack to.
     """
@@ -55,7 +57,8 @@ def convert(
         if to_magic < 2 and new_codec == ZSTD:
             position = batch.position + 21
             raise UnknownCodec(f"format {to_magic} has no zstd", position, "BatchHeader.attributes")
-        if batch.magic == to_magic and new_codec == batch.codec and base_offset is None:
+        is_fine = batch.magic == to_magic or (keep_older and batch.magic < to_magic)
+        if is_fine and new_codec == batch.codec and base_offset is None:
             yield from (piece.view for piece in run)
             continue
         records = [record for piece in run for record in piece.records(limit_bytes)]

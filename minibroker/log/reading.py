@@ -92,7 +92,7 @@ def _end_position(log: PartitionLog, index: int, limit_offset: int) -> int:
 
 def converted(found: Slice, to_magic: int, first_offset: int) -> Iterator[bytes | memoryview]:
     """Yield what was read in an older format, batch by batch as it is asked for."""
-    return convert(found.view(), to_magic, first_offset=first_offset)
+    return convert(found.view(), to_magic, first_offset=first_offset, keep_older=True)
 
 
 def aborted_transactions(log: PartitionLog, found: Slice, offset: int) -> list[AbortedTxn]:
@@ -167,15 +167,19 @@ def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Foun
     if timestamp == MAX_TIMESTAMP:
         segment = max(log.segments, key=lambda each: each.latest[0])
         target = segment.latest[0]
-        if target < 0:
-            return None
-        segments, start_offset = [segment], segment.base_offset
-    else:
-        segments = log.segments
-        target, start_offset = timestamp, log.log_start_offset
+        return None if target < 0 else _find_in([segment], target, segment.base_offset, limit_offset)
+    return find_time(log, timestamp, limit_offset=limit_offset)
+
+
+def find_time(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Found | None:
+    """Return the first record by position that is not older; no timestamp stands for anything else here."""
+    return _find_in(log.segments, timestamp, log.log_start_offset, limit_offset)
+
+
+def _find_in(segments: list[Segment], timestamp: int, start_offset: int, limit_offset: int) -> Found | None:
     for segment in segments:
-        if segment.latest[0] >= target:
-            record = segment.find_timestamp(target, start_offset)
+        if segment.latest[0] >= timestamp:
+            record = segment.find_timestamp(timestamp, start_offset)
             if record is not None:
                 if record.offset >= limit_offset:
                     return None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from minibroker.errors import Error, InvalidRecord, InvalidRecordCount, KafkaError
 from minibroker.log.compression import decompress
-from minibroker.log.formats import APPEND_TIME, CREATE_TIME, HEADER_BYTES, RECORD_BYTES_MIN
+from minibroker.log.formats import APPEND_TIME, HEADER_BYTES, RECORD_BYTES_MIN
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
 from minibroker.log.validation import UNLIMITED_MS
 from minibroker.schema.varint import read_uvarint
@@ -62,6 +62,7 @@ class RecordRules:
         "latest_ms",
         "partition",
         "records_checked_max",
+        "refuse_append_time",
     )
 
     def __init__(self, settings: ValidationSettings, now_ms: int, partition: str):
@@ -71,6 +72,7 @@ class RecordRules:
         self.latest_ms = now_ms + settings.timestamp_after_max_ms
         self.compacted = settings.compacted
         self.records_checked_max = settings.records_checked_max
+        self.refuse_append_time = settings.refuse_append_time
         self.partition = partition
 
     def look(self, batch: Batch) -> Look:
@@ -94,7 +96,7 @@ class RecordRules:
         """Whether there is more to know than the header says."""
         if self.compacted or batch.count <= self.records_checked_max:
             return True
-        if self.append_time:
+        if self.append_time or self.refuse_append_time:
             return batch.timestamp_type == APPEND_TIME
         return self.bounded_below or batch.max_timestamp > self.latest_ms
 
@@ -119,7 +121,9 @@ class RecordRules:
             in_order = batch.timestamp_type != APPEND_TIME
         else:
             in_order = self.earliest_ms <= min(times, default=-1) and max(times, default=-1) <= self.latest_ms
-            in_order = in_order and (batch.timestamp_type == CREATE_TIME or -1 not in times)
+            in_order = in_order and (
+                batch.timestamp_type != APPEND_TIME or not (self.refuse_append_time or -1 in times)
+            )
         if in_order and not (keyless and self.compacted):
             return
         errors = []
@@ -137,17 +141,19 @@ class RecordRules:
         if self.compacted and record.key is None:
             place = f" in topic partition {self.partition}" if self.partition else ""
             return Error.INVALID_RECORD, f"Compacted topic cannot accept message without key{place}"
-        if not self.append_time and record.timestamp != -1:
-            if not self.earliest_ms <= record.timestamp <= self.latest_ms:
-                return Error.INVALID_TIMESTAMP, (
-                    f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
-                    f"The timestamp should be within [{self.earliest_ms}, {self.latest_ms}]"
-                )
-        elif batch.timestamp_type == APPEND_TIME:
+        if batch.timestamp_type == APPEND_TIME and (
+            self.append_time or record.timestamp == -1 or self.refuse_append_time
+        ):
             return Error.INVALID_TIMESTAMP, (
                 f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, "
                 f"timestamp={record.timestamp}, key={len(record.key or b'')} bytes, "
                 f"value={len(record.value or b'')} bytes). Producer should not set timestamp type to LogAppendTime."
+            )
+        has_own_time = not self.append_time and record.timestamp != -1
+        if has_own_time and not self.earliest_ms <= record.timestamp <= self.latest_ms:
+            return Error.INVALID_TIMESTAMP, (
+                f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+                f"The timestamp should be within [{self.earliest_ms}, {self.latest_ms}]"
             )
         return Error.NONE, ""
 

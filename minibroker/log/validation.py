@@ -34,6 +34,7 @@ class ValidationSettings:
         "max_message_bytes",
         "message_format",
         "records_checked_max",
+        "refuse_append_time",
         "timestamp_after_max_ms",
         "timestamp_before_max_ms",
         "timestamp_type",
@@ -51,6 +52,7 @@ class ValidationSettings:
         compacted: bool = False,
         max_message_bytes: int = 1_048_588,
         records_checked_max: int = RECORDS_CHECKED_MAX,
+        refuse_append_time: bool = False,
     ):
         assert message_format in (0, 1, 2), message_format
         self.message_format = message_format  # message.format.version up to 3.x
@@ -63,6 +65,7 @@ class ValidationSettings:
         # Kafka: unlimited up to 3.9, an hour since 4.0 (KIP-937).
         self.timestamp_after_max_ms = timestamp_after_max_ms
         self.compacted = compacted  # every record needs a key
+        self.refuse_append_time = refuse_append_time  # of a producer, whatever the topic has: the rule before 3.0
         self.max_message_bytes = max_message_bytes  # of a batch, its 12 bytes of offset and size included
         self.records_checked_max = records_checked_max  # see validate_records.py; UNLIMITED_COUNT is what Kafka does
 

@@ -177,7 +177,7 @@ def test_alter_configs_forgets_what_it_does_not_name() -> None:
 def test_an_unknown_operation_is_refused() -> None:
     with pytest.raises(KafkaError) as caught:
         alter_topic({}, [("retention.ms", 9, "5")], BrokerConfig())
-    assert caught.value.code is Error.INVALID_REQUEST
+    assert caught.value.code is Error.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,9 @@ DEVIATIONS = [
     Deviation(
         "Metadata", (0, 99), "metadata that creates", "*", "the topic is there at once, so nobody has to ask again"
     ),
+    Deviation(
+        "Fetch", (0, 3), "what became of bad batches", "*", "Kafka fails for all partitions if one cannot be converted"
+    ),
     Deviation("AlterConfigs", (0, 9), "replace: a topic twice", "outcome", "Kafka never answers; an error is better"),
 ]
 
@@ -144,6 +147,9 @@ SESSION_RULES = [
     SessionRule(("2.8",), "Fetch", "session: after it was emptied", "outcome", "asked on a closed connection"),
     SessionRule(("4.4",), "LeaveGroup", "leave v[01]", "outcome", "the one before had closed that connection"),
     SessionRule(("4.4",), "OffsetFetch", "offset fetch v1", "outcome", "the one before had closed that connection"),
+    SessionRule(("2.8",), "Produce", "produce v3 with null records", "*error_code", "-1 there; 87 says why"),
+    SessionRule(("2.8",), "Fetch", "fetch v9 leader epoch 0", "*", "its leader had that epoch"),
+    SessionRule(ALL, "Metadata", "metadata v0 auto creates", "*", "the topic is there at once"),
     SessionRule(
         ALL, "Produce", "produce v* with null records", "outcome", "Kafka never answers; 87 lets the client go on"
     ),

@@ -24,7 +24,7 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindC
     (only,) = found
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        error_message=only.error_message,
+        error_message=only.error_message or "NONE",
         node_id=only.node_id,
         host=only.host,
         port=only.port,
@@ -38,4 +38,4 @@ def _find(key: str, kind: int, context: Context) -> Coordinator:
         node_id, host, port, _ = context.node.brokers_for(context.connection)[0]
     except KafkaError as error:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message)
-    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=Error.NONE, error_message="NONE")
+    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=Error.NONE, error_message="")

@@ -11,6 +11,7 @@ from minibroker.broker.handlers.context import code_for, find_replica
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log import reading
+from minibroker.log.batches import batches
 from minibroker.log.compression import ZSTD
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
@@ -58,7 +59,9 @@ def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
         TopicResponse(
             topic=topic.topic,
             partitions=[
-                PartitionResponse(partition_index=partition.partition, error_code=error, high_watermark=-1, records=b"")
+                PartitionResponse(
+                    partition_index=partition.partition, error_code=error, high_watermark=-1, records=records
+                )
                 for partition in topic.partitions
             ],
         )
@@ -237,14 +240,18 @@ class Round:
             return found.view()
         view = found.view()
         magic = 0 if self.version < 2 else 1
-        if len(view) > 16 and view[16] <= magic:
+        if all(batch.magic <= magic for batch in batches(view)):
             return view
         if not self.context.node.may_convert_down(replica.topic):
             raise KafkaError(Error.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
         pieces: list[bytes | memoryview] = []
+        left_bytes = found.size_bytes
         try:
             for piece in reading.converted(found, magic, offset):
-                pieces.append(piece)  # what came before an error is kept
+                left_bytes -= len(piece)
+                if pieces and left_bytes < 0:
+                    break  # the answer is not to be longer than what was read
+                pieces.append(piece)
         except ProtocolError as error:
             if not pieces:
                 raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, str(error)) from error
@@ -252,7 +259,12 @@ class Round:
 
     def _refuse(self, answer: PartitionResponse, error: KafkaError, replica: Replica | None) -> None:
         answer.error_code = code_for(error, self.version <= 5)
-        answer.records = None if error.code in CANNOT_CONVERT else b""
+        is_before_3 = self.context.node.appearance.is_before_3
+        answer.records = b""
+        if error.code in CANNOT_CONVERT:
+            answer.records, answer.aborted_transactions = b"" if is_before_3 else None, []
+        elif replica is None and is_before_3:
+            answer.aborted_transactions = None
         answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
         if replica is not None and error.code in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
             answer.current_leader = LeaderHint(leader_id=replica.leader_id, leader_epoch=replica.leader_epoch)

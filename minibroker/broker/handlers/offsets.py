@@ -57,11 +57,13 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
                 replica = find_replica(context.node, topic.name, NO_ID, wanted.partition_index)
                 if request.replica_id != DEBUGGING_REPLICA:
                     replica.check_leader(wanted.current_leader_epoch)
-                _check_special(wanted.timestamp, context.api_version)
+                is_before_3 = context.node.appearance.is_before_3
+                if not is_before_3:
+                    _check_special(wanted.timestamp, context.api_version)
                 if context.api_version == 0:
                     answer.old_style_offsets = _old_style(replica, wanted, context.now_ms)
                 else:
-                    _find(replica, request, wanted.timestamp, answer)
+                    _find(replica, request, wanted.timestamp, answer, is_before_3)
             except KafkaError as error:
                 answer.error_code = code_for(error, context.api_version <= 5)
             answers.append(answer)
@@ -74,11 +76,19 @@ def _check_special(timestamp: int, version: int) -> None:
         raise KafkaError(Error.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in version {version}")
 
 
-def _find(replica: Replica, request: ListOffsetsRequest, timestamp: int, answer: OffsetAnswer) -> None:
+def _find(
+    replica: Replica, request: ListOffsetsRequest, timestamp: int, answer: OffsetAnswer, is_before_3: bool
+) -> None:
+    if timestamp not in (reading.LATEST, reading.EARLIEST) and replica.log.settings.validation.message_format == 0:
+        raise KafkaError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, "records of format 0 have no timestamps")
     limit = replica.readable_end(request.isolation_level)
     if request.replica_id == DEBUGGING_REPLICA:
         limit = replica.log.next_offset
-    found = reading.find_offset(replica.log, timestamp, limit_offset=limit)
+    if is_before_3 and timestamp < reading.EARLIEST:
+        # Only the two were special then; any other number was a time.
+        found = reading.find_time(replica.log, timestamp, limit_offset=limit)
+    else:
+        found = reading.find_offset(replica.log, timestamp, limit_offset=limit)
     if found is not None:
         answer.timestamp = found.timestamp
         answer.offset = found.offset
