@@ -248,10 +248,11 @@ class Round:
         left_bytes = found.size_bytes
         try:
             for piece in reading.converted(found, magic, offset):
+                # The answer is not to be longer than what was read, be the last message cut for it.
+                pieces.append(piece[:left_bytes] if pieces else piece)
                 left_bytes -= len(piece)
-                if pieces and left_bytes < 0:
-                    break  # the answer is not to be longer than what was read
-                pieces.append(piece)
+                if left_bytes <= 0:
+                    break
         except ProtocolError as error:
             if not pieces:
                 raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, str(error)) from error
