@@ -3,6 +3,7 @@
 #   make run      start the broker            make check    format, lint, types, unit tests: under 30 s
 #   make test     everything CI runs          make bench    all benchmarks against other libraries
 #   make imports  the start-up figures        make fuzz SECONDS=60
+#   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
 #   make docs     the pages made from code    make format   what ruff can mend by itself
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
@@ -15,13 +16,13 @@ ARGS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports bench fuzz docs format clean
+.PHONY: help run test check lint types imports bench bench-broker fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
 
 run: $(VENV)/.installed
-	$(BIN)/minibroker serve $(ARGS)
+	@$(BIN)/minibroker serve $(ARGS)
 
 test: lint types
 	$(BIN)/pyright
@@ -48,7 +49,11 @@ imports: $(VENV)/.installed
 	$(BIN)/python bench/imports.py
 
 bench: $(VENV)/.installed-bench
-	@set -e; for script in bench/*.py bench/*/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in bench/*.py $(filter-out bench/broker/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
+
+# Needs java and mvn for Kafka and go for kfake, and leaves out what has none: `make bench-broker ARGS=--quick`.
+bench-broker: $(VENV)/.installed-bench
+	$(BIN)/python -m bench.broker.compare $(ARGS)
 
 # libFuzzer writes what it finds into its first folder, so the committed corpus stays as it is.
 fuzz: $(VENV)/.installed-fuzz

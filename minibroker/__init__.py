@@ -5,3 +5,22 @@ message pays for one message. tests/test_house_rules.py keeps it so.
 """
 
 __version__ = "0.1.0.dev0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.embedded import Broker as Broker
+
+__all__ = ["Broker", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name != "Broker":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    global Broker
+    from minibroker.embedded import Broker
+
+    return Broker
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,15 +16,17 @@ from random import SystemRandom
 from minibroker.broker.node import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig, ConfigError
-from minibroker.errors import KafkaError
+from minibroker.config.topic_texts import parse_topic
+from minibroker.errors import KafkaError, ProtocolError
 from minibroker.metadata.bootstrap import WrongDirectory
-from minibroker.server.listeners import ListenerError
+from minibroker.server.listeners import ListenerError, address
+from minibroker.server.loops import new_loop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Coroutine, Iterable
 
+    from minibroker.config.topic_texts import WantedTopic
     from minibroker.log.storage import Storage
 
 STOPPED, USAGE = 0, 2
@@ -35,7 +37,7 @@ def serve(options: argparse.Namespace) -> int:
     """Run a broker; return the exit status."""
     try:
         config = _config(options)
-        topics = [*_topics(options.topic), *_topics(_from_environment("KAFKA_CREATE_TOPICS"))]
+        topics = [parse_topic(text) for text in [*options.topic, *_from_environment("KAFKA_CREATE_TOPICS")]]
         clock = LoopClock()
         storage, where = _storage(options, config, clock)
         node = Node(
@@ -47,27 +49,15 @@ def serve(options: argparse.Namespace) -> int:
             cluster_id=options.cluster_id or os.environ.get("CLUSTER_ID") or None,
             as_version=options.as_version,
         )
-        run_on_best_loop(_serve(node, topics, where, options.quiet))
-    except (ConfigError, ListenerError, WrongDirectory, KafkaError, OSError) as failure:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(_serve(node, topics, where, options.quiet))
+    except (ConfigError, KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
         print(f"minibroker serve: {failure}", file=sys.stderr)
         return USAGE
     return STOPPED
 
 
-def run_on_best_loop(main: Coroutine[object, object, None]) -> None:
-    """Run on uvloop where it is installed."""
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    try:
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    except ImportError:
-        pass
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main)
-
-
-async def _serve(node: Node, topics: list[tuple[str, int, dict[str, str]]], where: str, is_quiet: bool) -> None:
+async def _serve(node: Node, topics: list[WantedTopic], where: str, is_quiet: bool) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -82,9 +72,9 @@ async def _serve(node: Node, topics: list[tuple[str, int, dict[str, str]]], wher
             if name not in node.image.topics:
                 node.create_topic(name, partitions, configs)
         # What is there now stays; the collector need not look at it again and again.
-        gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
+        gc.enable()
         print(node.bootstrap_servers, flush=True)
         if not is_quiet:
             print(f"minibroker: serving {node.bootstrap_servers}, data in {where}; Ctrl-C stops", file=sys.stderr)
@@ -102,7 +92,7 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
         arguments[key] = value
     if options.port is not None or options.host is not None:
         host, port = options.host or "127.0.0.1", 9092 if options.port is None else options.port
-        arguments.setdefault("listeners", f"PLAINTEXT://{host}:{port}")
+        arguments.setdefault("listeners", f"PLAINTEXT://{address(host, port)}")
     if options.node_id is not None:
         arguments["node.id"] = options.node_id
     properties = None
@@ -132,26 +122,6 @@ def _storage(options: argparse.Namespace, config: BrokerConfig, clock: LoopClock
 
 def _from_environment(name: str) -> list[str]:
     return [text for text in os.environ.get(name, "").split(",") if text]
-
-
-def _topics(texts: Iterable[str]) -> list[tuple[str, int, dict[str, str]]]:
-    """Read `name`, `name:3`, `name:3:compact`, `name:3:retention.ms=1000`, and `name:3:1` with a replication factor."""
-    found = []
-    for text in texts:
-        name, *rest = text.split(":")
-        partitions, configs = -1, {}
-        for number, word in enumerate(rest):
-            if word.isdigit():
-                partitions = int(word) if number == 0 else partitions
-            elif "=" in word:
-                key, _, value = word.partition("=")
-                configs[key] = value
-            elif word in ("compact", "delete", "compact+delete"):
-                configs["cleanup.policy"] = word.replace("+", ",")
-            else:
-                raise ConfigError("--topic", text, word, "a number of partitions, a cleanup policy or key=value")
-        found.append((name, partitions, configs))
-    return found
 
 
 def _raise_file_limit() -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from minibroker.cli import _parser, main
+from minibroker.cli import COMMANDS, main, parser_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,18 +47,55 @@ def test_examples_run_and_print_what_they_say(page: Path) -> None:
 COMMAND = re.compile(r"^\$ minibroker (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
 
 
+# A page whose commands need a broker says with which options: <!-- broker: --topic orders:3 -->. They run in one shell,
+# one after the other; its address becomes localhost:9092, and ids of topics may be others than those that are shown.
+BROKER = re.compile(r"^<!-- broker: (.*) -->$", re.MULTILINE)
+SHELL_COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
+TOPIC_ID = re.compile(r"TopicId: \S+")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_print_what_the_page_shows(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command, shown in COMMAND.findall(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    if BROKER.search(text):
+        return
+    for command, shown in COMMAND.findall(text):
         main(shlex.split(command))
         assert capsys.readouterr().out == shown
 
 
+PAGES_WITH_BROKER = [page for page in PAGES if BROKER.search(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_BROKER, ids=name_of)
+def test_commands_with_a_broker_print_what_the_page_shows(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    examples = SHELL_COMMAND.findall(text)
+    command = f"{shlex.quote(sys.executable)} -m minibroker"
+    lines = [f'minibroker() {{ {command} "$@"; }}', *(f"{line}\nprintf '\\0'" for line, _ in examples)]
+    (options,) = BROKER.findall(text)
+    serve = [*shlex.split(command), "serve", "--port", "0", "--memory", "--quiet", *shlex.split(options)]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            assert broker.stdout
+            address = broker.stdout.readline().strip()
+            environment = os.environ | {"MINIBROKER_BOOTSTRAP": address}
+            bash = ["bash", "-c", "\n".join(lines)]
+            done = subprocess.run(
+                bash, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=60
+            )
+        finally:
+            broker.terminate()
+    printed = TOPIC_ID.sub("TopicId:", done.stdout.replace(address, "localhost:9092")).split("\0")
+    wanted = [TOPIC_ID.sub("TopicId:", shown) for _, shown in examples]
+    assert list(zip(examples, printed)) == list(zip(examples, wanted)), done.stderr
+
+
 def test_every_command_and_option_has_its_place_in_the_docs() -> None:
     pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    (commands,) = [action.choices for action in _parser()._actions if isinstance(action.choices, dict)]
-    for name, command in commands.items():
-        options = [option for action in command._actions for option in action.option_strings if option[:2] == "--"]
+    for name in COMMANDS:
+        spellings = [option for action in parser_of(name)._actions for option in action.option_strings]
+        options = [option for option in spellings if option[:2] == "--"]
         missing = [word for word in (f"minibroker {name}", *options) if word not in pages and word != "--help"]
         assert not missing
 

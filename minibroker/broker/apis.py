@@ -28,6 +28,7 @@ SERVED: dict[int, tuple[int, int, str]] = {
     1: (0, 18, "fetch.fetch"),
     2: (0, 11, "offsets.list_offsets"),
     3: (0, 13, "metadata.metadata"),
+    9: (0, 10, "coordinators.offset_fetch"),
     10: (0, 6, "coordinators.find_coordinator"),
     18: (0, 5, "versions.api_versions"),
     19: (0, 7, "topics.create_topics"),

@@ -28,17 +28,38 @@ def page(node: Node, path: str) -> tuple[str, str, bytes]:
 def metrics(node: Node) -> Iterator[str]:
     """Yield Prometheus text, with the names of kafka_exporter where it has one."""
     yield from _metric("kafka_brokers", "gauge", "Brokers in the cluster.", [("", len(node.alive))])
+    info = [(f'address="{node.bootstrap_servers}",id="{node.node_id}"', 1)]
+    yield from _metric("kafka_broker_info", "gauge", "Address of a broker.", info)
     topics = [(f'topic="{topic.name}"', len(topic.partitions)) for topic in node.image.topics.values()]
     yield from _metric("kafka_topic_partitions", "gauge", "Partitions of a topic.", topics)
     replicas = {
         f'partition="{replica.partition}",topic="{replica.topic}"': replica for replica in node.replicas.values()
     }
+    placed = [
+        (f'partition="{partition.id}",topic="{topic.name}"', partition)
+        for topic in node.image.topics.values()
+        for partition in topic.partitions
+    ]
+    for name, what, figures in (
+        ("replicas", "Replicas of the partition.", [len(each.replicas) for _, each in placed]),
+        ("leader", "Broker that leads.", [each.leader for _, each in placed]),
+        (
+            "leader_is_preferred",
+            "1 if the first replica leads.",
+            [int(each.leader == each.replicas[0]) for _, each in placed],
+        ),
+        ("in_sync_replica", "Replicas in sync.", [len(each.isr) for _, each in placed]),
+        (
+            "under_replicated_partition",
+            "1 if not all replicas are in sync.",
+            [int(len(each.isr) < len(each.replicas)) for _, each in placed],
+        ),
+    ):
+        rows = [(labels, figure) for (labels, _), figure in zip(placed, figures)]
+        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, rows)
     for name, what, value in (
-        ("current_offset", "Offset that the next record gets.", lambda replica: replica.log.next_offset),
+        ("current_offset", "Offset up to which consumers may read.", lambda replica: replica.high_watermark),
         ("oldest_offset", "First offset that is still there.", lambda replica: replica.log.log_start_offset),
-        ("high_watermark", "Offset up to which consumers may read.", lambda replica: replica.high_watermark),
-        ("in_sync_replica", "Replicas in sync.", lambda replica: len(replica.in_sync)),
-        ("leader", "Broker that leads.", lambda replica: replica.leader_id),
         ("size_bytes", "Bytes of the log.", lambda replica: replica.log.size_bytes),
     ):
         rows = [(labels, value(replica)) for labels, replica in replicas.items()]

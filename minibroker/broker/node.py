@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from minibroker.broker.appearance import Appearance
+from minibroker.broker.chores import Chores
 from minibroker.broker.dispatch import Dispatcher
 from minibroker.broker.handlers.fetch_sessions import FetchSessions
 from minibroker.config import TopicConfig, check_topic_config, log_settings
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
-    from minibroker.clock import Clock, Timer
+    from minibroker.clock import Clock
     from minibroker.config import BrokerConfig
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from minibroker.server.listeners import Listener
     from minibroker.stored.kinds import MetadataRecord
 
-CHECKPOINT_MS = 60_000
-EXPIRY_MS = 600_000
 EVERY_ADDRESS = ("0.0.0.0", "::")
 PARTITION_RECORD, CONFIG_RECORD = 3, 4  # kinds of metadata records
 METADATA_TOPIC = "__cluster_metadata"
@@ -89,7 +88,7 @@ class Node:
         self._advertised: dict[str, tuple[str, int]] = {}
         self._broker_epoch = -1
         self._next_producer_id = self._producer_ids_end = 0
-        self._timers: list[Timer] = []
+        self.chores = Chores(self)
         self._is_together = False
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
 
@@ -142,9 +141,7 @@ class Node:
         self.is_ready = True
         for server in self.servers:
             await server.listen()
-        self._every(CHECKPOINT_MS, self._checkpoint)
-        self._every(EXPIRY_MS, self._expire_producers)
-        self._every(1000, self._flush_due)
+        self.chores.start()
 
     async def _give_up(self) -> None:
         """Let go of what a start had taken; the directory is as after a crash."""
@@ -197,8 +194,7 @@ class Node:
     async def stop(self) -> None:
         """Return when every socket is closed, every log flushed, and the directory marked clean."""
         self.is_ready = False
-        for timer in self._timers:
-            timer.cancel()
+        self.chores.stop()
         for server in self.servers:
             await server.stop()
         now_ms = self.clock.now_ms()
@@ -401,33 +397,3 @@ class Node:
     def disk_space(self) -> tuple[int, int]:
         """Return size and free bytes of the disk, -1 if there is none."""
         return self.storage.disk_space()
-
-    # From time to time
-
-    def _every(self, period_ms: int, act: Callable[[], object]) -> None:
-        """Do something again and again."""
-        number = len(self._timers)
-
-        def again() -> None:
-            try:
-                act()
-            finally:
-                self._timers[number] = self.clock.after(period_ms, again)
-
-        self._timers.append(self.clock.after(period_ms, again))
-
-    def _checkpoint(self) -> None:
-        self.directory.write_checkpoints({key: replica.high_watermark for key, replica in self.replicas.items()})
-
-    def _expire_producers(self) -> None:
-        now_ms = self.clock.now_ms()
-        for replica in self.replicas.values():
-            log = replica.log
-            if log.producers.producers:
-                log.producers.expire(now_ms, log.settings.producer_id_expiration_ms)
-
-    def _flush_due(self) -> None:
-        now_ms = self.clock.now_ms()
-        for replica in self.replicas.values():
-            if replica.log.offline is None and replica.log.flush_due(now_ms):
-                replica.log.flush(now_ms=now_ms)

@@ -29,7 +29,7 @@ from minibroker.log.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from minibroker.log.partition_log import no_jitter
+from minibroker.log.outcomes import no_jitter
 from minibroker.log.recovery import open_log
 
 TYPE_CHECKING = False

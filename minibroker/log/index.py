@@ -117,9 +117,13 @@ class _SparseIndex:
                 file.truncate(size_bytes)
             self._count = count
 
+    def holds(self, entries: bytes | bytearray) -> bool:
+        """Return whether these are the entries."""
+        return self.exists and self._mapped()[: self.count * self.entry.size].tobytes() == bytes(entries)
+
     def replace(self, entries: bytes | bytearray) -> bool:
         """Make these the entries; return whether they were not, for then they are to be synced."""
-        if self.exists and self._mapped()[: self.count * self.entry.size].tobytes() == bytes(entries):
+        if self.holds(entries):
             return False
         self._map = None
         self._opened().truncate(0)

@@ -20,6 +20,7 @@ from bisect import bisect_right
 
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
+from minibroker.log.outcomes import Appended, Recovery, no_jitter
 from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers, write_snapshot
 from minibroker.log.validate import CLIENT, validate, validate_replicated
@@ -33,33 +34,6 @@ if TYPE_CHECKING:
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Chunk, Storage
     from minibroker.log.validation import AcceptedBatch
-
-
-class Recovery:
-    """What opening had to do, for whoever tells people."""
-
-    __slots__ = ("cut_bytes", "reason", "scanned_bytes")
-
-    def __init__(self) -> None:
-        self.scanned_bytes = 0
-        self.cut_bytes = 0  # thrown away behind the first byte that is no good batch
-        self.reason = ""  # what was wrong with it
-
-
-def no_jitter(most_ms: int) -> int:
-    return 0
-
-
-class Appended:
-    """Where produced records went; -1 if there were none."""
-
-    __slots__ = ("append_time_ms", "first_offset", "is_duplicate", "last_offset")
-
-    def __init__(self, first_offset: int, last_offset: int, append_time_ms: int, is_duplicate: bool = False):
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.append_time_ms = append_time_ms  # -1: the records keep the producer's times
-        self.is_duplicate = is_duplicate  # they were there before
 
 
 class _OfflineOnFailure:

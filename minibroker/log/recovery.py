@@ -14,7 +14,8 @@ from minibroker.errors import InvalidValue, ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
-from minibroker.log.partition_log import PartitionLog, Recovery, no_jitter
+from minibroker.log.outcomes import Recovery, no_jitter
+from minibroker.log.partition_log import PartitionLog
 from minibroker.log.producers import ProducerStates
 from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers

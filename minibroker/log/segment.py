@@ -190,10 +190,12 @@ class Segment:
                 size_bytes += batch.size_bytes
         except ProtocolError:
             pass  # whoever reads there is told
-        if is_sealed and latest[0] > noted:
-            times += TIME_ENTRY.pack(latest[0], latest[1] - self.base_offset)
+        end = TIME_ENTRY.pack(latest[0], latest[1] - self.base_offset) if latest[0] > noted else b""
         self._latest, self.bytes_since_entry = latest, size_bytes
-        return self.offset_index.replace(offsets) | self.time_index.replace(times)
+        changed = self.offset_index.replace(offsets)
+        if self.time_index.holds(times + end):
+            return changed  # the last timestamp may be there before the end: a clean stop puts it there
+        return self.time_index.replace(times + end if is_sealed else times) or changed
 
     def seal(self) -> None:
         """End writing: the last timestamp goes into its index, files are cut to their length."""

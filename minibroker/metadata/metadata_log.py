@@ -277,6 +277,11 @@ class MetadataLog:
             if old[0]:  # what the log began with stays
                 self.storage.remove(f"{METADATA_DIRECTORY}/{snapshot_name(*old)}")
 
+    def flush(self, *, now_ms: int) -> None:
+        """Return when what was appended without a flush is on the disk."""
+        if self.fsync:
+            self.log.flush(now_ms=now_ms)
+
     def close(self) -> None:
         """Flush and close the log."""
         self.log.close()
@@ -289,11 +294,11 @@ class MetadataLog:
     # quorum-state
 
     def _read_quorum_state(self) -> None:
-        import json
-
         data = read_file(self.storage, QUORUM_STATE)
         if not data:
             return
+        import json
+
         try:
             found = json.loads(data)
             epoch, version = found["leaderEpoch"], found["data_version"]

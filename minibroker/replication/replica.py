@@ -16,7 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from minibroker.log.partition_log import Appended, PartitionLog
+    from minibroker.log.outcomes import Appended
+    from minibroker.log.partition_log import PartitionLog
     from minibroker.log.producers import Verification
     from minibroker.log.storage import Chunk
 

@@ -61,9 +61,10 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closing = False
         self.last_active_ms = self.opened_ms = server.now_ms()
         self.frame_begun_ms = 0  # when the first byte of an unfinished frame came; 0: there is none
+        self.closing_since_ms = 0
         self._own = bytearray()  # an unfinished frame, or frames that wait for their turn
         self._own_end = 0
-        self._task: asyncio.Task[None] | None = None  # the request that waits
+        self.task: asyncio.Task[None] | None = None  # the request that waits
         self._may_write = True
         self._reads = True
         self._is_first = True
@@ -82,15 +83,14 @@ class Connection(asyncio.BufferedProtocol):
             return memoryview(self._own)[self._own_end :]
         return self.server.shared_buffer
 
-    def buffer_updated(self, received_bytes: int) -> None:
+    def buffer_updated(self, nbytes: int) -> None:
         if self._own_end:
-            self._own_end += received_bytes
-            used = self._take(memoryview(self._own)[: self._own_end])
-            self._keep(memoryview(self._own)[used : self._own_end])
+            self._own_end += nbytes
+            self._take_own()
         else:
-            received = self.server.shared_buffer[:received_bytes]
+            received = self.server.shared_buffer[:nbytes]
             used = self._take(received)
-            if used < received_bytes:
+            if used < nbytes:
                 self._keep(received[used:])
 
     def eof_received(self) -> bool:
@@ -101,12 +101,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._may_write = True
+        self.last_active_ms = self.server.now_ms()
         self._go_on()
 
-    def connection_lost(self, failure: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self.is_closing = True
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
         self._drop_own()
         self.server.closed(self)
 
@@ -130,10 +131,31 @@ class Connection(asyncio.BufferedProtocol):
             position = frame_end
         return end if self.is_closing else position
 
+    def _take_own(self) -> None:
+        used = self._take(memoryview(self._own)[: self._own_end])
+        if used:
+            self.frame_begun_ms = 0  # what is left is another frame
+        self._keep(memoryview(self._own)[used : self._own_end])
+
     @property
     def is_waiting(self) -> bool:
         """Whether it is our turn: a request is being answered."""
-        return self._task is not None
+        return self.task is not None
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether nothing is read now, so that we would not learn that the client has gone."""
+        return not self._reads
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the client has to read answers before we look at what it asks next."""
+        return not self._may_write
+
+    @property
+    def came_bytes(self) -> int:
+        """How much of an unfinished frame there is."""
+        return self._own_end
 
     @property
     def held_bytes(self) -> int:
@@ -141,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_busy(self) -> bool:
-        return self._task is not None or not self._may_write or self.is_closing
+        return self.task is not None or not self._may_write or self.is_closing
 
     def _is_kafka(self, received: memoryview) -> bool:
         """Look at the first bytes of all: no frame length can look like these."""
@@ -170,12 +192,16 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
             self._reads = False
         wanted = OWN_BYTES_MIN
+        enough = size_bytes + 1
         if size_bytes >= 4:
             frame_bytes = LENGTH.unpack_from(rest)[0] + 4
-            wanted = frame_bytes if frame_bytes <= OWN_BYTES_AT_ONCE else min(frame_bytes, 2 * size_bytes)
-        if not self.frame_begun_ms:
-            self.frame_begun_ms = self.last_active_ms
-        if rest.obj is self._own and len(self._own) >= max(wanted, size_bytes + 1):
+            if frame_bytes <= OWN_BYTES_AT_ONCE:
+                wanted = enough = max(frame_bytes, enough)
+            else:
+                # Only a full buffer grows, and then to twice its length: each byte is copied once or twice, not more.
+                wanted = min(frame_bytes, 2 * size_bytes)
+        begun_ms = self.frame_begun_ms or self.last_active_ms
+        if rest.obj is self._own and len(self._own) >= enough:
             if rest.nbytes != self._own_end:
                 self._own[:size_bytes] = bytes(rest)
         else:
@@ -184,6 +210,7 @@ class Connection(asyncio.BufferedProtocol):
             self._drop_own()
             self._own = grown
         self._own_end = size_bytes
+        self.frame_begun_ms = begun_ms
 
     def _drop_own(self) -> None:
         if self._own:
@@ -203,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close("an error of our own")
             return
         if asyncio.iscoroutine(answer):
-            self._task = asyncio.get_running_loop().create_task(self._finish(answer))
+            self.task = asyncio.get_running_loop().create_task(self._finish(answer))
         elif answer is not None:
             self.write(answer)
 
@@ -217,8 +244,9 @@ class Connection(asyncio.BufferedProtocol):
             self.close("an error of our own")
             return
         finally:
-            self._task = None
+            self.task = None
         if not self.is_closing:
+            self.last_active_ms = self.server.now_ms()
             if answer is not None:
                 self.write(answer)
             self._go_on()
@@ -228,8 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_busy:
             return
         if self._own_end:
-            used = self._take(memoryview(self._own)[: self._own_end])
-            self._keep(memoryview(self._own)[used : self._own_end])
+            self._take_own()
         if not self._reads and not self._is_busy:
             self._reads = True
             self.transport.resume_reading()
@@ -253,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection; what has been written still leaves."""
         if not self.is_closing:
             self.is_closing = True
+            self.closing_since_ms = self.server.now_ms()
             if reason:
                 self.server.say(f"{self.remote_address[0]}:{self.remote_address[1]}: closed: {reason}")
             self.transport.close()

@@ -20,14 +20,20 @@ class HttpConnection(asyncio.Protocol):
         self.remote_address = connection.remote_address
         self.last_active_ms = connection.last_active_ms
         self.frame_begun_ms = connection.last_active_ms
-        self.is_waiting = False
+        self.is_waiting = self.is_deaf = self.is_unread = self.is_closing = False
+        self.closing_since_ms = 0
+        self.task = None
         self._request = bytearray()
 
     @property
     def held_bytes(self) -> int:
         return len(self._request)
 
+    came_bytes = held_bytes
+
     def data_received(self, data: bytes) -> None:
+        if self.is_closing:
+            return
         self._request += data
         if b"\r\n\r\n" in self._request or len(self._request) > REQUEST_BYTES_MAX:
             target = bytes(self._request.split(b" ", 2)[1]).decode("ascii", "replace")
@@ -39,8 +45,11 @@ class HttpConnection(asyncio.Protocol):
             self.transport.write(head.encode() + body)
             self.close()
 
-    def connection_lost(self, failure: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self.server.closed(self)
 
     def close(self, reason: str = "") -> None:
-        self.transport.close()
+        if not self.is_closing:
+            self.is_closing = True
+            self.closing_since_ms = self.server.now_ms()
+            self.transport.close()

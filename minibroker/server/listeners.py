@@ -31,7 +31,12 @@ class Listener:
         self.port = port  # 0: any that is free
 
     def __repr__(self) -> str:
-        return f"{self.name}://{self.host}:{self.port}"
+        return f"{self.name}://{address(self.host, self.port)}"
+
+
+def address(host: str, port: int) -> str:
+    """Return host:port as clients write it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_listeners(texts: Iterable[str]) -> list[Listener]:

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
 SPARE_BUFFERS_MAX = 8
 SPARE_BYTES_MAX = 2 * 1024 * 1024
+HELD_BYTES_MIN = 64 * 1024 * 1024
 SWEEP_MS = 1000
+LINES_A_SWEEP = 20
+BIND_TRIES = 10
 FRAME_MS = 10_000  # a frame may take this long, and a second more for each KiB that has come
+UNSENT_MS = 10_000  # so long a connection that closes may take to get rid of its last answers
 FRAME_BYTES_PER_MS = 1.024
 
 
@@ -38,13 +42,15 @@ class Limits:
         connections_max: int = 1 << 31,
         connections_per_address_max: int = 1 << 31,
         idle_ms: int = 600_000,
-        held_bytes_max: int = 256 * 1024 * 1024,
+        held_bytes_max: int = 0,
     ):
         self.frame_bytes_max = frame_bytes_max
         self.connections_max = connections_max
         self.connections_per_address_max = connections_per_address_max
         self.idle_ms = idle_ms
-        self.held_bytes_max = held_bytes_max  # by unfinished frames of all connections
+        # By unfinished frames of all connections. Twice the longest, for it is copied when its buffer grows; by default
+        # that is 200 MiB.
+        self.held_bytes_max = held_bytes_max or max(2 * frame_bytes_max, HELD_BYTES_MIN)
 
 
 class Reporter:
@@ -72,6 +78,7 @@ class Server:
         self.held_bytes = 0
         self.sent_bytes = 0
         self.accepted_count = 0
+        self._lines_left = LINES_A_SWEEP
         self._spare: list[bytearray] = []
         self._listener: asyncio.Server | None = None
         self._sweep: Timer | None = None
@@ -81,11 +88,25 @@ class Server:
 
     async def bind(self, host: str, port: int) -> None:
         """Take an address; port 0 takes a free one, which `port` names then."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Connection(self), host or None, port, backlog=1024, start_serving=False
-        )
-        self.host, self.port = self._listener.sockets[0].getsockname()[:2]
+        wanted = port
+        for tries_left in range(BIND_TRIES, -1, -1):
+            try:
+                listener = await asyncio.get_running_loop().create_server(
+                    lambda: Connection(self), host or None, wanted, backlog=1024, start_serving=False
+                )
+            except OSError:
+                if wanted == port or not tries_left:
+                    raise
+                wanted = port
+                continue
+            self.host, self.port = listener.sockets[0].getsockname()[:2]
+            if all(socket.getsockname()[1] == self.port for socket in listener.sockets):
+                self._listener = listener
+                return
+            # A name with several addresses (localhost, all) got a free port at each: take one that is free at all.
+            listener.close()
+            wanted = self.port
+        raise OSError(f"no port is free at all addresses of {host or 'this machine'}")
 
     async def listen(self) -> None:
         """Take connections."""
@@ -104,10 +125,14 @@ class Server:
         if self._sweep is not None:
             self._sweep.cancel()
         self._all_closed = asyncio.Event()
+        tasks = [connection.task for connection in self.connections if connection.task is not None]
         for connection in list(self.connections):
             connection.transport.abort()
+        await self.clock.sleep(0)  # who has been accepted, but not yet told of, comes to `opened` now
         if self.connections:
             await self._all_closed.wait()
+        if tasks:
+            await asyncio.wait(tasks)  # closing has cancelled them
         if self._listener is not None:
             await self._listener.wait_closed()
 
@@ -118,7 +143,9 @@ class Server:
         self.connections[connection] = None
         self.accepted_count += 1
         count = self.per_address[address] = self.per_address.get(address, 0) + 1
-        if count > self.limits.connections_per_address_max:
+        if self._all_closed is not None:
+            connection.transport.abort()
+        elif count > self.limits.connections_per_address_max:
             connection.close(f"more than {self.limits.connections_per_address_max} connections from this address")
         elif len(self.connections) > self.limits.connections_max:
             connection.close(f"more than {self.limits.connections_max} connections")
@@ -144,7 +171,10 @@ class Server:
         self.say(f"unexpected error, please report it\n{''.join(traceback.format_exception(error))}")
 
     def say(self, line: str) -> None:
-        self.reporter.say(line)
+        """Tell people; what is said too often, as a client can make us, is only counted."""
+        self._lines_left -= 1
+        if self._lines_left >= 0:
+            self.reporter.say(line)
 
     # Buffers of unfinished frames
 
@@ -169,6 +199,7 @@ class Server:
         """Make room by closing the connection whose unfinished frame holds most."""
         largest = max(self.connections, key=lambda connection: connection.held_bytes)
         largest.close(f"unfinished requests hold more than {self.limits.held_bytes_max} bytes, this one most of them")
+        largest.transport.abort()  # now, and not when it has read its answers
 
     def write_chunks(self, transport: asyncio.Transport, chunks: Sequence[Chunk]) -> None:
         """Write without joining where the loop can."""
@@ -179,18 +210,45 @@ class Server:
                 transport.write(chunk)
 
     def _look_around(self) -> None:
-        """Close who is silent for too long, or feeds a frame by the drop."""
+        """Close who is silent for too long, feeds a frame by the drop, or has gone while nobody listened."""
+        if self._lines_left < 0:
+            self.reporter.say(f"{-self._lines_left} more lines like these")
+        self._lines_left = LINES_A_SWEEP
         now_ms = self.now_ms()
+        deaf = [connection for connection in self.connections if connection.is_deaf]
+        for connection in _gone(deaf) if deaf else ():
+            connection.transport.abort()
         for connection in list(self.connections):
-            if connection.is_waiting:
+            if connection.is_closing:
+                if now_ms - connection.closing_since_ms > UNSENT_MS:
+                    connection.transport.abort()
+            elif connection.is_waiting:
                 continue
-            if now_ms - connection.last_active_ms > self.limits.idle_ms:
+            elif now_ms - connection.last_active_ms > self.limits.idle_ms:
                 connection.close()
-            elif connection.frame_begun_ms and now_ms - connection.frame_begun_ms > (
-                FRAME_MS + connection.held_bytes / FRAME_BYTES_PER_MS
+            elif (
+                connection.frame_begun_ms
+                and not connection.is_unread
+                and now_ms - connection.frame_begun_ms > FRAME_MS + connection.came_bytes / FRAME_BYTES_PER_MS
             ):
                 connection.close("the rest of a request does not come")
         self._sweep = self.clock.after(SWEEP_MS, self._look_around)
+
+
+def _gone(connections: Sequence[AnyConnection]) -> list[AnyConnection]:
+    """Return those whose client has closed or reset the connection, where the system can tell."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return []
+    poll = select.poll()
+    by_handle = {}
+    for connection in connections:
+        sock = connection.transport.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            by_handle[sock.fileno()] = connection
+            poll.register(sock.fileno(), getattr(select, "POLLRDHUP", 0))
+    return [by_handle[handle] for handle, _ in poll.poll(0)]
 
 
 def _gathers(transport: asyncio.Transport) -> bool:

@@ -171,10 +171,15 @@ def _translated(request: bytes, names: Names) -> bytes:
     return b"".join(encode_request(translated, version, correlation_id, header.client_id))[4:]
 
 
+OFFSET_COMMIT = 8
+
+
 def _why_not(step: dict[str, Any], served: set[int]) -> str:
     number = NUMBERS.get(step["api"])
     if number is not None and step["result"] == "answer" and number not in served:
         return f"{step['api']} is not announced"
+    if step["api"] == "OffsetFetch" and OFFSET_COMMIT not in served:
+        return "offsets cannot be committed"
     if ADD_PARTITIONS_TO_TXN not in served and (step["name"] in OF_TRANSACTIONS or _is_transactional(step)):
         return "transactions are not announced"
     return ""

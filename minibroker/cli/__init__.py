@@ -1,0 +1,135 @@
+"""The command `minibroker`: one module for each command, imported when the command is used.
+
+A module has DESCRIPTION, perhaps EPILOG, `add_arguments(parser)` and `run(options)`, which returns the exit status.
+What must hold: a command loads nothing for the sake of another one, not even its options, so all start quickly.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from minibroker.cli.status import DONE, INTERRUPTED, USAGE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+# Command -> module, and what it does. In the order in which people meet them.
+COMMANDS = {
+    "serve": ("serve", "start a broker"),
+    "topics": ("topics", "list, describe, create, change and delete topics"),
+    "produce": ("produce", "write records: lines of standard input, files"),
+    "consume": ("consume", "read records"),
+    "offsets": ("offsets", "where partitions begin and end, and which offset a moment has"),
+    "configs": ("configs", "show and change settings of topics and brokers"),
+    "metadata": ("metadata", "brokers, topics and partitions, as kcat -L shows them"),
+    "health": ("health", "exit with 0 if a broker answers, with 1 if not"),
+    "explain": ("explain", "say what bytes mean, field by field"),
+    "dump": ("dump", "print what kafka-dump-log prints of log segments, indexes and snapshots"),
+    "verify": ("verify", "check a log directory and say where it is wrong"),
+}
+# kcat's modes: `minibroker -b localhost -t orders -C`.
+MODES = {"C": "consume", "P": "produce", "L": "metadata", "Q": "offsets"}
+FLAGS = "eqvuJZEAl"  # letters of kcat that take no value; behind others the rest of the word is one
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command, return the exit status."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    command, words = _command(words)
+    if command is None:
+        return _overview(words)
+    if command not in COMMANDS:
+        print(f"minibroker: there is no command {command!r}{_nearest(command)} See minibroker --help", file=sys.stderr)
+        return USAGE
+    module = _module(command)
+    options = parser_of(command).parse_args(words)
+    try:
+        status: int = module.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_stdout()
+        return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """Return the parser of one command."""
+    import argparse
+
+    module = _module(command)
+    parser = argparse.ArgumentParser(
+        f"minibroker {command}", description=module.DESCRIPTION, epilog=getattr(module, "EPILOG", None)
+    )
+    module.add_arguments(parser)
+    return parser
+
+
+def _module(command: str):  # type: ignore[no-untyped-def]  # a module, of which mypy cannot know which
+    from importlib import import_module
+
+    return import_module(f"minibroker.cli.{COMMANDS[command][0]}")
+
+
+def _command(words: list[str]) -> tuple[str | None, list[str]]:
+    """Return the command that is meant, the first word or by one of kcat's modes, and the words for it."""
+    if words and words[0][:1] != "-":
+        return words[0], words[1:]
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word[:1] == "-" and word[:2] != "--":
+            for place, letter in enumerate(word[1:], 1):
+                if letter in MODES:
+                    rest = word[:place] + word[place + 1 :]
+                    return MODES[letter], [*words[:index], *([rest] if rest != "-" else []), *words[index + 1 :]]
+                if letter not in FLAGS:
+                    index += place == len(word) - 1  # then the value is the next word
+                    break
+        index += 1
+    return None, words
+
+
+def _overview(words: list[str]) -> int:
+    """Say what there is: without argparse, which would take longer than everything else."""
+    import minibroker
+
+    if words and words[0] in ("--version", "-V"):
+        print(f"minibroker {minibroker.__version__}")
+        return DONE
+    lines = [
+        "usage: minibroker COMMAND ...",
+        "",
+        "A Kafka-compatible broker that you can look into.",
+        "",
+        *(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items()),
+        "",
+        "minibroker COMMAND --help tells more.",
+        "The modes of kcat work too: -C is consume, -P produce, -L metadata, -Q offsets.",
+    ]
+    if words and words[0] in ("--help", "-h"):
+        print("\n".join(lines))
+        return DONE
+    lines += [
+        "",
+        "minibroker: which command?"
+        + (" With options alone say -C to consume, -P to produce, -L to list." if words else ""),
+    ]
+    print("\n".join(lines), file=sys.stderr)
+    return USAGE
+
+
+def _nearest(command: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(command, COMMANDS, 1)
+    return f"; did you mean {near[0]}?" if near else "."
+
+
+def _close_stdout() -> None:
+    """Whoever read us (head, less) has seen enough. Python would complain at exit if stdout stayed broken."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,174 @@
+"""How commands reach a broker: its address, the client, and what is said when something goes wrong.
+
+What must hold: whoever reads the message knows what to do next. A broker that is not there is found out at once; only
+what a broker itself calls passing is repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from minibroker.cli.status import FAILED, USAGE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable
+
+    from minibroker.client.cluster import Cluster
+    from minibroker.errors import KafkaError
+
+DEFAULT_PORT = 9092
+TIMEOUT_MS = 10_000
+# Of -X, for every command; produce and consume know more.
+COMMON_PROPERTIES = ("api.version.request", "bootstrap.servers", "client.id", "metadata.broker.list")
+
+HINTS = {
+    "INVALID_PARTITIONS": "partitions can be added, not taken away",
+    "INVALID_REPLICATION_FACTOR": "no more replicas than brokers",
+    "TOPIC_ALREADY_EXISTS": "--if-not-exists takes that for success",
+    "UNKNOWN_TOPIC_OR_PARTITION": "minibroker topics --list shows what there is",
+    "UNSUPPORTED_VERSION": "the broker is too old for this, or serves it not",
+}
+
+
+class Refused(Exception):
+    """What a user asked for makes no sense, or is not there; the text says what would."""
+
+    def __init__(self, reason: str, status: int = USAGE):
+        super().__init__(reason)
+        self.status = status
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-b",
+        "--bootstrap-server",
+        "--broker-list",
+        dest="bootstrap",
+        metavar="HOST[:PORT]",
+        help="a broker, or several with commas (MINIBROKER_BOOTSTRAP, else localhost:9092)",
+    )
+    parser.add_argument(
+        "-X", "--command-property", dest="properties", action="append", default=[], metavar="KEY=VALUE",
+        help="a setting of the client, by librdkafka's or Kafka's name",
+    )  # fmt: skip
+
+
+def properties_of(options: argparse.Namespace, *known: str) -> dict[str, str]:
+    """Return what -X says; only names that mean something here."""
+    found = {}
+    for text in options.properties:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise Refused(f"-X {text}: say key=value")
+        if key not in (*known, *COMMON_PROPERTIES):
+            raise Refused(f"-X {key}: not known here; there are {', '.join(sorted((*known, *COMMON_PROPERTIES)))}")
+        found[key] = value
+    return found
+
+
+def addresses_of(options: argparse.Namespace) -> list[tuple[str, int]]:
+    """Return the brokers to begin with."""
+    given = dict(text.partition("=")[::2] for text in options.properties)
+    text = options.bootstrap or given.get("bootstrap.servers") or given.get("metadata.broker.list")
+    text = text or os.environ.get("MINIBROKER_BOOTSTRAP") or "localhost"
+    return [_address(item.strip()) for item in text.split(",") if item.strip()]
+
+
+def _address(text: str) -> tuple[str, int]:
+    plain = text.removeprefix("PLAINTEXT://")
+    host, separator, port = plain.rpartition(":")
+    if not separator or plain.endswith("]"):
+        host, port = plain, str(DEFAULT_PORT)
+    if not port.isdecimal() or not host:
+        raise Refused(f"{text!r} is no address of a broker; say host:port, such as localhost:9092")
+    return host.strip("[]"), int(port)
+
+
+def run_with_cluster(
+    command: str,
+    options: argparse.Namespace,
+    work: Callable[[Cluster], Awaitable[int]],
+    properties: tuple[str, ...] = (),
+) -> int:
+    """Run what a command does with a cluster; say what went wrong, and return the exit status."""
+    import asyncio
+
+    from minibroker.client.cluster import Cluster
+    from minibroker.errors import KafkaError, ProtocolError
+
+    cluster: Cluster | None = None
+    addresses: list[tuple[str, int]] = []
+
+    async def main() -> int:
+        nonlocal cluster
+        async with Cluster(
+            addresses,
+            client_id=given.get("client.id", "minibroker"),
+            timeout_ms=TIMEOUT_MS,
+            ask_versions=given.get("api.version.request") != "false",
+        ) as cluster:
+            await cluster.connection()
+            return await work(cluster)
+
+    try:
+        given = properties_of(options, *properties)
+        addresses = addresses_of(options)
+        return asyncio.run(main())
+    except Refused as refusal:
+        complain(command, str(refusal))
+        return refusal.status
+    except KafkaError as error:
+        for line in _explained(error, addresses, cluster):
+            complain(command, line)
+    except ProtocolError as error:
+        complain(command, f"bytes that are not what they should be: {error}")
+    return FAILED
+
+
+def complain(command: str, text: str) -> None:
+    print(f"minibroker {command}: {text}", file=sys.stderr)
+
+
+def _explained(error: KafkaError, addresses: list[tuple[str, int]], cluster: Cluster | None) -> list[str]:
+    """Return what to say about an error, and what might help."""
+    from minibroker.client.connection import CallTimeout, ConnectionLost
+    from minibroker.client.descriptions import SomeFailed
+
+    if isinstance(error, SomeFailed):
+        return [f"{_named(item)}: {_with_hint(failure)}" for item, failure in error.errors.items()]
+    if not isinstance(error, ConnectionLost | CallTimeout):
+        return [_with_hint(error)]
+    asked = ", ".join(f"{host}:{port}" for host, port in addresses)
+    if cluster is not None and cluster.nodes:
+        for node in cluster.nodes.values():
+            address = f"{node.host}:{node.port}"
+            if address in error.message and (node.host, node.port) not in addresses:
+                return [
+                    f"{error.message}",
+                    f"{asked} answers, but says that clients shall use {address}, which cannot be reached from here: "
+                    "see advertised.listeners of the broker",
+                ]
+        return [error.message]
+    if "[Errno -" in error.message:
+        return [f"{asked}: there is no host of that name"]
+    if error.message.startswith("no connection to"):
+        return [f"nobody answers at {asked}: is the broker running? `minibroker serve` starts one"]
+    return [f"{error.message}", f"who listens at {asked} speaks TLS perhaps, or is no Kafka broker of 0.10 or later"]
+
+
+def _with_hint(error: KafkaError) -> str:
+    hint = HINTS.get(error.code.name)
+    return f"{error.code.name}{error.message and f': {error.message}'}{(hint and f' ({hint})') or ''}"
+
+
+def _named(item: object) -> str:
+    return "-".join(map(str, item)) if isinstance(item, tuple) else str(item)
+
+
+def print_json(value: object) -> None:
+    import json
+
+    print(json.dumps(value, indent=1, ensure_ascii=False))

@@ -1,0 +1,149 @@
+"""`minibroker dump`: what kafka-dump-log prints, with its options."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from minibroker.cli.explain import print_fields, wants_colors
+from minibroker.cli.status import DONE, FAILED, USAGE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DESCRIPTION = "Print what kafka-dump-log prints, with its options. A directory stands for the files in it."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="FILE|DIRECTORY", help="files of a log directory, known by suffix")
+    parser.add_argument("--files", default="", metavar="A,B", help="the same, divided by commas")
+    parser.add_argument("--print-data-log", action="store_true", help="records with key and value, taken for text")
+    parser.add_argument("--deep-iteration", action="store_true", help="records, not only batches")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="of records only key and value")
+    parser.add_argument("--verify-index-only", action="store_true", help="of indexes only what is wrong")
+    parser.add_argument("--index-sanity-check", action="store_true", help="what a broker checks of an index at start")
+    for name in ("offsets", "transaction-log", "cluster-metadata", "share-group-state"):
+        text = "records as those of __consumer_offsets" if name == "offsets" else "records of that internal topic"
+        parser.add_argument(f"--{name}-decoder", dest="decoder", action="store_const", const=name, help=text)
+    parser.add_argument(
+        "--max-message-size", type=int, default=5 << 20, metavar="BYTES", help="index entries look so far"
+    )
+    parser.add_argument("--max-bytes", type=int, default=0x7FFFFFFF, metavar="BYTES", help="of each log file")
+    parser.add_argument("--release", choices=("2.8", "3.9", "4.4"), default="4.4", help="whose words: default 4.4")
+    parser.add_argument("--bytes", action="store_true", help="every field with its bytes instead")
+    parser.add_argument("--explain-offsets", action="store_true", help="how each record comes to its offset instead")
+    parser.add_argument("--format", choices=("0.7",), default="", help="with --explain-offsets, of a log without magic")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    for name in ("value", "key"):
+        parser.add_argument(f"--{name}-decoder-class", dest="java_class", nargs="?", const="?", help=argparse.SUPPRESS)
+
+
+# Of a directory, in this order: logs, metadata snapshots, indexes, producer snapshots.
+DUMP_SUFFIXES = ((".log",), (".checkpoint",), (".index", ".timeindex", ".txnindex"), (".snapshot",))
+LESSON_SUFFIXES = ((".kafka", ".log", ".checkpoint"),)
+
+
+def _files_of(path: str, wanted: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+    """Yield a file, or those of a directory that are wanted, then those in its directories."""
+    if not os.path.isdir(path):
+        yield path
+        return
+    names = sorted(os.listdir(path))
+    for suffixes in wanted:
+        yield from (os.path.join(path, name) for name in names if name.endswith(suffixes))
+    for name in names:
+        if os.path.isdir(os.path.join(path, name)):
+            yield from _files_of(os.path.join(path, name), wanted)
+
+
+def _view(path: str) -> memoryview:
+    """Return the bytes of a file without reading them: a segment may be larger than what we want to hold."""
+    import mmap
+
+    with open(path, "rb") as file:
+        # An empty file cannot be mapped.
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.stat(path).st_size else b"")
+
+
+def run(options: argparse.Namespace) -> int:
+    from minibroker.errors import KafkaError, ProtocolError
+
+    def complain(text: object) -> None:
+        sys.stdout.flush()
+        print(text, file=sys.stderr)
+
+    given = [*options.paths, *(path for path in options.files.split(",") if path)]
+    if options.java_class:
+        complain("minibroker dump: decoders that are Java classes cannot run here; without one, text is printed")
+        return USAGE
+    if not given:
+        complain("minibroker dump: which files? Name them, or their directory")
+        return USAGE
+    try:
+        wanted = LESSON_SUFFIXES if options.explain_offsets else DUMP_SUFFIXES
+        files = [file for path in given for file in _files_of(path, wanted)]
+        broken = (_dump_bytes if options.bytes else _dump_lesson if options.explain_offsets else _dump_lines)(
+            files, options, complain
+        )
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        complain(f"minibroker dump: {failure.filename or ''}: {failure.strerror or failure}")
+        return USAGE
+    except (ProtocolError, KafkaError) as error:
+        complain(f"minibroker dump: {error}")
+        return FAILED
+    return FAILED if broken else DONE
+
+
+def _dump_lines(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
+    from minibroker.dump.files import Dump, Options
+
+    dump = Dump(
+        Options(
+            release=options.release,
+            contents=options.print_data_log or options.decoder is not None,
+            deep=options.deep_iteration,
+            metadata=not options.skip_record_metadata,
+            decoder=options.decoder or "",
+            verify_only=options.verify_index_only,
+            sanity_only=options.index_sanity_check,
+            message_bytes_max=options.max_message_size,
+            bytes_max=options.max_bytes,
+        ),
+        _view,
+    )
+    try:
+        for path in files:
+            for line in dump.lines(path):
+                print(line)
+    finally:
+        for text in dump.complaints():
+            complain(text)
+    return dump.is_broken
+
+
+def _dump_bytes(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
+    from minibroker.dump.fields import pieces
+
+    broken = False
+    for path in files:
+        print(f"Dumping {path}")
+        for piece in pieces(path, _view(path)[: options.max_bytes]):
+            if piece.title:
+                print(piece.title)
+            print_fields(piece.explanation, wants_colors(options), piece.position)
+            broken = broken or piece.explanation.error is not None
+    return broken
+
+
+def _dump_lesson(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
+    from minibroker.dump.offsets import lesson
+
+    for path in files:
+        if path.endswith(LESSON_SUFFIXES[0]):
+            for line in lesson(path, _view(path)[: options.max_bytes], options.format):
+                print(line)
+    return False

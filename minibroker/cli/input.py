@@ -1,0 +1,188 @@
+"""What `minibroker produce` reads: bytes of stdin and files, cut into lines, made into records.
+
+What must hold: a line that has come is handed on at once, whether or not another follows; nothing waits in a thread,
+so Ctrl-C ends it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from minibroker.cli.connect import Refused
+from minibroker.cli.record_format import unescaped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from typing import Any
+
+    Parser = Callable[[bytes], "Draft"]
+
+CHUNK_BYTES = 256 * 1024
+READER_PROPERTIES = {
+    "parse.key": "false",
+    "parse.headers": "false",
+    "key.separator": "\\t",
+    "headers.delimiter": "\\t",
+    "headers.separator": ",",
+    "headers.key.separator": ":",
+    "null.marker": "",
+}
+
+
+class Draft:
+    """A record that is to be written."""
+
+    __slots__ = ("headers", "key", "timestamp", "value")
+
+    def __init__(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp: int | None = None,
+    ):
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamp = timestamp
+
+
+async def chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """Yield bytes as they come, without blocking where others write them (pipes, terminals, sockets)."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+        waits = True
+    except (PermissionError, NotImplementedError, OSError):
+        waits = False  # a file: always ready
+    try:
+        while True:
+            if waits:
+                await ready.wait()
+                ready.clear()
+            data = os.read(descriptor, CHUNK_BYTES)
+            if not data:
+                return
+            yield data
+    finally:
+        if waits:
+            loop.remove_reader(descriptor)
+
+
+async def lines(descriptor: int, delimiter: bytes) -> AsyncIterator[list[bytes]]:
+    """Yield what stands between delimiters, as much as has come."""
+    rest = bytearray()
+    async for data in chunks(descriptor):
+        # Only the seam and what is new can hold a delimiter: a line of megabytes is not searched again and again.
+        seam = max(0, len(rest) - len(delimiter) + 1)
+        rest += data
+        if rest.find(delimiter, seam) >= 0:
+            *whole, last = bytes(rest).split(delimiter)
+            rest = bytearray(last)
+            yield whole
+    if rest:
+        yield [bytes(rest)]
+
+
+def parser_of(options: argparse.Namespace) -> Parser:
+    """Return what makes a line into a record."""
+    headers = [_header(text) for text in options.headers]
+    if options.json:
+        return _json_line
+    if options.console:
+        return _console_line(options.console)
+    fixed_key = None if options.key is None else os.fsencode(options.key)
+    delimiter = None if options.key_delimiter is None else unescaped(options.key_delimiter)
+    is_null = options.null
+
+    def parse(line: bytes) -> Draft:
+        key: bytes | None = fixed_key
+        value: bytes | None = line
+        if delimiter is not None:
+            before, found, after = line.partition(delimiter)
+            if found:
+                key, value = before, after
+        if is_null:
+            key, value = key or None, value or None
+        return Draft(key, value, headers)
+
+    if delimiter == b"":
+        raise Refused("-K: an empty delimiter divides nothing")
+    return parse
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, separator, value = text.partition("=")
+    return name, os.fsencode(value) if separator else None
+
+
+def _json_line(line: bytes) -> Draft:
+    """Read what `minibroker consume -J` and kcat -J write; topic, partition and offset are not looked at."""
+    from json import loads
+
+    try:
+        document = loads(line)
+        flat = document.get("headers") or []
+        headers = [(str(name), _bytes(value)) for name, value in zip(flat[::2], flat[1::2])]
+        return Draft(_bytes(document.get("key")), _bytes(document.get("payload")), headers, document.get("ts"))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Refused(f"-J: {line[:60]!r} is no record in JSON: {error}") from None
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and "base64" in value:
+        from base64 import b64decode
+
+        return b64decode(value["base64"])
+    from json import dumps
+
+    return dumps(value).encode()  # a document within: as compact text
+
+
+def _console_line(given: list[str]) -> Parser:
+    """kafka-console-producer.sh's reader: headers, key, value, as far as they are asked for."""
+    settings = dict(READER_PROPERTIES)
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in settings:
+            raise Refused(f"--property {name}: there are {', '.join(settings)}")
+        settings[name] = value
+    has_key, has_headers = (settings[name].lower() == "true" for name in ("parse.key", "parse.headers"))
+    between, behind_headers, between_headers, in_header = (
+        unescaped(settings[name])
+        for name in ("key.separator", "headers.delimiter", "headers.separator", "headers.key.separator")
+    )
+    null = unescaped(settings["null.marker"])
+
+    def or_null(data: bytes) -> bytes | None:
+        return None if null and data == null else data
+
+    def parse(line: bytes) -> Draft:
+        headers: list[tuple[str, bytes | None]] = []
+        key = None
+        value = line
+        if has_headers:
+            text, found, value = line.partition(behind_headers)
+            if not found:
+                raise Refused(f"{line[:60]!r}: no headers.delimiter {behind_headers!r} in it")
+            if text and or_null(text) is not None:
+                for item in text.split(between_headers):
+                    name, _, content = item.partition(in_header)
+                    headers.append((name.decode("utf-8", "replace"), or_null(content)))
+        if has_key:
+            before, found, value = value.partition(between)
+            if not found:
+                raise Refused(f"{line[:60]!r}: no key.separator {between!r} in it")
+            key = or_null(before)
+        return Draft(key, or_null(value), headers)
+
+    return parse

@@ -1,0 +1,27 @@
+"""Topics by name or by regular expression, as Kafka's tools take them."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# A name of letters, digits, '.', '_' and '-' means itself, though to Kafka's tools a point means any character.
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def is_plain(name: str) -> bool:
+    return PLAIN.issuperset(name)
+
+
+def matching(names: Iterable[str], wanted: str) -> list[str]:
+    """Return the names that are meant, sorted. Raises ValueError for what is neither a name nor an expression."""
+    if is_plain(wanted):
+        return [name for name in names if name == wanted]
+    import re
+
+    try:
+        expression = re.compile(wanted.replace(",", "|"))
+    except re.error as error:
+        raise ValueError(f"{wanted!r} is no regular expression: {error}") from None
+    return sorted(name for name in names if expression.fullmatch(name))

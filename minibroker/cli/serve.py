@@ -1,0 +1,37 @@
+"""`minibroker serve`: the options of a broker in the foreground."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+DESCRIPTION = "Start a broker. The first line on stdout is its address, printed when it answers."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, metavar="N", help="port to listen on; 0 takes a free one (9092)")
+    parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--data-dir", metavar="DIR", help="where logs are kept (./minibroker-data)")
+    where.add_argument("--memory", action="store_true", help="keep nothing on disk")
+    parser.add_argument(
+        "-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="any broker setting of Kafka"
+    )
+    parser.add_argument("--config", metavar="FILE", help="a server.properties file")
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="NAME[:PARTITIONS[:compact]]", help="make a topic at start"
+    )
+    parser.add_argument("--as-version", metavar="RELEASE", help="serve what that release of Kafka served: 0.8.2 to 4.4")
+    parser.add_argument("--cluster-id", metavar="ID", help="of a new directory; one that is there must have it")
+    parser.add_argument("--node-id", type=int, metavar="N", help="number of this broker (1)")
+    parser.add_argument("--quiet", action="store_true", help="say nothing but the address")
+
+
+def run(options: argparse.Namespace) -> int:
+    import gc
+
+    gc.disable()  # until the broker answers: next to nothing of what a start makes is garbage
+    from minibroker.serve import serve
+
+    return serve(options)

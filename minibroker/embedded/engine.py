@@ -1,0 +1,69 @@
+"""What a broker can be asked, wherever it runs: in_process.py and subprocess.py are two answers to it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from minibroker.config.topic_texts import WantedTopic
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """A record of a topic, and where it is."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int  # ms since 1970; -1: none
+
+
+class Start(NamedTuple):
+    """What a broker is started with, checked."""
+
+    settings: Mapping[str, str]  # by Kafka's names
+    topics: tuple[WantedTopic, ...]
+    data_dir: str | None  # None: memory
+    as_version: str | None
+    cluster_id: str | None
+
+
+class BrokerError(RuntimeError):
+    """The broker does not start; the reason is in words."""
+
+
+class Engine(Protocol):
+    """A broker that runs, or is about to. Everything is awaited in the loop that started it."""
+
+    bootstrap_servers: str
+    listeners: str  # the setting that would take the same ports again
+
+    async def start(self) -> None:
+        """Return when requests are answered; raise BrokerError, and leave nothing behind, if they never will be."""
+        ...
+
+    async def stop(self) -> None:
+        """Return when nothing is left: no socket, file, task or process."""
+        ...
+
+    def abandon(self) -> None:
+        """Let go of what outlives the loop, which has been closed."""
+        ...
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None: ...
+
+    async def delete_topic(self, name: str) -> None: ...
+
+    async def topics(self) -> dict[str, int]:
+        """Return the number of partitions by name."""
+        ...
+
+    async def records(self, topic: str) -> list[Record]: ...
+
+    async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]: ...

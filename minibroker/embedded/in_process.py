@@ -1,0 +1,166 @@
+"""A broker in the loop that runs: it is asked directly, without a socket in between."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from random import SystemRandom
+
+from minibroker.broker.node import Node
+from minibroker.clock import LoopClock
+from minibroker.config import BrokerConfig
+from minibroker.embedded.engine import BrokerError, Record
+from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.log.batches import batches
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.reading import read
+from minibroker.log.storage import OsStorage
+from minibroker.metadata.bootstrap import WrongDirectory
+from minibroker.server.listeners import ListenerError, address
+from minibroker.server.server import Reporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from minibroker.embedded.engine import Start
+    from minibroker.log.storage import Storage
+    from minibroker.replication.replica import Replica
+
+READ_BYTES = 1024 * 1024
+
+
+class LogReporter(Reporter):
+    """Lines for people go into the program's log, where pytest shows them with the test that failed."""
+
+    def say(self, line: str) -> None:
+        logging.getLogger("minibroker").warning(line)
+
+
+def new_storage(data_dir: str | None) -> Storage:
+    """Return where a broker keeps its logs: a directory, or memory."""
+    return MemoryStorage(LoopClock().now_ms) if data_dir is None else OsStorage(os.path.abspath(data_dir))
+
+
+class InProcess:
+    """An Engine that is a Node."""
+
+    def __init__(self, start: Start, storage: Storage):
+        self.bootstrap_servers = self.listeners = ""
+        self._storage = storage
+        self._topics = start.topics
+        self._clock = LoopClock()
+        self._node = Node(
+            BrokerConfig(start.settings),
+            storage,
+            clock=self._clock,
+            chance=SystemRandom(),
+            log_dir=os.path.abspath(start.data_dir) if start.data_dir else "memory",
+            cluster_id=start.cluster_id,
+            as_version=start.as_version,
+            reporter=LogReporter(),
+        )
+
+    async def start(self) -> None:
+        node = self._node
+        try:
+            await node.start()
+        except (KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
+            raise BrokerError(str(failure)) from failure
+        for name, partitions, configs in self._topics:
+            try:
+                if name not in node.image.topics:
+                    node.create_topic(name, partitions, configs)
+            except KafkaError as failure:
+                await node.stop()
+                raise BrokerError(f"topic {name}: {failure.message}") from failure
+        self.bootstrap_servers = node.bootstrap_servers
+        self.listeners = ",".join(f"{each.listener_name}://{address(each.host, each.port)}" for each in node.servers)
+
+    async def stop(self) -> None:
+        await self._node.stop()
+
+    def abandon(self) -> None:
+        self._storage.unlock()
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self._node.create_topic(name, partitions, configs)
+
+    async def delete_topic(self, name: str) -> None:
+        self._node.change(self._node.controller.delete_topic(name=name))
+
+    async def topics(self) -> dict[str, int]:
+        return {name: len(topic.partitions) for name, topic in sorted(self._node.image.topics.items())}
+
+    async def records(self, topic: str) -> list[Record]:
+        if topic not in self._node.image.topics:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        return self._read(topic)
+
+    async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]:
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        while True:
+            found = self._read(topic)
+            if len(found) >= count:
+                return found
+            # There may be markers of transactions among what comes, so it is counted again then.
+            end = self._end(topic) + count - len(found)
+            if not await self._changed(topic, end, deadline_ms - self._clock.now_ms()):
+                raise TimeoutError(f"{topic} has {len(found)} records after {timeout_ms} ms; {count} were waited for")
+
+    async def _changed(self, topic: str, end: int, timeout_ms: int) -> bool:
+        """Wait until a topic holds so many offsets, or is made, deleted or enlarged; return whether it was."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        replicas = self._replicas(topic)
+
+        def settle(is_changed: bool) -> None:
+            if not done.done():
+                done.set_result(is_changed)
+
+        def appended(_added_bytes: int) -> None:
+            if self._end(topic) >= end:
+                settle(True)
+
+        def altered() -> None:
+            if self._replicas(topic) != replicas:
+                settle(True)
+
+        timer = self._clock.after(max(timeout_ms, 0), lambda: settle(False))
+        for replica in replicas:
+            replica.waiters[appended] = None
+        self._node.watchers[altered] = None
+        try:
+            return await done
+        finally:
+            timer.cancel()
+            del self._node.watchers[altered]
+            for replica in replicas:
+                replica.waiters.pop(appended, None)
+
+    def _replicas(self, topic: str) -> list[Replica]:
+        found = self._node.image.topics.get(topic)
+        return [] if found is None else [self._node.replicas[topic, partition.id] for partition in found.partitions]
+
+    def _end(self, topic: str) -> int:
+        return sum(replica.high_watermark for replica in self._replicas(topic))
+
+    def _read(self, topic: str) -> list[Record]:
+        return [record for replica in self._replicas(topic) for record in _records(replica)]
+
+
+def _records(replica: Replica) -> Iterator[Record]:
+    """Yield what a consumer would get of a partition, from its beginning."""
+    offset = replica.log.log_start_offset
+    while found := read(replica.log, offset, READ_BYTES, limit_offset=replica.high_watermark):
+        begun = offset
+        for batch in batches(found.view()):
+            if not batch.is_control:
+                for record in batch.records():
+                    if record.offset >= begun:
+                        yield Record(
+                            replica.partition, record.offset, record.key, record.value, record.headers, record.timestamp
+                        )
+            offset = batch.last_offset + 1
+        if offset == begun:  # the rest is a piece of a batch
+            return

@@ -1,0 +1,209 @@
+"""A broker in a process of its own, asked over the wire by our own client.
+
+It is `python -m minibroker serve`. Its first line on stdout says that it answers, and the end of its stdout that it
+has ended; so nothing is polled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+
+from minibroker.embedded.engine import BrokerError, Record
+from minibroker.errors import Error, KafkaError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import IO
+
+    from minibroker.client import Cluster, Consumer
+    from minibroker.embedded.engine import Start
+
+PREFIX = "minibroker serve: "
+PAUSE_MS = 20
+API_VERSIONS = 18
+
+
+class Lines(asyncio.Protocol):
+    """What a process writes into a pipe, line by line."""
+
+    def __init__(self, told: Callable[[str], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.first: asyncio.Future[str] = loop.create_future()  # empty: it ended without a line
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.last = ""
+        self._told = told
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self.last = line.decode("utf-8", "replace").rstrip()
+            if not self.first.done():
+                self.first.set_result(self.last)
+            self._told(self.last)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.first.done():
+            self.first.set_result("")
+        self.ended.set_result(None)
+
+
+class Subprocess:
+    """An Engine that is a process."""
+
+    def __init__(self, start: Start):
+        self.bootstrap_servers = self.listeners = ""
+        self._command = command(start)
+        self._listeners = start.settings["listeners"]
+        self._tells_versions = start.as_version is None or _tells_versions(start.as_version)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipes: list[Lines] = []
+        self._cluster: Cluster | None = None
+
+    async def start(self) -> None:
+        process = self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={name: value for name, value in os.environ.items() if not _is_setting(name)},
+        )
+        output = await self._read(process.stdout, lambda _: None)
+        complaints = await self._read(process.stderr, logging.getLogger("minibroker").warning)
+        try:
+            self.bootstrap_servers = await output.first
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        if not self.bootstrap_servers:
+            await self.stop()
+            raise BrokerError(complaints.last.removeprefix(PREFIX) or "the process ended without a word")
+        first, _, others = self._listeners.partition(",")
+        name = first.partition("://")[0]
+        port = self.bootstrap_servers.rpartition(":")[2]
+        host = first.partition("://")[2].rpartition(":")[0]
+        self.listeners = f"{name}://{host}:{port}" + (f",{others}" if others else "")
+
+    async def stop(self) -> None:
+        if self._cluster is not None:
+            await self._cluster.close()
+            self._cluster = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            for pipe in self._pipes:
+                await pipe.ended
+            self._pipes.clear()
+            process.wait()  # its pipes are closed, so it is as good as gone
+
+    def abandon(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        from minibroker.client import Admin, NewTopic
+
+        await Admin(self._client()).create_topics([NewTopic(name, partitions, -1, dict(configs))])
+
+    async def delete_topic(self, name: str) -> None:
+        from minibroker.client import Admin
+
+        await Admin(self._client()).delete_topics([name])
+
+    async def topics(self) -> dict[str, int]:
+        found = await self._client().metadata()
+        return {name: len(topic.partitions) for name, topic in sorted(found.items())}
+
+    async def records(self, topic: str) -> list[Record]:
+        from minibroker.client import Consumer
+
+        partitions = (await self.topics()).get(topic)
+        if partitions is None:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        async with Consumer(self._client()) as consumer:
+            await consumer.assign((topic, partition, "earliest") for partition in range(partitions))
+            found: list[Record] = []
+            while True:
+                found += await _fetch(consumer, 0)
+                if consumer.is_at_end:
+                    return sorted(found, key=_place)
+
+    async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]:
+        from minibroker.client import Consumer
+
+        cluster = self._client()
+        clock = cluster.clock
+        deadline_ms = clock.now_ms() + timeout_ms
+        found: list[Record] = []
+        while (partitions := (await self.topics()).get(topic)) is None and clock.now_ms() < deadline_ms:
+            await clock.sleep(PAUSE_MS)  # brokers tell nobody that a topic has been made
+        async with Consumer(cluster) as consumer:
+            if partitions is not None:
+                await consumer.assign((topic, partition, "earliest") for partition in range(partitions))
+            while len(found) < count:
+                left_ms = deadline_ms - clock.now_ms()
+                if left_ms <= 0 or partitions is None:
+                    raise TimeoutError(
+                        f"{topic} has {len(found)} records after {timeout_ms} ms; {count} were waited for"
+                    )
+                found += await _fetch(consumer, left_ms)
+        return sorted(found, key=_place)
+
+    async def _read(self, pipe: IO[bytes] | None, told: Callable[[str], None]) -> Lines:
+        _, lines = await asyncio.get_running_loop().connect_read_pipe(lambda: Lines(told), pipe)
+        self._pipes.append(lines)
+        return lines
+
+    def _client(self) -> Cluster:
+        if self._cluster is None:
+            from minibroker.client import Cluster
+
+            self._cluster = Cluster(
+                self.bootstrap_servers, client_id="minibroker-embedded", ask_versions=self._tells_versions
+            )
+        return self._cluster
+
+
+def command(start: Start) -> list[str]:
+    """Return the command line that starts such a broker."""
+    words = [sys.executable, "-m", "minibroker", "serve", "--quiet"]
+    words += ["--memory"] if start.data_dir is None else ["--data-dir", start.data_dir]
+    for name, value in start.settings.items():
+        words += ["-o", f"{name}={value}"]
+    for name, partitions, configs in start.topics:
+        settings = [f"{key}={value}" for key, value in configs.items()]
+        words += ["--topic", ":".join([name, *([str(partitions)] if partitions > 0 else []), *settings])]
+    if start.as_version is not None:
+        words += ["--as-version", start.as_version]
+    if start.cluster_id is not None:
+        words += ["--cluster-id", start.cluster_id]
+    return words
+
+
+def _is_setting(variable: str) -> bool:
+    """Whether `serve` would take a variable of the environment for a setting: those are arguments already."""
+    return variable.startswith("KAFKA_") or variable == "CLUSTER_ID"
+
+
+def _tells_versions(release: str) -> bool:
+    """Whether brokers of a release could say which versions they serve: since 0.10."""
+    from minibroker.broker.releases import ranges_of, release_named
+
+    return API_VERSIONS in ranges_of(release_named(release))
+
+
+async def _fetch(consumer: Consumer, max_wait_ms: int) -> list[Record]:
+    return [
+        Record(record.partition, record.offset, record.key, record.value, record.headers, record.timestamp)
+        for record in await consumer.fetch(max_wait_ms)
+    ]
+
+
+def _place(record: Record) -> tuple[int, int]:
+    return record.partition, record.offset

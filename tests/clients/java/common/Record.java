@@ -1,0 +1,20 @@
+import java.util.List;
+
+/** A record as it was written or read; timestamp and offset are null where nobody set them or the client sees none. */
+record Record(byte[] key, byte[] value, List<Header> headers, Long timestamp, Long offset) {
+    static final int READ_MS_MAX = 20_000;
+
+    record Header(String key, byte[] value) {}
+
+    Record(byte[] key, byte[] value) {
+        this(key, value, List.of(), null, null);
+    }
+
+    Record withHeaders(Header... given) {
+        return new Record(key, value, List.of(given), timestamp, offset);
+    }
+
+    Record withTimestamp(long given) {
+        return new Record(key, value, headers, given, offset);
+    }
+}

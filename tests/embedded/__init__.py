@@ -1,0 +1,1 @@
+"""Tests of minibroker.Broker and of the pytest plugin."""
