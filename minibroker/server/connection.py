@@ -68,6 +68,9 @@ class Connection(asyncio.BufferedProtocol):
         self._may_write = True
         self._reads = True
         self._is_first = True
+        self._is_taking = False  # answers are collected, to leave together when all that has come is handled
+        self._unsent: list[Chunk] = []
+        self._unsent_bytes = 0
 
     # What asyncio calls
 
@@ -115,6 +118,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, received: memoryview) -> int:
         """Handle every whole frame as long as none waits; return how many bytes are done with."""
+        self._is_taking = True
+        position = self._take_frames(received)
+        self._is_taking = False
+        self._send()
+        return position
+
+    def _take_frames(self, received: memoryview) -> int:
         position, end = 0, len(received)
         self.last_active_ms = self.server.now_ms()
         while not self._is_busy and end - position >= 4:
@@ -265,9 +275,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, chunks: Sequence[Chunk]) -> None:
         """Send the chunks in order; large ones are not joined."""
-        size_bytes = 0
         for chunk in chunks:
-            size_bytes += len(chunk)
+            self._unsent_bytes += len(chunk)
+        self._unsent += chunks
+        if not self._is_taking or self._unsent_bytes > JOIN_BYTES:
+            self._send()
+
+    def _send(self) -> None:
+        if not self._unsent:
+            return
+        chunks, size_bytes = self._unsent, self._unsent_bytes
+        self._unsent, self._unsent_bytes = [], 0
         self.server.sent_bytes += size_bytes
         if len(chunks) == 1:
             self.transport.write(chunks[0])
@@ -279,6 +297,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str = "") -> None:
         """Close the connection; what has been written still leaves."""
         if not self.is_closing:
+            self._send()
             self.is_closing = True
             self.closing_since_ms = self.server.now_ms()
             if reason:
