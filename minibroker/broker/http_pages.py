@@ -57,13 +57,13 @@ def metrics(node: Node) -> Iterator[str]:
     ):
         rows = [(labels, figure) for (labels, _), figure in zip(placed, figures)]
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, rows)
-    for name, what, value in (
-        ("current_offset", "Offset up to which consumers may read.", lambda replica: replica.high_watermark),
-        ("oldest_offset", "First offset that is still there.", lambda replica: replica.log.log_start_offset),
-        ("size_bytes", "Bytes of the log.", lambda replica: replica.log.size_bytes),
+    here = list(replicas.values())
+    for name, what, figures in (
+        ("current_offset", "Offset up to which consumers may read.", [each.high_watermark for each in here]),
+        ("oldest_offset", "First offset that is still there.", [each.log.log_start_offset for each in here]),
+        ("size_bytes", "Bytes of the log.", [each.log.size_bytes for each in here]),
     ):
-        rows = [(labels, value(replica)) for labels, replica in replicas.items()]
-        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, rows)
+        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, list(zip(replicas, figures)))
     connections = [(f'listener="{server.listener_name}"', len(server.connections)) for server in node.servers]
     yield from _metric("minibroker_connections", "gauge", "Open connections.", connections)
     accepted = [(f'listener="{server.listener_name}"', server.accepted_count) for server in node.servers]

@@ -14,6 +14,7 @@ from minibroker.cli.record_format import unescaped
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    import asyncio
     from collections.abc import AsyncIterator, Callable, Sequence
     from typing import Any
 
@@ -54,24 +55,26 @@ async def chunks(descriptor: int) -> AsyncIterator[bytes]:
     import asyncio
 
     loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    try:
-        loop.add_reader(descriptor, ready.set)
-        waits = True
-    except (PermissionError, NotImplementedError, OSError):
-        waits = False  # a file: always ready
-    try:
-        while True:
-            if waits:
-                await ready.wait()
-                ready.clear()
-            data = os.read(descriptor, CHUNK_BYTES)
-            if not data:
-                return
-            yield data
-    finally:
-        if waits:
-            loop.remove_reader(descriptor)
+    while True:
+        ready = loop.create_future()
+
+        def wake(ready: asyncio.Future[None] = ready) -> None:
+            loop.remove_reader(descriptor)  # called twice for the same bytes, the second read would block everything
+            ready.set_result(None)
+
+        try:
+            loop.add_reader(descriptor, wake)
+        except OSError:
+            pass  # a file: always ready
+        else:
+            try:
+                await ready
+            finally:
+                loop.remove_reader(descriptor)
+        data = os.read(descriptor, CHUNK_BYTES)
+        if not data:
+            return
+        yield data
 
 
 async def lines(descriptor: int, delimiter: bytes) -> AsyncIterator[list[bytes]]:

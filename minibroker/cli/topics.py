@@ -253,7 +253,8 @@ async def _alter(cluster: Cluster, names: list[str], options: argparse.Namespace
         raise Refused("--alter: how many partitions in all? --partitions N")
     found = await _found(cluster, names, options)
     if found:
-        await Admin(cluster).create_partitions(dict.fromkeys(found, options.partitions))
+        count: int = options.partitions
+        await Admin(cluster).create_partitions(dict.fromkeys(found, count))
     _say("Altered", list(found), options)
     return DONE
 

@@ -9,10 +9,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tests.fuzz import compression, explain, messages, records
+from tests.fuzz import compression, explain, messages, records, requests
 
 CORPUS = Path(__file__).parent / "corpus"
-TARGETS = {"messages": messages, "records": records, "compression": compression, "explain": explain}
+TARGETS = {
+    "messages": messages,
+    "records": records,
+    "compression": compression,
+    "explain": explain,
+    "requests": requests,
+}
 NAME_LETTERS = 12
 
 

@@ -1,0 +1,50 @@
+"""Kafka's own tools and ours ask the same broker, and print the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Shell
+from tests.interop.kafka import DUMPS, Release, run
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+CORE, TOOLS = DUMPS
+
+
+def kafkas(release: Release, tool: str, shell: Shell, words: str, directory: Path) -> list[str]:
+    done = run(release, tool, "--bootstrap-server", shell.address, *words.split(), cwd=directory)
+    return [line for line in done.stdout.splitlines() if not line.startswith(("SLF4J", "Option --property"))]
+
+
+@pytest.mark.parametrize(
+    ("release", "tool", "command", "words"),
+    [
+        (TOOLS, "org.apache.kafka.tools.TopicCommand", "topics", "--describe --topic orders"),
+        (TOOLS, "org.apache.kafka.tools.TopicCommand", "topics", "--list"),
+        (TOOLS, "org.apache.kafka.tools.TopicCommand", "topics", "--describe --topics-with-overrides"),
+        (TOOLS, "org.apache.kafka.tools.GetOffsetShell", "offsets", "--topic orders"),
+        (TOOLS, "org.apache.kafka.tools.GetOffsetShell", "offsets", "--topic-partitions orders:1-3 --time -3"),
+        (CORE, "kafka.admin.ConfigCommand", "configs", "--describe --entity-type topics --entity-name orders"),
+        (CORE, "kafka.admin.ConfigCommand", "configs", "--describe --entity-type brokers --entity-name 1 --all"),
+        (CORE, "kafka.admin.ConfigCommand", "configs", "--describe --entity-type brokers --entity-default"),
+        (
+            TOOLS,
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            "consume",
+            "--topic orders --partition 2 --offset earliest --timeout-ms 2000 --property print.key=true "
+            "--property print.timestamp=true --property print.headers=true --property print.offset=true",
+        ),
+    ],
+)
+def test_the_same_is_printed(
+    shell: Shell, tmp_path: Path, release: Release, tool: str, command: str, words: str
+) -> None:
+    if not shell.good("consume", "orders", "-eq").lines:
+        shell.good("produce", "-t", "orders", "-K:", "-Z", "-H", "a=1", "-H", "b", stdin=b"k:v\nann:1\nbob:\n:x\n")
+        shell.good("configs", "-t", "orders", "segment.ms=600000")
+    theirs = kafkas(release, tool, shell, words, tmp_path)
+    assert theirs
+    assert shell.good(command, *words.split()).lines == theirs

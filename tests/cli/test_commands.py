@@ -1,0 +1,96 @@
+"""Which command is meant, what is said when none is, and what commands load: all without a broker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import minibroker
+from minibroker.cli import COMMANDS, _command, parser_of
+from tests.cli.running import MINIBROKER, Shell
+
+shell_without_broker = Shell("127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("typed", "command", "rest"),
+    [
+        ("topics --list", "topics", "--list"),
+        ("-L -b host", "metadata", "-b host"),
+        ("-b host -L", "metadata", "-b host"),
+        ("-bhost -t orders -C -e", "consume", "-bhost -t orders -e"),
+        ("-C -b host", "consume", "-b host"),
+        ("-Ce -t orders", "consume", "-e -t orders"),
+        ("-eC -t orders", "consume", "-e -t orders"),
+        ("-P -t orders -K :", "produce", "-t orders -K :"),
+        ("-t -C -P", "produce", "-t -C"),
+        ("-tCPL -Q", "offsets", "-tCPL"),
+        ("consume -L", "consume", "-L"),
+    ],
+)
+def test_a_mode_of_kcat_is_a_command(typed: str, command: str, rest: str) -> None:
+    assert _command(typed.split()) == (command, rest.split())
+
+
+def test_options_without_a_mode_are_no_command() -> None:
+    ran = shell_without_broker("-b", "localhost")
+    assert ran.status == 2
+    assert "say -C to consume" in ran.errors
+
+
+def test_the_overview_names_every_command() -> None:
+    ran = shell_without_broker("--help")
+    assert ran.status == 0
+    assert all(f"\n  {name}" in ran.text for name in COMMANDS)
+
+
+def test_a_misspelled_command_is_recognised() -> None:
+    ran = shell_without_broker("topic")
+    assert (ran.status, ran.output) == (2, b"")
+    assert "did you mean topics?" in ran.errors
+
+
+def test_the_version_is_told() -> None:
+    assert shell_without_broker("--version").text == f"minibroker {minibroker.__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    ran = shell_without_broker(command, "--help")
+    assert ran.status == 0
+    assert f"usage: minibroker {command}" in ran.text
+    undocumented = [
+        action.option_strings
+        for action in parser_of(command)._actions
+        if action.option_strings and not action.help and not action.metavar and action.nargs == 0
+    ]
+    assert not [names for names in undocumented if names != ["--exclude-internal-topics"]]
+
+
+def loaded_by(*words: str) -> set[str]:
+    code = f"import sys; from minibroker.cli import main\ntry: main({list(words)!r})\nexcept SystemExit: pass\n"
+    code += "print(*sys.modules, file=sys.stderr)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.split())
+
+
+@pytest.mark.parametrize("command", ["topics", "produce", "consume", "serve", "dump"])
+def test_help_loads_no_client_and_no_other_command(command: str) -> None:
+    loaded = loaded_by(command, "--help")
+    assert not loaded & {"asyncio", "minibroker.client", "minibroker.protocol", "json", "typing", "dataclasses"}
+    others = {f"minibroker.cli.{name}" for name in COMMANDS} - {f"minibroker.cli.{command}", "minibroker.cli.explain"}
+    assert not loaded & others
+
+
+def test_health_needs_no_asyncio() -> None:
+    assert not loaded_by("health", "-q", "-b", "127.0.0.1:1") & {"asyncio", "json", "typing", "ssl"}
+
+
+def test_the_overview_needs_no_argparse() -> None:
+    assert "argparse" not in loaded_by("--help")
+
+
+def test_python_m_minibroker_is_the_command() -> None:
+    done = subprocess.run([*MINIBROKER, "--version"], capture_output=True, text=True)
+    assert done.stdout == f"minibroker {minibroker.__version__}\n"

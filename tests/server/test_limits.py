@@ -1,0 +1,232 @@
+"""Limits on connections, silence and slowness, by a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from minibroker.protocol.messages.metadata import MetadataRequest
+from tests.client.scripted import TestClock
+from tests.server.running import (
+    FedTransport,
+    append,
+    batch,
+    connected,
+    fetch,
+    frame,
+    produce,
+    running,
+    said,
+    settle,
+    turns,
+)
+
+METADATA = (3, 9)
+FETCH = (1, 12)
+ASK = MetadataRequest(topics=[])
+
+
+def pass_seconds(clock: TestClock, seconds: int) -> None:
+    """Let time pass as it does, the server looking around each second."""
+    for _ in range(seconds):
+        clock.pass_time(1000)
+
+
+async def test_more_connections_than_allowed_are_closed() -> None:
+    async with running({"max.connections": "2"}) as node, connected(node) as one, connected(node) as two:
+        await one.ask(ASK, 9)
+        await two.ask(ASK, 9)
+        async with connected(node) as three:
+            assert await three.is_closed()
+        await two.close()
+        await settle(node, 1)
+        async with connected(node) as four:
+            await four.ask(ASK, 9)
+        await one.ask(ASK, 9)
+        assert any("more than 2 connections" in line for line in said(node))
+
+
+async def test_more_connections_from_one_address_than_allowed_are_closed() -> None:
+    async with running({"max.connections.per.ip": "1"}) as node, connected(node) as one:
+        await one.ask(ASK, 9)
+        async with connected(node) as two:
+            assert await two.is_closed()
+        await one.ask(ASK, 9)
+
+
+async def test_a_silent_connection_is_closed() -> None:
+    clock = TestClock()
+    async with running({"connections.max.idle.ms": "60000"}, clock=clock) as node, connected(node) as client:
+        await client.ask(ASK, 9)
+        pass_seconds(clock, 60)
+        await client.ask(ASK, 9)
+        pass_seconds(clock, 60)
+        await client.ask(ASK, 9)
+        pass_seconds(clock, 61)
+        assert await client.is_closed()
+        await settle(node)
+
+
+async def test_a_fetch_that_waits_is_not_silent() -> None:
+    clock = TestClock()
+    async with running({"connections.max.idle.ms": "60000"}, clock=clock) as node, connected(node) as client:
+        node.create_topic("t")
+        client.send(frame(fetch("t", wait_ms=600_000), 12))
+        while not node.replicas["t", 0].waiters:
+            await asyncio.sleep(0)
+        pass_seconds(clock, 599)
+        assert node.replicas["t", 0].waiters
+        pass_seconds(clock, 1)
+        await client.answer(*FETCH)
+        pass_seconds(clock, 59)
+        await client.ask(ASK, 9)
+
+
+async def test_a_frame_whose_rest_does_not_come_is_given_up() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node, connected(node) as client:
+        client.send(frame(ASK, 9)[:-1])
+        while not node.servers[0].held_bytes:
+            await asyncio.sleep(0)
+        pass_seconds(clock, 10)
+        assert len(node.servers[0].connections) == 1
+        pass_seconds(clock, 2)
+        assert await client.is_closed()
+        await settle(node)
+        assert node.servers[0].held_bytes == 0
+
+
+async def test_a_frame_fed_by_the_drop_is_given_up_however_large_it_is() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node:
+        fed = FedTransport(node)
+        fed.feed((2_000_000).to_bytes(4, "big"))
+        for _ in range(60):
+            fed.feed(b"x")
+            pass_seconds(clock, 1)
+        assert fed.is_gone
+
+
+async def test_a_slow_but_steady_frame_is_waited_for() -> None:
+    clock = TestClock()
+    async with running({"connections.max.idle.ms": "60000"}, clock=clock) as node:
+        node.create_topic("t")
+        fed = FedTransport(node)
+        data = frame(produce("t", batch(bytes(100_000))), 9)
+        for position in range(0, len(data), 2000):
+            fed.feed(data[position : position + 2000])
+            pass_seconds(clock, 1)
+        assert fed.answers((0, 9))[0][1].responses[0].partition_responses[0].error_code == 0
+        fed.close()
+
+
+async def test_a_busy_connection_that_always_has_half_a_frame_open_is_not_given_up() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node:
+        fed = FedTransport(node)
+        data = frame(ASK, 9)
+        fed.feed(data[:-3])
+        for _ in range(60):
+            fed.feed(data[-3:] + data[:-3])
+            pass_seconds(clock, 1)
+        assert not fed.is_gone
+        fed.feed(data[-3:])
+        assert len(fed.answers(*[METADATA] * 61)) == 61
+        fed.close()
+
+
+@pytest.mark.parametrize("length", [-1, -(1 << 31), (1 << 31) - 1, 104_857_601])
+async def test_a_length_that_cannot_be_closes_at_once(length: int) -> None:
+    async with running() as node, connected(node) as client:
+        client.send(length.to_bytes(4, "big", signed=True))
+        assert await client.is_closed()
+        await settle(node)
+        assert node.servers[0].held_bytes == 0
+
+
+async def test_socket_request_max_bytes_is_the_longest_frame() -> None:
+    async with running({"socket.request.max.bytes": "2000"}) as node, connected(node) as client:
+        node.create_topic("t")
+        empty = len(frame(produce("t", batch(b"")), 3)) - 4
+        # One byte more of varint for the record's length and one for the value's.
+        answer = await client.ask(produce("t", batch(bytes(2000 - empty - 3))), 3)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        client.send(frame(produce("t", batch(bytes(2001 - empty))), 3))
+        assert await client.is_closed()
+
+
+async def test_a_reader_that_does_not_read_slows_only_itself() -> None:
+    async with running({"message.max.bytes": "2000000"}) as node:
+        node.create_topic("t")
+        for _ in range(10):
+            append(node, "t", bytes(1_000_000))
+        async with connected(node, buffer_bytes=4096) as slow, connected(node) as quick:
+            slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            for number in range(10):
+                slow.send(frame(fetch("t", bytes_max=10_000_000), 12, number))
+            connection = None
+            while connection is None or not connection.is_unread:
+                await quick.ask(ASK, 9)
+                connection = next(iter(node.servers[0].connections))
+            answered_bytes = node.servers[0].sent_bytes
+            for _ in range(20):
+                await quick.ask(ASK, 9)
+            # One answer is under way; the next is not even made before that has left.
+            assert node.servers[0].sent_bytes - answered_bytes < 100_000
+            assert answered_bytes < 30_000_000
+            slow.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            for number in range(10):
+                found, answer = await slow.answer(*FETCH)
+                assert found == number
+                assert len(answer.responses[0].partitions[0].records) > 9_000_000
+
+
+async def test_a_reader_that_does_not_read_is_not_blamed_for_requests_that_wait() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node:
+        fed = FedTransport(node)
+        fed.connection.pause_writing()
+        fed.feed(frame(ASK, 9) + frame(ASK, 9)[:-1])
+        pass_seconds(clock, 300)
+        assert not fed.is_gone and not fed.sent
+        fed.connection.resume_writing()
+        await turns()
+        fed.feed(frame(ASK, 9)[-1:])
+        assert len(fed.answers(METADATA, METADATA)) == 2
+        fed.close()
+
+
+async def test_a_reader_that_never_reads_is_given_up() -> None:
+    clock = TestClock()
+    settings = {"connections.max.idle.ms": "60000", "message.max.bytes": "30000000"}
+    async with running(settings, clock=clock) as node:
+        node.create_topic("t")
+        append(node, "t", bytes(20_000_000))
+        async with connected(node, buffer_bytes=4096) as slow:
+            slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            slow.send(frame(fetch("t"), 12))
+            while not (found := list(node.servers[0].connections)) or not found[0].is_unread:
+                await asyncio.sleep(0)
+            pass_seconds(clock, 61)
+            assert found[0].is_closing
+            pass_seconds(clock, 12)
+            await settle(node)
+
+
+async def test_unfinished_frames_together_hold_no_more_than_allowed() -> None:
+    async with running() as node:
+        server = node.servers[0]
+        server.limits.held_bytes_max = 3_000_000
+        good = FedTransport(node)
+        good.feed(frame(ASK, 9)[:-1])
+        greedy = [FedTransport(node) for _ in range(20)]
+        for fed in greedy:
+            fed.feed((90_000_000).to_bytes(4, "big") + bytes(250_000))
+        await turns()
+        assert server.held_bytes <= 3_000_000
+        assert 0 < sum(fed.is_gone for fed in greedy) < len(greedy)
+        good.feed(frame(ASK, 9)[-1:])
+        assert good.answers(METADATA)
+        for fed in (good, *greedy):
+            fed.close()
