@@ -6,7 +6,7 @@ Not here: what is done with them (validate.py).
 from __future__ import annotations
 
 from minibroker.log.compression import CODEC_NAMES, NONE
-from minibroker.log.formats import CREATE_TIME
+from minibroker.log.formats import CONTROL_BIT, CREATE_TIME, TRANSACTIONAL_BIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,9 +99,10 @@ class AcceptedBatch:
         self.producer_id = batch.producer_id  # -1 for none, as in all that follow
         self.producer_epoch = batch.producer_epoch
         self.base_sequence = batch.base_sequence
-        self.last_sequence = batch.last_sequence
-        self.is_transactional = batch.is_transactional
-        self.is_control = batch.is_control
+        self.last_sequence = batch.last_sequence if batch.base_sequence >= 0 else -1
+        has_bits = batch.magic == 2
+        self.is_transactional = has_bits and batch.attributes & TRANSACTIONAL_BIT != 0
+        self.is_control = has_bits and batch.attributes & CONTROL_BIT != 0
         self.control: Record | None = None  # the first record of a control batch: a marker's type and coordinator epoch
         if self.is_control:
             self.control = next(batch.records(), None)
@@ -138,5 +139,5 @@ class Validated:
         self.max_timestamp = max_timestamp  # -1: no record has one
         self.max_timestamp_offset = max_timestamp_offset  # last offset of the batch with it, as time indexes have it
         self.append_time = append_time  # what clients are told; -1 unless the topic has append time
-        self.size_bytes = sum(batch.size_bytes for batch in accepted)
+        self.size_bytes = accepted[0].size_bytes if len(accepted) == 1 else sum(batch.size_bytes for batch in accepted)
         self.in_place = in_place
