@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from minibroker.broker.node import Node
     from minibroker.server.connection import Answer, Connection
 
-API_VERSIONS = 18
+PRODUCE, API_VERSIONS = 0, 18
+SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
 CLIENT_IDS_MAX = 1000  # so many are remembered, if they are not longer than
 CLIENT_ID_BYTES_MAX = 256
 HEADER_START = Layout(">hhih")  # api, version, correlation id, length of the client id
@@ -42,6 +43,10 @@ class Dispatcher:
         if len(frame) < HEADER_START.size:
             raise InvalidLength(f"{len(frame)} bytes are no request", 0, "RequestHeader")
         api, version, correlation_id, client_bytes = HEADER_START.unpack_from(frame)
+        if len(frame) > SMALL_FRAME_BYTES_MAX and api != PRODUCE:
+            # Kafka: takes frames up to socket.request.max.bytes of every API. Only records need that much, and what is
+            # made of many small elements takes fifty times its length.
+            raise InvalidLength(f"{len(frame)} bytes are too many for api {api}", 0, "RequestHeader")
         route = self._routes.get((api, version))
         if route is None:
             served = self.node.served.get(api)

@@ -230,3 +230,13 @@ async def test_unfinished_frames_together_hold_no_more_than_allowed() -> None:
         assert good.answers(METADATA)
         for fed in (good, *greedy):
             fed.close()
+
+
+async def test_only_produce_may_send_frames_of_many_megabytes() -> None:
+    names = [MetadataRequest.MetadataRequestTopic(name="n" * 240) for _ in range(40_000)]
+    async with running() as node, connected(node) as client:
+        node.create_topic("orders")
+        await client.ask(produce("orders", batch(bytes(1_000_000))), 9)
+        client.send(frame(MetadataRequest(topics=names), 9))
+        assert await client.is_closed()
+        assert "too many for api 3" in said(node)[-1]
