@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from minibroker.protocol.registry import request_class
+from minibroker.protocol.framing import response_header_end
+from minibroker.protocol.registry import request_class, response_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ SERVED: dict[int, tuple[int, int, str]] = {
 class Route:
     """What is needed to answer one version of one API."""
 
-    __slots__ = ("api", "decode_from", "handler", "header_version", "version")
+    __slots__ = ("api", "decode_from", "handler", "header_version", "response_header_end", "version")
 
     def __init__(self, api: int, version: int, cls: type[Request], handler: Handler):
         self.api = api
@@ -59,6 +60,7 @@ class Route:
         self.decode_from = cls.decode_from
         self.handler = handler
         self.header_version = cls.header_version(version)
+        self.response_header_end = response_header_end(response_class(api), version)
 
 
 def find_route(api: int, version: int) -> Route:

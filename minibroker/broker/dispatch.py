@@ -11,7 +11,7 @@ from struct import Struct as Layout
 from minibroker.broker.apis import Route, find_route
 from minibroker.broker.handlers.context import Context
 from minibroker.errors import InvalidLength, UnsupportedVersion
-from minibroker.protocol.framing import encode_response
+from minibroker.protocol.framing import answer_frame, encode_response
 from minibroker.protocol.headers import RequestHeader, Response
 
 TYPE_CHECKING = False
@@ -70,7 +70,7 @@ class Dispatcher:
         if response is None:
             return None
         if isinstance(response, Response):
-            return encode_response(response, version, correlation_id)
+            return answer_frame(response, version, correlation_id, route.response_header_end)
         return _later(response, version, correlation_id)
 
     def _client_id(self, data: memoryview) -> str:

@@ -33,7 +33,7 @@ from minibroker.errors import (
     KafkaError,
     ProtocolError,
 )
-from minibroker.log.batches import Batch, batches
+from minibroker.log.batches import Batch, batches, find_batch
 from minibroker.log.build import build_batch
 from minibroker.log.compression import NONE, ZSTD
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME, HEADER_BYTES
@@ -130,7 +130,9 @@ def _checked_batches(
     """Return the whole batches: right beginning, size and checksum."""
     found = []
     try:
-        for batch in batches(data):
+        view = data if type(data) is memoryview else memoryview(data)
+        whole = find_batch(view, 0, len(view)) if view else None
+        for batch in (whole,) if whole is not None and whole.size_bytes == len(view) else batches(view):
             if batch.magic == 2:
                 if origin == CLIENT and batch.base_offset:
                     raise KafkaError(Error.INVALID_RECORD, f"base offset is {batch.base_offset}, not 0")

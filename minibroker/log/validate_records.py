@@ -89,7 +89,9 @@ class RecordRules:
     def read(self, batch: Batch) -> list[Record]:
         """Return all records of a batch, or raise if one cannot be taken."""
         records = list(batch.records(check_crc=batch.is_wrapper))
-        self._check(batch, [record.timestamp for record in records], any(record.key is None for record in records))
+        times = [record.timestamp for record in records] or [-1]
+        keyless = any(record.key is None for record in records)
+        self._check(batch, min(times), max(times), -1 in times, keyless)
         return records
 
     def _must_scan(self, batch: Batch) -> bool:
@@ -106,24 +108,27 @@ class RecordRules:
             data = decompress(batch.codec, data, DECOMPRESSED_BYTES_MAX)
         deltas, keyless, consecutive = scan(bytes(data), batch.count)
         if batch.timestamp_type == APPEND_TIME:
-            times = [batch.max_timestamp]
+            first = last = batch.max_timestamp
+        elif len(deltas) == 1:
+            first = last = batch.base_timestamp + deltas[0]
         else:
-            times = [batch.base_timestamp + min(deltas, default=0), batch.base_timestamp + max(deltas, default=0)]
-        self._check(batch, times, keyless)
+            first = batch.base_timestamp + min(deltas, default=0)
+            last = batch.base_timestamp + max(deltas, default=0)
+        self._check(batch, first, last, -1 in (first, last), keyless)
         if batch.codec and not consecutive:
             # Kafka would write it anew, as it does with v1, but has not kept the records and fails; nobody noticed.
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch are not 0, 1, 2, ..")
-        return Look(batch.count, max(times[-1], -1))
+        return Look(batch.count, max(last, -1))
 
-    def _check(self, batch: Batch, times: list[int], keyless: bool) -> None:
-        """Raise if a record is at fault, given the times of all or the first and last of them."""
+    def _check(self, batch: Batch, first: int, last: int, some_lack_time: bool, keyless: bool) -> None:
+        """Raise if a record is at fault, given the smallest and the largest time."""
+        is_stamped = batch.timestamp_type == APPEND_TIME
         if self.append_time:
-            in_order = batch.timestamp_type != APPEND_TIME
+            in_order = not is_stamped
         else:
-            in_order = self.earliest_ms <= min(times, default=-1) and max(times, default=-1) <= self.latest_ms
-            in_order = in_order and (
-                batch.timestamp_type != APPEND_TIME or not (self.refuse_append_time or -1 in times)
-            )
+            in_order = self.earliest_ms <= first and last <= self.latest_ms
+            if is_stamped and (self.refuse_append_time or some_lack_time):
+                in_order = False
         if in_order and not (keyless and self.compacted):
             return
         errors = []

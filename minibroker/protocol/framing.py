@@ -104,11 +104,17 @@ def encode_request(
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[bytes | memoryview]:
     """Return a whole frame in pieces, `Records` values among them as they were given."""
-    # A response header is so small that it is written here: the correlation id, and from v1 on no tagged fields.
-    header = CORRELATION_ID.pack(correlation_id)
-    if response.header_version(version) == 1:
-        header += b"\0"
-    return _frame(header, response.encode_chunks(version))
+    return answer_frame(response, version, correlation_id, response_header_end(type(response), version))
+
+
+def response_header_end(cls: type[Response], version: int) -> bytes:
+    """Return what stands behind the correlation id: from header v1 on, that there are no tagged fields."""
+    return b"\0" if cls.header_version(version) == 1 else b""
+
+
+def answer_frame(response: Response, version: int, correlation_id: int, header_end: bytes) -> list[bytes | memoryview]:
+    """Return the frame of a response whose header is known."""
+    return _frame(CORRELATION_ID.pack(correlation_id) + header_end, response.encode_chunks(version))
 
 
 def _frame(header: bytes, chunks: list[bytes | memoryview]) -> list[bytes | memoryview]:
