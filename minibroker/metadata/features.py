@@ -11,6 +11,7 @@ ELR_VERSION = "eligible.leader.replicas.version"
 # metadata.version from which on ...
 CONTROLLED_SHUTDOWN = 7  # 3.3-IV3
 MIGRATION = 8  # 3.4-IV0
+ISR_SHRINKS_SILENTLY = 12  # 3.6-IV0, KAFKA-15021: no new leader epoch for it
 MIGRATION_END = 22  # 4.0-IV0: ZooKeeper is history
 DIRECTORIES = 17  # 3.7-IV2, KIP-858
 ELR = 23  # 4.0-IV1, KIP-966

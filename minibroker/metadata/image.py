@@ -9,6 +9,8 @@ Not here: whether a record makes sense (who writes it has decided that: replicat
 
 from __future__ import annotations
 
+from copy import copy
+
 from minibroker.errors import InvalidRecord
 from minibroker.metadata.features import DIRECTORIES, ELR, METADATA_VERSION, MIGRATION, MIGRATION_END
 
@@ -32,6 +34,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32  # types of resources that h
 NO_LEADER, NO_LEADER_CHANGE = -1, -2
 UNSPECIFIED_DIRECTORY = bytes(16)
 UNASSIGNED_DIRECTORY = bytes(15) + b"\1"
+LOST_DIRECTORY = bytes(15) + b"\2"  # failed, or the broker does not know which one
 
 
 class Partition:
@@ -71,7 +74,7 @@ class Partition:
         """Take what the change names, and count it; a leader that is named begins a new epoch."""
         if record.replicas is not None:
             self.replicas = record.replicas
-            if record.directories is None:
+            if record.directories is None and set(self.directories) <= {UNSPECIFIED_DIRECTORY}:
                 self.directories = [UNSPECIFIED_DIRECTORY] * len(record.replicas)
         for name, value in (
             ("isr", record.isr),
@@ -219,7 +222,7 @@ class MetadataImage:
             del self.configs[resource]
 
     def _register_broker(self, record: Any) -> None:
-        self.brokers[record.broker_id] = record
+        self.brokers[record.broker_id] = copy(record)  # it will be changed, and other images may share the record
 
     def _unregister_broker(self, record: Any) -> None:
         self.brokers.pop(record.broker_id, None)

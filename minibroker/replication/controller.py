@@ -3,7 +3,13 @@
 Pure: it reads the image and writes nothing. Whoever calls appends the records to the metadata log, which applies them
 to the image; for validate_only they are dropped. A wish that fails has changed nothing.
 
-Topics, partitions, settings, features and producer ids are here; brokers and leaders in brokers.py.
+Topics, partitions, settings, features and producer ids are here. Elsewhere, as functions of a controller:
+
+    registrations.py     brokers register, tell that they live, stop in order, and are fenced when they fall silent
+    partitions.py        a leader changes the ISR (AlterPartition)
+    elections.py         an administrator, or time, asks for another leader (ElectLeaders)
+    reassignment.py      replicas move (AlterPartitionReassignments)
+    partition_change.py  what all of them do to one partition: who leads, who is in sync, who is eligible
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 RECORDS_MAX = 10_000  # of one wish
 PRODUCER_IDS = 1000  # in a block
 MIN_ISR = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # of UpdateFeatures
 
 NO_TOPIC = "This server does not host this topic-partition."
@@ -45,13 +52,18 @@ class Controller:
         new_id: Callable[[], bytes],
         check_configs: CheckConfigs,
         supported_features: Mapping[str, tuple[int, int]],
+        settings: Mapping[str, str] | None = None,
     ):
-        """new_id: draws the id of a topic. supported_features: lowest and highest level of each, of this controller."""
+        """new_id: draws the id of a topic. supported_features: lowest and highest level of each, of this controller.
+
+        settings: those of the controller's own properties, as text; what they leave out has Kafka's default.
+        """
         self.image = image
         self.node_id = node_id
         self.new_id = new_id
         self.check_configs = check_configs
         self.supported_features = supported_features
+        self.settings = settings or {}
 
     # Topics
 
@@ -90,7 +102,7 @@ class Controller:
             for key, value in settings.items()
         ]
         records += [new_partition(self.image, topic_id, index, replicas) for index, replicas in enumerate(placed)]
-        return _bounded(records)
+        return bounded(records)
 
     def check_new_name(self, name: str) -> None:
         """Raise the error for a name that a topic cannot have, or that one has already."""
@@ -141,7 +153,7 @@ class Controller:
                 check_assignment(self.image, present + index, replicas, replication_factor)
                 for index, replicas in enumerate(assignments)
             ]
-        return _bounded(
+        return bounded(
             [new_partition(self.image, topic.id, present + index, replicas) for index, replicas in enumerate(placed)]
         )
 
@@ -192,7 +204,7 @@ class Controller:
         settled = {name: value for name, value in {**present, **told}.items() if value is not None}
         self.check_configs(resource_type, resource_name, settled)
         self._check_resource(resource_type, resource_name)
-        return _bounded(
+        return bounded(
             [
                 ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
                 for name, value in told.items()
@@ -227,6 +239,22 @@ class Controller:
     def has_elr(self) -> bool:
         """Whether replicas outside the ISR may be eligible leaders (KIP-966)."""
         return self.image.metadata_version >= ELR and self.image.features.get(ELR_VERSION, 0) > 0
+
+    def min_in_sync(self, topic: Topic) -> int:
+        """Return how many replicas must be in sync for a partition of a topic to take writes with acks=all."""
+        wanted = int(self._topic_setting(topic.name, MIN_ISR) or 1)
+        return min(wanted, len(topic.partitions[0].replicas))
+
+    def elects_uncleanly(self, topic: Topic) -> bool:
+        """Return whether a replica that is not in sync may lead when there is no other."""
+        return (self._topic_setting(topic.name, UNCLEAN_ELECTION) or "").strip().lower() == "true"
+
+    def _topic_setting(self, topic: str, name: str) -> str | None:
+        for resource in ((TOPIC, topic), (BROKER, str(self.node_id)), (BROKER, "")):
+            value = self.image.configs.get(resource, {}).get(name)
+            if value is not None:
+                return value
+        return self.settings.get(name)
 
     # Producer ids
 
@@ -311,7 +339,8 @@ def _check_count(count: int) -> None:
         raise _too_many()
 
 
-def _bounded(records: list[MetadataRecord]) -> list[MetadataRecord]:
+def bounded(records: list[MetadataRecord]) -> list[MetadataRecord]:
+    """Refuse what one wish may not do at once."""
     if len(records) > RECORDS_MAX:
         raise _too_many()
     return records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.features import CORDONED
-from minibroker.metadata.image import UNASSIGNED_DIRECTORY
+from minibroker.metadata.image import UNASSIGNED_DIRECTORY, UNSPECIFIED_DIRECTORY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def place(image: MetadataImage, first: int, count: int, replication_factor: int) -> list[list[int]]:
-    """Return brokers for each partition: each begins with another broker, fenced ones come last.
+    """Return brokers for each partition: each begins with another broker, its replicas are in different racks.
 
-    Kafka: draws the first broker and mixes the order by chance, and spreads replicas over racks.
+    Kafka: draws by chance where it begins, and mixes the order when it has been round; here it is always the same.
     """
-    brokers = sorted(image.brokers)
+    brokers = [broker for broker in sorted(image.brokers) if _is_usable(image, broker)]
     active = [broker for broker in brokers if is_active(image, broker)]
     if not active:
         raise KafkaError(Error.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
@@ -32,12 +32,44 @@ def place(image: MetadataImage, first: int, count: int, replication_factor: int)
             f"The target replication factor of {replication_factor} cannot be reached because only "
             f"{len(brokers)} broker(s) are registered{also}.",
         )
-    rest = [broker for broker in brokers if broker not in active]
-    placed = []
-    for partition in range(first, first + count):
-        turn = partition % len(active)
-        placed.append([*active[turn:], *active[:turn], *rest][:replication_factor])
-    return placed
+    racks = _racks(image, brokers, active)
+    return [_replicas(racks, partition, replication_factor) for partition in range(first, first + count)]
+
+
+def _is_usable(image: MetadataImage, broker_id: int) -> bool:
+    """Return whether a broker may get new replicas: it does not stop, and not all its directories are cordoned."""
+    broker = image.brokers[broker_id]
+    if broker.in_controlled_shutdown and not broker.fenced:
+        return False
+    return _has_room(image, broker_id)
+
+
+def _has_room(image: MetadataImage, broker_id: int) -> bool:
+    broker = image.brokers[broker_id]
+    return not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())
+
+
+def _racks(image: MetadataImage, brokers: list[int], active: list[int]) -> list[tuple[list[int], list[int]]]:
+    """Return active and fenced brokers of each rack; racks with active ones come first."""
+    racks: dict[str | None, tuple[list[int], list[int]]] = {}
+    for broker in brokers:
+        there, fenced = racks.setdefault(image.brokers[broker].rack, ([], []))
+        (there if broker in active else fenced).append(broker)
+    names = sorted(racks, key=lambda name: (not racks[name][0], name is not None, name or ""))
+    return [racks[name] for name in names]
+
+
+def _replicas(racks: list[tuple[list[int], list[int]]], partition: int, replication_factor: int) -> list[int]:
+    """Go round the racks, and in each round take the next broker of each; the leader is active."""
+    leading = sum(bool(active) for active, _ in racks)
+    begin = partition % leading
+    turn = partition // leading  # how often each rack has led
+    lines = []
+    for index, (active, fenced) in enumerate([*racks[begin:leading], *racks[:begin], *racks[leading:]]):
+        start = (turn + index) % max(len(active), 1)
+        lines.append([*active[start:], *active[:start], *fenced])
+    longest = max(map(len, lines))
+    return [line[row] for row in range(longest) for line in lines if row < len(line)][:replication_factor]
 
 
 def as_assigned(
@@ -67,6 +99,20 @@ def as_assigned(
 
 
 def check_assignment(image: MetadataImage, partition: int, replicas: Sequence[int], factor: int | None) -> list[int]:
+    """Raise the error for brokers that a new partition cannot have."""
+    check_brokers(image, replicas, factor)
+    if not any(is_active(image, broker) for broker in replicas):
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
+            "controlled shutdown.",
+        )
+    return list(replicas)
+
+
+def check_brokers(image: MetadataImage, replicas: Sequence[int], factor: int | None = None) -> None:
+    """Raise the error for brokers that no partition can have."""
+
     def wrong(what: str) -> KafkaError:
         return KafkaError(Error.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {what}")
 
@@ -76,6 +122,8 @@ def check_assignment(image: MetadataImage, partition: int, replicas: Sequence[in
     for broker in sorted(replicas):
         if broker not in image.brokers:
             raise wrong(f"broker {broker}, but no such broker is registered.")
+        if not _has_room(image, broker):
+            raise wrong(f"broker {broker}, but all its log directories are cordoned.")
         if broker == previous:
             raise wrong(f"the broker {broker} more than once.")
         previous = broker
@@ -84,13 +132,6 @@ def check_assignment(image: MetadataImage, partition: int, replicas: Sequence[in
             f"a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions, "
             f"which have {factor} replica(s)."
         )
-    if not any(is_active(image, broker) for broker in replicas):
-        raise KafkaError(
-            Error.INVALID_REPLICA_ASSIGNMENT,
-            f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
-            "controlled shutdown.",
-        )
-    return list(replicas)
 
 
 def is_active(image: MetadataImage, broker_id: int) -> bool:
@@ -113,11 +154,13 @@ def new_partition(image: MetadataImage, topic_id: bytes, index: int, replicas: l
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[_directory_of(image, broker) for broker in replicas],
+        directories=[default_directory(image, broker) for broker in replicas],
     )
 
 
-def _directory_of(image: MetadataImage, broker_id: int) -> bytes:
+def default_directory(image: MetadataImage, broker_id: int) -> bytes:
     """Return where a new replica goes if there is no choice; otherwise the broker tells later."""
-    directories = image.brokers[broker_id].log_dirs
-    return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY
+    broker = image.brokers.get(broker_id)
+    if broker is None or len(broker.log_dirs) > 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.log_dirs[0] if broker.log_dirs else UNSPECIFIED_DIRECTORY

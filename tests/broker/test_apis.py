@@ -16,7 +16,7 @@ NOT_YET = {
     *(24, 25, 26, 27, 28, 65, 66),  # transactions
     *(17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),  # security
     *(48, 49),  # quotas
-    *(34, 45, 46, 55, 57, 64, 80, 81, 94),  # several brokers and directories
+    *(34, 55, 57, 64, 80, 81, 94),  # several brokers and directories
     *(71, 72, 74),  # client metrics
     *(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),  # share groups
     *(88, 89, 93),  # streams groups

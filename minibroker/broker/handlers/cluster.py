@@ -1,4 +1,4 @@
-"""What there is: DescribeCluster, DescribeLogDirs, DescribeProducers, ElectLeaders."""
+"""What there is: DescribeCluster, DescribeLogDirs, DescribeProducers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from minibroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from minibroker.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
-from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.log.producer_entry import Producer
-    from minibroker.replication.replica import Replica
 
 Broker = DescribeClusterResponse.DescribeClusterBroker
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -23,11 +21,8 @@ LogDirPartition = LogDirTopic.DescribeLogDirsPartition
 ProducersTopic = DescribeProducersResponse.TopicResponse
 ProducersPartition = ProducersTopic.PartitionResponse
 ProducerState = ProducersPartition.ProducerState
-Elected = ElectLeadersResponse.ReplicaElectionResult
-ElectedPartition = Elected.PartitionResult
 
 BROKERS, CONTROLLERS = 1, 2
-PREFERRED, UNCLEAN = 0, 1
 
 
 def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
@@ -118,37 +113,4 @@ def _producer(producer_id: int, producer: Producer) -> ProducerState:
         last_timestamp=producer.last_timestamp,
         coordinator_epoch=producer.coordinator_epoch,
         current_txn_start_offset=-1 if first_offset is None else first_offset,
-    )
-
-
-def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
-    """Answer that no election is needed: every partition is led by its only replica."""
-    replicas = context.node.replicas
-    is_sane = request.election_type in (PREFERRED, UNCLEAN)
-    if request.topic_partitions is None:
-        # Of all partitions only those are named that got another leader.
-        topics = context.node.image.topics if is_sane else ()
-        return ElectLeadersResponse(
-            throttle_time_ms=0,
-            error_code=Error.NONE if is_sane else Error.INVALID_REQUEST,
-            replica_election_results=[Elected(topic=topic, partition_result=[]) for topic in topics],
-        )
-    results = []
-    for topic in request.topic_partitions:
-        partitions = []
-        for partition in topic.partitions:
-            replica: Replica | None = replicas.get((topic.topic, partition))
-            code, message = Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
-            if not is_sane:
-                code, message = Error.INVALID_REQUEST, f"Unknown election type {request.election_type}"
-            elif replica is None:
-                code, message = Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic.topic}"
-                if topic.topic in context.node.image.topics:
-                    message = f"No such partition as {topic.topic}-{partition}"
-            partitions.append(ElectedPartition(partition_id=partition, error_code=code, error_message=message))
-        results.append(Elected(topic=topic.topic, partition_result=partitions))
-    return ElectLeadersResponse(
-        throttle_time_ms=0,
-        error_code=Error.NONE if is_sane or not results else Error.INVALID_REQUEST,
-        replica_election_results=results,
     )

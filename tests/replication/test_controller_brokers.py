@@ -1,0 +1,246 @@
+"""Brokers as the controller sees them: who may register, who is alive, who may stop, and where replicas go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minibroker.errors import Error, KafkaError
+from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
+from minibroker.replication.registrations import SESSION_TIMEOUT_MS, Registrations
+from tests.replication.small_cluster import CLUSTER_ID, SmallCluster
+
+
+def fenced(cluster: SmallCluster) -> list[int]:
+    return [broker for broker, each in cluster.image.brokers.items() if each.fenced]
+
+
+# Registration
+
+
+def test_a_broker_epoch_is_the_offset_of_its_registration() -> None:
+    cluster = SmallCluster()
+    expected = cluster.next_offset
+    assert cluster.register(1).broker_epoch == expected
+    assert fenced(cluster) == [1]
+    assert cluster.register(2).broker_epoch == expected + 1
+
+
+def test_a_broker_that_repeats_its_registration_keeps_epoch_and_state() -> None:
+    cluster = SmallCluster([1])
+    epoch = cluster.image.brokers[1].broker_epoch
+    again = cluster.register(1, rack="r2")
+    assert (again.broker_epoch, fenced(cluster), cluster.image.brokers[1].rack) == (epoch, [], "r2")
+
+
+def test_a_second_process_with_the_same_id_is_refused_until_the_first_has_been_silent() -> None:
+    cluster = SmallCluster([1])
+    other = {"incarnation_id": b"o" * 16}
+    cluster.now_ms += SESSION_TIMEOUT_MS
+    assert cluster.register(1, **other).error_code == Error.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += 1
+    assert cluster.register(1, **other).error_code == Error.NONE
+
+
+def test_a_broker_that_stopped_in_order_comes_back_at_once() -> None:
+    cluster = SmallCluster([1, 2])
+    cluster.stop(1)
+    assert fenced(cluster) == [1]
+    cluster.start(1)
+    assert fenced(cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"cluster_id": "another"}, Error.INCONSISTENT_CLUSTER_ID),
+        ({"log_dirs": []}, Error.INVALID_REGISTRATION),
+        ({"log_dirs": [bytes(16)]}, Error.INVALID_REGISTRATION),
+        ({"log_dirs": [b"d" * 16, b"d" * 16]}, Error.INVALID_REGISTRATION),
+        ({"log_dirs": [bytes([1]) * 16]}, Error.INVALID_REGISTRATION),  # that of broker 1
+        ({"features": []}, Error.INVALID_REGISTRATION),
+        (
+            {
+                "features": [
+                    BrokerRegistrationRequest.Feature(
+                        name="metadata.version", min_supported_version=7, max_supported_version=25
+                    )
+                ]
+            },
+            Error.UNSUPPORTED_VERSION,
+        ),
+        ({"is_migrating_zk_broker": True}, Error.BROKER_ID_NOT_REGISTERED),
+    ],
+)
+def test_who_does_not_fit_is_not_registered(said: dict[str, Any], code: Error) -> None:
+    cluster = SmallCluster([1])
+    assert cluster.register(2, **said).error_code == code
+    assert 2 not in cluster.image.brokers
+
+
+def test_an_administrator_can_take_a_broker_out() -> None:
+    cluster = SmallCluster([1, 2])
+    cluster.create([1, 2])
+    cluster.kill(1)
+    cluster.append(cluster.registrations.unregister(1))
+    assert list(cluster.image.brokers) == [2]
+    with pytest.raises(KafkaError, match="BROKER_ID_NOT_REGISTERED"):
+        cluster.registrations.unregister(1)
+
+
+# Heartbeats
+
+
+def test_a_broker_is_unfenced_when_it_has_read_its_own_registration() -> None:
+    cluster = SmallCluster()
+    epoch = cluster.register(1).broker_epoch
+    answer = cluster.heartbeat(1, current_metadata_offset=epoch - 1)
+    assert (answer.is_fenced, answer.is_caught_up) == (True, False)
+    answer = cluster.heartbeat(1, current_metadata_offset=epoch, want_fence=True)
+    assert (answer.is_fenced, answer.is_caught_up) == (True, True)
+    assert not cluster.heartbeat(1, current_metadata_offset=epoch).is_fenced
+    assert fenced(cluster) == []
+
+
+@pytest.mark.parametrize(("broker", "epoch"), [(1, 0), (1, 99), (2, -1)])
+def test_a_heartbeat_of_another_life_is_refused(broker: int, epoch: int) -> None:
+    cluster = SmallCluster([1])
+    assert cluster.heartbeat(broker, broker_epoch=epoch).error_code == Error.STALE_BROKER_EPOCH
+
+
+def test_a_silent_broker_is_fenced_one_session_after_its_last_word_and_others_lead() -> None:
+    cluster = SmallCluster([1, 2, 3])
+    cluster.create([1, 2, 3])
+    cluster.now_ms += SESSION_TIMEOUT_MS
+    for broker in (2, 3):
+        cluster.heartbeat(broker)
+    assert cluster.registrations.expire(cluster.now_ms) == []
+    assert cluster.registrations.next_expiry_ms == cluster.now_ms + 1
+    cluster.append(cluster.registrations.expire(cluster.now_ms + 1))
+    assert fenced(cluster) == [1]
+    assert cluster.state == (2, [2, 3], [])
+    assert cluster.registrations.expire(cluster.now_ms + 1) == []
+
+
+def test_brokers_that_fall_silent_together_are_fenced_one_after_the_other() -> None:
+    cluster = SmallCluster([1, 2, 3])
+    cluster.create([1, 2, 3])
+    cluster.kill(1, 2)
+    assert cluster.state == (3, [3], [])
+    assert cluster.partition().leader_epoch == 2
+
+
+def test_a_new_controller_gives_everybody_one_session() -> None:
+    cluster = SmallCluster([1, 2])
+    cluster.stop(2)
+    anew = Registrations(cluster.controller, cluster_id=CLUSTER_ID, now_ms=5000)
+    assert anew.expire(5000 + SESSION_TIMEOUT_MS) == []
+    assert anew.next_expiry_ms == 5001 + SESSION_TIMEOUT_MS
+    assert len(anew.expire(5001 + SESSION_TIMEOUT_MS)) == 1  # only broker 1 was there
+    assert anew.next_expiry_ms is None
+
+
+# Stopping
+
+
+def test_a_broker_that_leads_may_stop_when_its_leaders_have_moved_and_all_others_know() -> None:
+    cluster = SmallCluster([1, 2, 3])
+    cluster.create([1, 2, 3])
+    answer = cluster.heartbeat(1, want_shut_down=True)
+    assert (answer.should_shut_down, answer.is_fenced) == (False, False)
+    assert cluster.state == (2, [2, 3], [])
+    assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    cluster.heartbeat(2)
+    assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down  # broker 3 has not read it yet
+    cluster.heartbeat(3)
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    assert fenced(cluster) == [1]
+
+
+def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
+    cluster = SmallCluster([1, 2])
+    cluster.create([1, 2])
+    assert cluster.heartbeat(2, want_shut_down=True).should_shut_down
+    assert cluster.state == (1, [1], [])
+
+
+def test_a_fenced_broker_may_stop_at_once() -> None:
+    cluster = SmallCluster()
+    cluster.register(1)
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_a_broker_that_stops_does_not_join_an_isr() -> None:
+    cluster = SmallCluster([1, 2, 3])
+    cluster.create([1, 2, 3], [3, 2, 1])
+    cluster.heartbeat(3, want_shut_down=True)
+    assert cluster.alter([1, 2, 3]).error_code == Error.INELIGIBLE_REPLICA
+
+
+# Directories
+
+
+def test_leaders_leave_a_directory_that_fails() -> None:
+    cluster = SmallCluster()
+    for broker in (1, 2):
+        cluster.start(broker, log_dirs=[bytes([broker]) * 16, bytes([broker, 9]) * 8])
+    cluster.create([1, 2])
+    cluster.partition().directories[:] = [bytes([1]) * 16, bytes([2]) * 16]
+    cluster.heartbeat(1, offline_log_dirs=[bytes([1]) * 16])
+    assert cluster.state == (2, [2], [])
+    assert cluster.image.brokers[1].log_dirs == [bytes([1, 9]) * 8]
+    assert fenced(cluster) == []
+
+
+def test_cordoned_brokers_get_no_new_replicas() -> None:
+    cluster = SmallCluster([1, 2, 3])
+    cluster.heartbeat(2, cordoned_log_dirs=[bytes([2]) * 16])
+    with pytest.raises(KafkaError, match="only 2 broker"):
+        cluster.controller.create_topic("a", partitions=1, replication_factor=3)
+    with pytest.raises(KafkaError, match="broker 2, but all its log directories are cordoned"):
+        cluster.create([1, 2])
+    cluster.heartbeat(2, cordoned_log_dirs=[])
+    cluster.create([1, 2])
+
+
+# Placement
+
+
+def placed(cluster: SmallCluster, partitions: int, factor: int) -> list[list[int]]:
+    cluster.append(cluster.controller.create_topic("p", partitions=partitions, replication_factor=factor))
+    return [each.replicas for each in cluster.image.topics["p"].partitions]
+
+
+def test_replicas_are_in_different_racks_and_every_broker_leads_as_often() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
+    cluster = SmallCluster(list(racks), racks=racks)
+    found = placed(cluster, 12, 3)
+    assert all(len({racks[broker] for broker in replicas}) == 3 for replicas in found)
+    assert sorted(replicas[0] for replicas in found) == sorted([*racks] * 2)
+    assert len(set(map(tuple, found))) == 6
+
+
+def test_a_rack_is_taken_twice_only_when_there_are_not_enough() -> None:
+    cluster = SmallCluster([1, 2, 3], racks={1: "a", 2: "a", 3: "b"})
+    assert placed(cluster, 4, 2) == [[1, 3], [3, 2], [2, 3], [3, 1]]
+    found = placed(SmallCluster([1, 2, 3], racks={1: "a", 2: "a", 3: "b"}), 2, 3)
+    assert [sorted(replicas) for replicas in found] == [[1, 2, 3]] * 2
+
+
+def test_a_fenced_broker_gets_replicas_but_does_not_lead() -> None:
+    cluster = SmallCluster([1, 2, 3])
+    cluster.kill(2)
+    found = placed(cluster, 4, 3)
+    assert all(replicas[-1] == 2 for replicas in found)
+    assert all(2 not in each.isr for each in cluster.image.topics["p"].partitions)
+
+
+def test_an_image_is_not_changed_through_another_that_took_the_same_records() -> None:
+    cluster, other = SmallCluster(), SmallCluster()
+    records, _ = cluster.registrations.register(cluster.registration_request(1), next_offset=9, now_ms=0)
+    for image in (cluster.image, other.image):
+        for record in records:
+            image.apply(record)
+    cluster.heartbeat(1, current_metadata_offset=9)
+    assert (cluster.image.brokers[1].fenced, other.image.brokers[1].fenced) == (False, True)
