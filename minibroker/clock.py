@@ -1,7 +1,8 @@
 """The door to time: what the broker knows of it, and how it waits.
 
 Times are int milliseconds since 1970. Whoever owns the clock owns time: a test may hand in one that stands still or
-runs a week in a second; nothing else in the broker asks the machine.
+runs a week in a second; nothing else in the broker asks the machine. The clock that can be held in the hand is
+steered_clock.py.
 """
 
 from __future__ import annotations
@@ -47,3 +48,8 @@ class LoopClock:
         import asyncio
 
         await asyncio.sleep(delay_ms / 1000)
+
+
+def machine_ms() -> float:
+    """Return milliseconds that only ever rise, from a start that means nothing."""
+    return time.monotonic_ns() / 1e6

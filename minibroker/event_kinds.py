@@ -1,0 +1,390 @@
+"""The kinds of events: what can be seen of a cluster while it runs.
+
+Each has fields, a short line for scenarios and traces, and a sentence for people; `why` is a clause that follows
+"because", written by who knew the reason. Broker -1 is nobody.
+"""
+
+from __future__ import annotations
+
+from minibroker.events import Event
+
+
+class PartitionEvent(Event):
+    """Something about one partition on one broker."""
+
+    broker: int
+    topic: str
+    partition: int
+
+
+def _s(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _brokers(ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, ids)) or "nobody"
+
+
+# Records
+
+
+class Append(
+    PartitionEvent,
+    kind="append",
+    line="append b{e.broker} {e.topic}-{e.partition} offsets={e.first_offset}..{e.last_offset} leo={e.end_offset}",
+):
+    """Records were added to a log."""
+
+    first_offset: int
+    last_offset: int
+    leader_epoch: int
+    size_bytes: int
+    origin: str = "producer"  # or "leader", or "coordinator"
+
+    @property
+    def end_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def sentence(self) -> str:
+        count = _s(self.last_offset - self.first_offset + 1, "record")
+        by = "copied from its leader" if self.origin == "leader" else f"that came from a {self.origin}"
+        return (
+            f"Broker {self.broker} appended {count} {by} to {self.topic}-{self.partition}; its log ends at "
+            f"{self.end_offset} now, in leader epoch {self.leader_epoch}."
+        )
+
+
+class Truncate(
+    PartitionEvent,
+    kind="truncate",
+    line="truncate b{e.broker} {e.topic}-{e.partition} from={e.from_offset} to={e.to_offset}",
+    sentence="Broker {e.broker} cut {e.topic}-{e.partition} from {e.from_offset} back to {e.to_offset}, "
+    "because {e.why}.",
+):
+    """A follower took back what its leader never had."""
+
+    from_offset: int  # where the log ended
+    to_offset: int  # where it ends now
+    why: str
+
+
+class Recover(
+    PartitionEvent,
+    kind="recover",
+    line="recover b{e.broker} {e.topic}-{e.partition} leo={e.end_offset} cut={e.cut_bytes}",
+):
+    """A log was read again after a crash."""
+
+    end_offset: int
+    cut_bytes: int
+    why: str = ""
+
+    @property
+    def sentence(self) -> str:
+        cut = f"cut off {self.cut_bytes} bytes, because {self.why}" if self.cut_bytes else "found nothing broken"
+        return (
+            f"Broker {self.broker} recovered {self.topic}-{self.partition} after a crash and {cut}; "
+            f"the log ends at {self.end_offset}."
+        )
+
+
+class Roll(
+    PartitionEvent,
+    kind="roll",
+    line="roll b{e.broker} {e.topic}-{e.partition} base={e.base_offset}",
+    sentence="Broker {e.broker} began a new segment of {e.topic}-{e.partition} at offset {e.base_offset}, "
+    "because {e.why}.",
+):
+    """A new segment is the active one."""
+
+    base_offset: int
+    why: str
+
+
+class Delete(
+    PartitionEvent,
+    kind="delete",
+    line="delete b{e.broker} {e.topic}-{e.partition} start={e.start_offset}",
+    sentence="Broker {e.broker} let {e.topic}-{e.partition} begin at offset {e.start_offset}, because {e.why}.",
+):
+    """Records at the beginning are gone."""
+
+    start_offset: int
+    why: str
+
+
+class Loss(
+    PartitionEvent,
+    kind="loss",
+    line="loss b{e.broker} {e.topic}-{e.partition} offsets={e.first_offset}..{e.last_offset}",
+    sentence="Offsets {e.first_offset} to {e.last_offset} of {e.topic}-{e.partition} are lost, because {e.why}.",
+):
+    """Records that had been below the high watermark are lost: only an unclean election does that."""
+
+    first_offset: int
+    last_offset: int
+    why: str
+
+
+# Replication
+
+
+class HighWatermark(
+    PartitionEvent,
+    kind="high_watermark",
+    line="hw b{e.broker} {e.topic}-{e.partition} {e.previous}->{e.offset}",
+    sentence="Broker {e.broker} moved the high watermark of {e.topic}-{e.partition} from {e.previous} to {e.offset}, "
+    "because {e.why}.",
+):
+    """A replica learned that more records are on every replica in sync."""
+
+    previous: int
+    offset: int
+    why: str
+
+
+class Isr(
+    PartitionEvent,
+    kind="isr",
+):
+    """The set of replicas in sync changed; `broker` leads."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+    why: str
+
+    @property
+    def line(self) -> str:
+        return f"isr {self.topic}-{self.partition} {_brokers(self.before)}->{_brokers(self.after)}"
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"The replicas of {self.topic}-{self.partition} in sync are {_brokers(self.after)} and no longer "
+            f"{_brokers(self.before)}, because {self.why}."
+        )
+
+
+class Leader(
+    PartitionEvent,
+    kind="leader",
+):
+    """A partition has another leader, or the same one in a new epoch; `broker` is the one that leads now."""
+
+    previous: int
+    leader_epoch: int
+    why: str
+    is_clean: bool = True
+
+    @property
+    def line(self) -> str:
+        unclean = "" if self.is_clean else " unclean"
+        return (
+            f"leader {self.topic}-{self.partition} b{self.previous}->b{self.broker} epoch={self.leader_epoch}{unclean}"
+        )
+
+    @property
+    def sentence(self) -> str:
+        what = f"Broker {self.broker} leads" if self.broker >= 0 else "Nobody leads"
+        before = f" after broker {self.previous}" if self.previous >= 0 else ""
+        unclean = "" if self.is_clean else ", though it was not in sync,"
+        return (
+            f"{what} {self.topic}-{self.partition}{before} in leader epoch {self.leader_epoch}{unclean} "
+            f"because {self.why}."
+        )
+
+
+class Epoch(
+    PartitionEvent,
+    kind="epoch",
+    line="epoch b{e.broker} {e.topic}-{e.partition} epoch={e.leader_epoch} start={e.start_offset}",
+    sentence="On broker {e.broker} leader epoch {e.leader_epoch} of {e.topic}-{e.partition} begins at offset "
+    "{e.start_offset}, because {e.why}.",
+):
+    """A log entered a new leader epoch."""
+
+    leader_epoch: int
+    start_offset: int
+    why: str = "its leader changed"
+
+
+class Fetch(
+    PartitionEvent,
+    kind="fetch",
+    line="fetch b{e.broker}<-b{e.leader} {e.topic}-{e.partition} offset={e.offset} bytes={e.size_bytes} "
+    "hw={e.high_watermark}",
+):
+    """A follower got an answer from its leader."""
+
+    leader: int
+    offset: int  # what it asked for, so its log ended there
+    size_bytes: int
+    high_watermark: int  # the leader's, as the answer told
+
+    @property
+    def sentence(self) -> str:
+        got = f"got {_s(self.size_bytes, 'byte')} of records" if self.size_bytes else "got no records"
+        return (
+            f"Broker {self.broker} fetched {self.topic}-{self.partition} from broker {self.leader} at offset "
+            f"{self.offset}, which told the leader that it has all before, {got}, and learned of the high watermark "
+            f"{self.high_watermark}."
+        )
+
+
+# Clients
+
+
+class Produce(
+    PartitionEvent,
+    kind="produce",
+    line="produce {e.client}->b{e.broker} {e.topic}-{e.partition} acks={e.acks} bytes={e.size_bytes}",
+    sentence="Client {e.client} sent {e.size_bytes} bytes of records for {e.topic}-{e.partition} to broker {e.broker} "
+    "with acks={e.acks}.",
+):
+    """A producer's records arrived."""
+
+    client: str
+    acks: int
+    size_bytes: int
+
+
+class Ack(
+    PartitionEvent,
+    kind="ack",
+):
+    """A producer got its answer."""
+
+    client: str
+    acks: int
+    offset: int  # of the first record; -1: nothing was appended, or nobody knows
+    error: str = ""  # Kafka's name of it
+    why: str = ""
+
+    @property
+    def line(self) -> str:
+        result = self.error or f"offset={self.offset}"
+        return f"ack b{self.broker}->{self.client} {self.topic}-{self.partition} acks={self.acks} {result}"
+
+    @property
+    def sentence(self) -> str:
+        where = f"{self.topic}-{self.partition}"
+        because = f", because {self.why}" if self.why else ""
+        if self.error:
+            return f"Broker {self.broker} answered client {self.client} {self.error} for {where}{because}."
+        return (
+            f"Broker {self.broker} confirmed offset {self.offset} of {where} to client {self.client} "
+            f"(acks={self.acks}){because}."
+        )
+
+
+# The cluster
+
+
+class Broker(
+    Event,
+    kind="broker",
+    line="broker b{e.broker} {e.state}",
+    sentence="Broker {e.broker} is {e.state}, because {e.why}.",
+):
+    """A broker started, stopped, was killed, paused, fenced, ..."""
+
+    broker: int
+    state: str
+    why: str
+
+
+class Topic(
+    Event,
+    kind="topic",
+    line="topic {e.topic} {e.what} partitions={e.partitions}",
+    sentence="Topic {e.topic} ({e.partitions} partitions) was {e.what}, because {e.why}.",
+):
+    """A topic was made, enlarged or deleted."""
+
+    topic: str
+    what: str
+    partitions: int
+    why: str = "somebody asked for it"
+
+
+class Metadata(
+    Event,
+    kind="metadata",
+    line="metadata b{e.broker} offset={e.offset}",
+    sentence="Broker {e.broker} knows the metadata up to offset {e.offset}, because the controller told it.",
+):
+    """A broker applied records of the metadata log."""
+
+    broker: int
+    offset: int
+
+
+class Link(
+    Event,
+    kind="link",
+    line="link {e.source}->{e.target} {e.state}",
+    sentence="The link from {e.source} to {e.target} is {e.state}, because {e.why}.",
+):
+    """A link of the network was changed."""
+
+    source: str
+    target: str
+    state: str
+    why: str = "somebody asked for it"
+
+
+class Message(
+    Event,
+    kind="message",
+    line="message {e.source}->{e.target} {e.name} {e.state}",
+    sentence="{e.name} number {e.letter} from {e.source} to {e.target} was {e.state}.",
+):
+    """A message between brokers was sent, held, delivered, lost, ..."""
+
+    source: str
+    target: str
+    name: str
+    letter: int  # counts the messages of the network
+    state: str
+
+
+class Step(
+    Event,
+    kind="step",
+    line="step {e.gate} {e.what} {e.state}",
+    sentence="{e.what} {e.state} at the gate {e.gate}.",
+):
+    """In step mode: something waits for its token, or got it."""
+
+    gate: str
+    what: str
+    state: str  # "waits" or "goes on"
+
+
+class Clock(
+    Event,
+    kind="clock",
+    line="clock {e.what}",
+    sentence="The clock {e.what}, because {e.why}.",
+):
+    """Somebody moved time."""
+
+    what: str  # "is frozen", "is advanced by 604800000 ms", "runs at x10", ...
+    why: str = "somebody asked for it"
+
+
+class Fault(
+    Event,
+    kind="fault",
+    line="fault {e.fault} {e.state} {e.where}",
+    sentence="The fault {e.fault} {e.state} at {e.where}, because {e.why}.",
+):
+    """A fault was set, struck, or was taken away."""
+
+    fault: str
+    where: str
+    state: str  # "is set", "strikes", "is removed"
+    why: str = "somebody asked for it"

@@ -1,0 +1,371 @@
+"""Links between the brokers of a process, and to the controller: messages as objects, and what can befall them.
+
+    network.attach(1, handler)      handler(source, message, version) -> answer, or a future or coroutine of one
+    answer = await network.call(2, 1, FetchRequest(...))
+
+A link is one direction between two nodes. It can be delayed, throttled, cut, lose and repeat messages; a gate can hold
+what passes. Requests and answers both travel, each over the link of its direction. Nodes can be paused (what comes
+waits, as with a hung machine), gone (calls fail at once, as with a process that was killed) and silent (calls are
+swallowed, as with a machine that lost its power).
+What must hold: a call ends, by its answer or a NetworkError, at the latest when its time is up. A link keeps the order
+of its messages, as TCP does; only `late_share` breaks it. A cut link keeps what is under way until it is healed, as
+TCP would send it again; the caller may have given up by then, and then it is not delivered, unless late. The same
+calls with the same chance at the same times go the same way. Code of a node runs in the context in which the node was
+attached, whoever called: a simulation can stop all of it at once.
+Not here: what the messages say (leader.py, follower.py, controller.py), the connections of clients (server/).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import copy_context
+
+from minibroker.errors import Error
+from minibroker.event_kinds import Link as LinkChanged
+from minibroker.event_kinds import Message as MessageSeen
+from minibroker.replication.gate import Gate
+from minibroker.replication.link import Call, Letter, Link, NetworkError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable, Iterable
+    from contextvars import Context
+    from random import Random
+    from typing import Any
+
+    from minibroker.clock import Clock
+    from minibroker.events import EventStream
+    from minibroker.protocol.headers import Request
+    from minibroker.replication.link import NodeId
+
+    Handler = Callable[[NodeId, Any, int], Any]
+
+CALL_TIMEOUT_MS = 30_000  # Kafka's replica.socket.timeout.ms
+RUNNING, PAUSED, GONE, SILENT = "running", "paused", "gone", "silent"
+
+
+class Attached:
+    """A node of the network."""
+
+    def __init__(self, handler: Handler, context: Context, epoch: int):
+        self.handler = handler
+        self.context = context
+        self.epoch = epoch  # counts its lives: what was meant for an earlier one is not for this one
+        self.state = RUNNING
+        self.inbox: deque[Letter] = deque()  # while it is paused
+        self.waiting: dict[Future[Any], None] = {}  # answers to come
+
+
+class Network:
+    """Every link between some nodes."""
+
+    def __init__(self, clock: Clock, chance: Random, events: EventStream):
+        self.clock = clock
+        self.chance = chance
+        self.events = events
+        self.encodes = False  # messages go as bytes, so that only what their version has arrives
+        self.sent_count = 0
+        self._nodes: dict[NodeId, Attached] = {}
+        self._links: dict[tuple[NodeId, NodeId], Link] = {}
+        self._gates: dict[Gate, Callable[[Letter], object]] = {}
+        self._calls: dict[Call, None] = {}
+        self._lives = 0
+
+    # Nodes
+
+    def attach(self, node: NodeId, handler: Handler) -> None:
+        """Let a node be called; what it does runs in the context of now: attach it where its other work is begun."""
+        self._lives += 1
+        self._nodes[node] = Attached(handler, copy_context(), self._lives)
+
+    def detach(self, node: NodeId, *, silent: bool = False) -> None:
+        """A node is gone: calls to it and from it fail; silent: nobody hears anything any more."""
+        found = self._nodes.get(node)
+        if found is None or found.state in (GONE, SILENT):
+            return
+        found.state = SILENT if silent else GONE
+        found.inbox.clear()
+        for answer in list(found.waiting):
+            answer.cancel()
+        for call in list(self._calls):
+            if call.source == node or (call.target == node and not silent):
+                self._end(call, NetworkError(f"{node} has gone"))
+
+    def pause(self, node: NodeId) -> None:
+        """Let what comes for a node wait. That it does nothing itself is not up to the network."""
+        self._nodes[node].state = PAUSED
+
+    def resume(self, node: NodeId) -> None:
+        found = self._nodes[node]
+        found.state = RUNNING
+        while found.inbox and found.state == RUNNING:
+            self.deliver(found.inbox.popleft())
+
+    def state_of(self, node: NodeId) -> str:
+        found = self._nodes.get(node)
+        return GONE if found is None else found.state
+
+    # Links
+
+    def link(self, source: NodeId, target: NodeId) -> Link:
+        """Return the link from one node to another; the way back is another link."""
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link(self, source, target)
+        return link
+
+    def delay(self, source: NodeId, target: NodeId, ms: float, jitter_ms: float = 0, *, one_way: bool = False) -> None:
+        for link in self._both(source, target, one_way=one_way):
+            link.delay_ms, link.jitter_ms = ms, jitter_ms
+            self._changed(link, f"delayed by {ms:g} to {ms + jitter_ms:g} ms" if ms or jitter_ms else "not delayed")
+
+    def throttle(self, source: NodeId, target: NodeId, bytes_per_s: int, *, one_way: bool = False) -> None:
+        for link in self._both(source, target, one_way=one_way):
+            link.bytes_per_s = bytes_per_s
+            self._changed(link, f"throttled to {bytes_per_s} bytes a second" if bytes_per_s else "not throttled")
+
+    def lose(self, source: NodeId, target: NodeId, share: float, *, one_way: bool = False) -> None:
+        for link in self._both(source, target, one_way=one_way):
+            link.lost_share = share
+            self._changed(link, f"losing {share:.0%} of the messages")
+
+    def cut(self, source: NodeId, target: NodeId, *, one_way: bool = False) -> None:
+        for link in self._both(source, target, one_way=one_way):
+            if not link.is_cut:
+                link.is_cut = True
+                self._changed(link, "cut")
+
+    def heal(self, source: NodeId, target: NodeId, *, one_way: bool = False) -> None:
+        """Undo a cut; the other settings of the links stay."""
+        for link in self._both(source, target, one_way=one_way):
+            if link.is_cut:
+                link.is_cut = False
+                self._changed(link, "healed")
+                link.flow()
+
+    def split(self, *groups: Iterable[NodeId]) -> None:
+        """Cut every link from one group to another."""
+        members = [list(group) for group in groups]
+        for number, group in enumerate(members):
+            for other in members[number + 1 :]:
+                for source in group:
+                    for target in other:
+                        self.cut(source, target)
+
+    def isolate(self, node: NodeId) -> None:
+        """Cut a node off from all others there are."""
+        self.split([node], [other for other in self._nodes if other != node])
+
+    def heal_all(self) -> None:
+        """Make every link as it was at first; gates stay as they are."""
+        for link in self._links.values():
+            was_cut = link.is_cut
+            link.delay_ms = link.jitter_ms = link.lost_share = link.twice_share = link.late_share = 0.0
+            link.bytes_per_s = 0
+            link.is_cut = False
+            if was_cut:
+                self._changed(link, "healed")
+            link.flow()
+
+    def _both(self, source: NodeId, target: NodeId, *, one_way: bool) -> list[Link]:
+        there = self.link(source, target)
+        return [there] if one_way else [there, self.link(target, source)]
+
+    def _changed(self, link: Link, state: str) -> None:
+        if self.events.observed:
+            self.events.emit(LinkChanged(source=str(link.source), target=str(link.target), state=state))
+
+    # Step mode
+
+    def hold(
+        self,
+        name: str = "",
+        *,
+        source: NodeId | None = None,
+        target: NodeId | None = None,
+        answers: bool | None = False,
+        gate: Gate | None = None,
+    ) -> Gate:
+        """Let messages wait for a token: `hold("Fetch", target=1).step()`. Answers too, or only, if `answers` is None
+        or True. The first gate that fits holds a message; `release` takes one away."""
+
+        def fits(letter: Letter) -> bool:
+            return (
+                letter.name.startswith(name)
+                and source in (None, letter.link.source)
+                and target in (None, letter.link.target)
+                and answers in (None, letter.is_answer)
+            )
+
+        if gate is None:
+            ends = f"{'*' if source is None else source}->{'*' if target is None else target}"
+            gate = Gate(f"{name or 'message'} {ends}", self.events)
+        gate.close()
+        self._gates[gate] = fits
+        return gate
+
+    def release(self, gate: Gate) -> None:
+        """Take a gate away; what waits there goes on."""
+        self._gates.pop(gate, None)
+        gate.open()
+
+    @property
+    def held(self) -> list[str]:
+        """What waits at gates."""
+        return [held.what for gate in self._gates for held in gate.waiting]
+
+    # Messages
+
+    async def call(
+        self,
+        source: NodeId,
+        target: NodeId,
+        message: Request,
+        version: int | None = None,
+        *,
+        timeout_ms: float = CALL_TIMEOUT_MS,
+    ) -> Any:
+        """Ask a node and return its answer, or raise NetworkError. Whoever is cancelled asks no more."""
+        import asyncio
+
+        sender, receiver = self._nodes.get(source), self._nodes.get(target)
+        if receiver is None or receiver.state == GONE:
+            raise NetworkError(f"{target} is not there")
+        epochs = (sender.epoch if sender else 0, receiver.epoch)
+        future: Future[Any] = asyncio.get_running_loop().create_future()
+        if version is None:
+            version = message.schema.last_version
+        call = Call(source, target, version, future, epochs)
+        self._calls[call] = None
+        self._post(Letter(self._next(), self.link(source, target), message, call, is_answer=False))
+        if not future.done():
+            expired = f"no answer from {target} within {timeout_ms:g} ms"
+            call.timer = self.clock.after(
+                timeout_ms, lambda: self._end(call, NetworkError(expired, Error.REQUEST_TIMED_OUT))
+            )
+        try:
+            return await future
+        finally:
+            self._end(call, None)
+
+    def _next(self) -> int:
+        self.sent_count += 1
+        return self.sent_count
+
+    def _post(self, letter: Letter) -> None:
+        """Send a message: through the gates, then over its link."""
+        link, call = letter.link, letter.call
+        call.letters.append(letter)
+        if self.encodes or link.bytes_per_s:
+            data = letter.message.encode(call.version)
+            letter.size_bytes = len(data)
+            if self.encodes:
+                letter.message = type(letter.message).decode(data, call.version)
+        if self.events.observed:
+            self.tell(letter, "sent")
+        for gate, fits in self._gates.items():
+            if fits(letter):
+                held = gate.enter(str(letter), lambda: link.send(letter))
+                if held is not None:
+                    letter.held = (gate, held)
+                return
+        link.send(letter)
+
+    def deliver(self, letter: Letter) -> None:
+        """Hand over what has arrived: a request to its handler, an answer to who waits for it."""
+        call = letter.call
+        is_wanted = not call.future.done() or call.is_late or letter.is_copy
+        node_id, epoch = (call.source, call.epochs[0]) if letter.is_answer else (call.target, call.epochs[1])
+        node = self._nodes.get(node_id)
+        if not is_wanted or (node is not None and node.epoch != epoch):
+            self.tell(letter, "not delivered")
+            return
+        if node is not None and node.state != RUNNING:
+            if node.state == PAUSED:
+                node.inbox.append(letter)
+            else:
+                self.tell(letter, "not delivered")
+            return
+        if self.events.observed:
+            self.tell(letter, "delivered")
+        if letter.is_answer:
+            self._end(call, None, letter.message)
+        elif node is not None:
+            self._handle(node, letter)
+
+    def _handle(self, node: Attached, letter: Letter) -> None:
+        call = letter.call
+        # In a copy, for a context can be entered only once: nodes call each other while they are called.
+        context = node.context.copy()
+        try:
+            answer = context.run(node.handler, call.source, letter.message, call.version)
+        except Exception as failure:
+            self._failed(call, failure)
+            return
+        if not hasattr(answer, "__await__"):
+            self._answer(letter, answer)
+            return
+        import asyncio
+
+        waiting: Future[Any] = answer
+        if not asyncio.isfuture(answer):
+            waiting = asyncio.get_running_loop().create_task(answer, context=context)
+        node.waiting[waiting] = None
+        waiting.add_done_callback(lambda done: self._finish(node, letter, done), context=context)
+
+    def _finish(self, node: Attached, letter: Letter, done: Future[Any]) -> None:
+        node.waiting.pop(done, None)
+        if done.cancelled():
+            return
+        if failure := done.exception():
+            self._failed(letter.call, failure)
+        else:
+            self._answer(letter, done.result())
+
+    def _answer(self, letter: Letter, message: Any) -> None:
+        call = letter.call
+        if message is None or letter.is_copy or (call.future.done() and not call.is_late):
+            return
+        if self._nodes[call.target].epoch == call.epochs[1]:
+            self._post(Letter(letter.number, self.link(call.target, call.source), message, call, is_answer=True))
+
+    def _failed(self, call: Call, failure: BaseException) -> None:
+        """A handler has an error that nobody expected: ours. To the caller it is a connection that broke."""
+        import asyncio
+
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"{call.target} failed at a call of {call.source}", "exception": failure}
+        )
+        broken = NetworkError(f"{call.target} closed the connection")
+        broken.__cause__ = failure
+        self._end(call, broken)
+
+    def _end(self, call: Call, failure: NetworkError | None, answer: Any = None) -> None:
+        """A call is over; what of it is still under way does not arrive, unless it is late."""
+        self._calls.pop(call, None)
+        if call.timer is not None:
+            call.timer.cancel()
+            call.timer = None
+        if not call.future.done():
+            if failure is not None:
+                call.future.set_exception(failure)
+            elif answer is not None:
+                call.future.set_result(answer)
+        if answer is None and not call.is_late:
+            for letter in call.letters:
+                if letter.held is not None:
+                    letter.held[0].give_up(letter.held[1])
+        call.letters.clear()
+
+    def tell(self, letter: Letter, state: str) -> None:
+        if self.events.observed:
+            self.events.emit(
+                MessageSeen(
+                    source=str(letter.link.source),
+                    target=str(letter.link.target),
+                    name=letter.name,
+                    letter=letter.number,
+                    state=state,
+                )
+            )

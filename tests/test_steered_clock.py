@@ -1,0 +1,242 @@
+"""The clock in the hand: freeze, thaw, rate, advance, jump; mostly over a source of time that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from random import Random
+from typing import Any
+
+import pytest
+
+from minibroker.broker.node import Node
+from minibroker.client import Cluster, Producer
+from minibroker.config import BrokerConfig
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.simulation.run import World, simulate
+from minibroker.steered_clock import SteeredClock, duration_ms
+
+DAY_MS = 86_400_000
+
+
+def frozen(now_ms: int = 1000) -> SteeredClock:
+    clock = SteeredClock(now_ms, source_ms=float)
+    clock.freeze()
+    return clock
+
+
+async def test_a_frozen_clock_stands_and_advances_only_by_hand() -> None:
+    clock = SteeredClock(1000)
+    clock.freeze()
+    shown = clock.now_ms()
+    await asyncio.sleep(0.005)
+    assert clock.now_ms() == shown
+    await clock.advance(5)
+    assert clock.now_ms() == shown + 5
+    await clock.advance("7d")
+    assert clock.now_ms() == shown + 5 + 7 * DAY_MS
+
+
+async def test_advancing_fires_timers_in_order_each_at_its_time() -> None:
+    clock = frozen()
+    fired: list[tuple[str, int]] = []
+    for name, delay_ms in [("c", 30), ("a", 10), ("b", 20), ("b2", 20), ("late", 41)]:
+        clock.after(delay_ms, lambda name=name: fired.append((name, clock.now_ms())))  # type: ignore[misc]
+    await clock.advance(40)
+    assert fired == [("a", 1010), ("b", 1020), ("b2", 1020), ("c", 1030)]
+    assert clock.now_ms() == 1040 and clock.next_due_ms == 1
+    await clock.advance(1)
+    assert fired[-1] == ("late", 1041) and clock.next_due_ms is None
+
+
+async def test_timers_set_on_the_way_fire_on_the_way() -> None:
+    clock = frozen(0)
+    fired: list[int] = []
+
+    def again() -> None:
+        fired.append(clock.now_ms())
+        clock.after(100, again)
+
+    clock.after(100, again)
+    await clock.advance("1s")
+    assert fired == list(range(100, 1001, 100))
+
+
+async def test_a_grain_lets_what_recurs_happen_once_a_step() -> None:
+    clock = frozen(0)
+    fired: list[int] = []
+
+    def again() -> None:
+        fired.append(clock.now_ms())
+        clock.after(1000, again)
+
+    clock.after(1000, again)
+    await clock.advance("150s", grain="1m")
+    assert fired == [60_000, 120_000, 150_000] and clock.now_ms() == 150_000
+
+
+async def test_the_loop_works_between_timers() -> None:
+    clock = frozen(0)
+    woken: list[int] = []
+
+    async def sleeper() -> None:
+        for _ in range(3):
+            await clock.sleep(1000)
+            await asyncio.sleep(0)
+            await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0))
+            woken.append(clock.now_ms())
+
+    task = asyncio.get_running_loop().create_task(sleeper())
+    await clock.advance("10s")
+    assert woken == [1000, 2000, 3000] and task.done()
+
+
+async def test_a_cancelled_timer_does_not_fire() -> None:
+    clock = frozen()
+    timer = clock.after(10, lambda: pytest.fail("cancelled"))
+    timer.cancel()
+    await clock.advance(100)
+    task = asyncio.get_running_loop().create_task(clock.sleep(10))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await clock.advance(100)
+    assert clock.next_due_ms is None
+
+
+async def test_deadlines_that_were_met_do_not_pile_up() -> None:
+    clock = frozen()
+    clock.after(1, int)
+    for _ in range(10_000):
+        clock.after(30_000, int).cancel()
+    assert len(clock._timers) < 1000 and clock.next_due_ms == 1
+
+
+async def test_sleeping_no_time_yields_even_when_time_stands() -> None:
+    await frozen().sleep(0)
+
+
+async def test_a_timer_that_fails_does_not_stop_the_others() -> None:
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    clock = frozen()
+    fired: list[str] = []
+    clock.after(1, lambda: 1 // 0)
+    clock.after(1, lambda: fired.append("other"))
+    await clock.advance(1)
+    assert fired == ["other"] and isinstance(told[0], ZeroDivisionError)
+
+
+async def test_a_running_clock_fires_by_itself() -> None:
+    clock = SteeredClock()
+    clock.rate(1000)
+    await clock.sleep(2000)  # 2 ms
+    done = asyncio.Event()
+    clock.freeze()
+    clock.after(1000, done.set)
+    assert not done.is_set()
+    clock.thaw()
+    await done.wait()
+
+
+def test_rates_and_freezes_add_up() -> None:
+    async def main(world: World) -> None:
+        clock = SteeredClock(0, source_ms=lambda: world.loop.time() * 1000)
+        shown = []
+        for steer in (lambda: None, lambda: clock.rate(10), clock.freeze, clock.thaw, lambda: clock.rate(0.5)):
+            steer()
+            await asyncio.sleep(1)
+            shown.append(round(clock.now_ms(), -1))
+        assert shown == [1000, 11_000, 11_000, 21_000, 21_500]
+        clock.rate(100)
+        begun = world.loop.time()
+        await clock.sleep(10_000)
+        assert round(world.loop.time() - begun, 3) == 0.1
+        await clock.advance("1h")
+        assert round(clock.now_ms(), -2) == 21_500 + 10_000 + 3_600_000
+
+    simulate(main, 1).check()
+
+
+async def test_a_jump_changes_what_is_shown_and_no_timer() -> None:
+    clock = frozen(0)
+    fired: list[int] = []
+    clock.after(1000, lambda: fired.append(clock.now_ms()))
+    clock.jump("1h")
+    assert clock.now_ms() == 3_600_000 and not fired
+    await clock.advance(1000)
+    assert fired == [3_601_000]
+    clock.jump("-1h")
+    assert clock.now_ms() == 1000
+
+
+@pytest.mark.parametrize("grain", [0, "1m"])
+async def test_a_broker_lives_by_it(grain: float | str) -> None:
+    clock = SteeredClock()
+    clock.freeze()
+    config = BrokerConfig.from_sources({"listeners": "PLAINTEXT://127.0.0.1:0"})
+    node = Node(config, MemoryStorage(clock.now_ms), clock=clock, chance=Random(1))
+    await node.start()
+    try:
+        async with Cluster(node.bootstrap_servers) as cluster, Producer(cluster) as producer:
+            before = await producer.send("orders", b"before")
+            await clock.advance("1h", grain=grain)
+            after = await producer.send("orders", b"after")
+            assert (before.offset, after.offset) == (0, 1)
+        await clock.advance("11m", grain=grain)  # longer than connections.max.idle.ms
+        assert not node.servers[0].connections
+    finally:
+        await node.stop()
+
+
+async def test_other_threads_may_steer() -> None:
+    clock = SteeredClock(0)
+    clock.attach()
+    clock.freeze()
+    shown = clock.now_ms()
+    found: list[int] = []
+
+    def other() -> None:
+        clock.from_thread(clock.advance, "1d")
+        found.append(clock.from_thread(clock.now_ms))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    while thread.is_alive():
+        await asyncio.sleep(0)
+    thread.join()
+    assert found == [shown + DAY_MS]
+
+
+async def test_what_is_done_to_the_clock_is_told() -> None:
+    clock = SteeredClock(0)
+    told: list[str] = []
+    clock.watchers[told.append] = None
+    clock.freeze()
+    await clock.advance("1s")
+    clock.thaw()
+    clock.rate(10)
+    clock.jump(-5)
+    assert told == ["is frozen", "was advanced by 1000 ms", "runs again", "runs at x10", "was set by -5 ms"]
+
+
+async def test_nonsense_is_refused() -> None:
+    clock = frozen()
+    with pytest.raises(ValueError, match="back"):
+        await clock.advance(-1)
+    with pytest.raises(ValueError, match="forward"):
+        clock.rate(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("250ms", 250), ("250", 250), (3.5, 3.5), ("1.5h", 5_400_000), ("7d", 7 * DAY_MS), ("2 w", 14 * DAY_MS)],
+)
+def test_durations_are_written_as_people_do(text: str | float, ms: float) -> None:
+    assert duration_ms(text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "d", "7y", "7 days", "1h30m", "--1s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no duration"):
+        duration_ms(text)
