@@ -169,7 +169,7 @@ class LogDirectory:
             log.recovery_point = min(log.recovery_point, offset)
             log.log_start_offset = min(log.log_start_offset, offset)
             self.write_checkpoints()
-            log.truncate_to(offset)
+        log.truncate_to(offset)
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Note how far each log is flushed, where it starts, and the high watermarks if they are given."""

@@ -327,6 +327,9 @@ class PartitionLog:
         """
         self.check_online()
         if offset >= self.next_offset:
+            # Who led without writing anything has noted an epoch that nobody else knows of.
+            if self.epochs.truncate_from_end(self.next_offset):
+                self._write_epochs()
             return
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset)

@@ -3,23 +3,28 @@
     log start offset <= last stable offset <= high watermark <= log end offset
 
 The high watermark is the offset up to which every replica in sync has the records. It bounds what consumers see, for
-what is above it may be lost with the leader. A partition whose only replica in sync is its leader raises it with
-each append.
-Waiters are told when there is more to read. No I/O but the log's, no waiting.
+what is above it may be lost with the leader. A partition whose only replica is its leader raises it with each append.
+What a replica does beyond having a log is its role's: leader.py, follower.py; it has none before the metadata say so.
+Waiters are told when there is more to read, and when the role changes. No I/O but the log's, no waiting.
 """
 
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
+from minibroker.replication import bugs
+from minibroker.replication.follower import NO_LEADER, FollowerState
+from minibroker.replication.leader import LAG_MS_MAX, LeaderState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from minibroker.log.outcomes import Appended
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.producers import Verification
     from minibroker.log.storage import Chunk
+    from minibroker.replication.follower import Truncate
+    from minibroker.replication.leader import FindBroker, KnownBroker
 
     Waiter = Callable[[int], object]  # told how many bytes were added
 
@@ -27,52 +32,144 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CLIENT = "client"
 
 
+def nobody_known(broker_id: int) -> KnownBroker | None:
+    return None
+
+
 class Replica:
     """A partition as this broker has it."""
 
     __slots__ = (
         "high_watermark",
-        "in_sync",
         "leader_epoch",
         "leader_id",
         "log",
         "min_in_sync",
         "node_id",
         "partition",
+        "replicas",
+        "role",
         "topic",
         "topic_id",
         "waiters",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, partition: int, node_id: int, log: PartitionLog):
+    def __init__(
+        self, topic: str, topic_id: bytes, partition: int, node_id: int, log: PartitionLog, *, high_watermark: int = 0
+    ):
+        """high_watermark: as the checkpoint has it."""
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
         self.node_id = node_id
         self.log = log
-        self.leader_id = -1  # nobody
+        self.role: LeaderState | FollowerState | None = None
+        self.leader_id = NO_LEADER
         self.leader_epoch = -1
-        self.in_sync: tuple[int, ...] = (node_id,)
-        self.min_in_sync = 1
-        self.high_watermark = log.log_start_offset
+        self.replicas: tuple[int, ...] = (node_id,)  # on which brokers
+        self.min_in_sync = 1  # min.insync.replicas
+        self.high_watermark = max(min(high_watermark, log.next_offset), log.log_start_offset)
         self.waiters: dict[Waiter, None] = {}
 
     @property
     def is_leader(self) -> bool:
         return self.leader_id == self.node_id
 
-    def lead(self, leader_epoch: int) -> None:
-        """Become the leader: records from here on carry this epoch."""
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The ISR as the controller has last confirmed it to this leader; nothing is known elsewhere."""
+        return self.role.in_sync if isinstance(self.role, LeaderState) else ()
+
+    @property
+    def min_in_sync_effective(self) -> int:
+        """How many have to be in sync: there can be no more than there are replicas."""
+        return min(self.min_in_sync, len(self.replicas))
+
+    def as_leader(self) -> LeaderState:
+        assert isinstance(self.role, LeaderState), self.role
+        return self.role
+
+    # Roles
+
+    def lead(
+        self,
+        leader_epoch: int,
+        *,
+        partition_epoch: int = 0,
+        replicas: Sequence[int] | None = None,
+        in_sync: Sequence[int] | None = None,
+        now_ms: int = 0,
+        lag_ms_max: int = LAG_MS_MAX,
+        find_broker: FindBroker = nobody_known,
+    ) -> None:
+        """Lead, or go on leading with other replicas or another ISR, as the metadata say.
+
+        Records from here on carry this epoch. find_broker: what the metadata here say of another broker.
+        """
+        if leader_epoch < self.leader_epoch:
+            return  # old news
+        alone = (self.node_id,)
+        in_sync = alone if in_sync is None else in_sync
+        role = self.role
+        if isinstance(role, LeaderState) and leader_epoch == self.leader_epoch:
+            if partition_epoch >= role.partition_epoch:
+                self.replicas = alone if replicas is None else tuple(replicas)
+                role.learn(partition_epoch, in_sync, now_ms)
+            return
+        self.replicas = alone if replicas is None else tuple(replicas)
         self.leader_id = self.node_id
         if leader_epoch > self.leader_epoch:
             self.leader_epoch = leader_epoch
-            self.log.begin_epoch(leader_epoch)
-        self._advance(0)
+            if "epoch-is-not-noted" not in bugs.planted:
+                self.log.begin_epoch(leader_epoch)
+        self.role = LeaderState(
+            self,
+            leader_epoch,
+            partition_epoch,
+            in_sync,
+            now_ms=now_ms,
+            lag_ms_max=lag_ms_max,
+            find_broker=find_broker,
+        )
+        if "leader-commits-its-log" in bugs.planted:
+            self.high_watermark = self.log.next_offset
+        self.advance(now_ms)
+        self.tell(0)
+
+    def follow(
+        self,
+        leader_id: int,
+        leader_epoch: int,
+        *,
+        replicas: Sequence[int] | None = None,
+        truncate: Truncate | None = None,
+    ) -> None:
+        """Follow a leader, or nobody (-1) while the metadata name none.
+
+        truncate: cuts the log, as LogDirectory.truncate_to does; it is told why, too.
+        """
+        if leader_epoch < self.leader_epoch:
+            return  # old news
+        if replicas is not None:
+            self.replicas = tuple(replicas)
+        if isinstance(self.role, FollowerState) and (leader_id, leader_epoch) == (self.leader_id, self.leader_epoch):
+            return
+        self.leader_id, self.leader_epoch = leader_id, leader_epoch
+        self.role = role = FollowerState(self, leader_id, leader_epoch, truncate or self._truncate)
+        role.begin()
+        self.tell(0)
+
+    def _truncate(self, offset: int, why: str) -> None:
+        self.log.recovery_point = min(self.log.recovery_point, offset)
+        self.log.truncate_to(offset)
 
     def leave(self) -> None:
-        """Lead no more: the partition is gone, or somebody else's."""
-        self.leader_id = -1
-        self._tell(0)
+        """Lead and follow no more: the partition is gone from here."""
+        self.role = None
+        self.leader_id = NO_LEADER
+        self.tell(0)
+
+    # Records
 
     def append(
         self,
@@ -86,10 +183,8 @@ class Replica:
     ) -> Appended:
         """Append what a producer sent, if this broker leads and enough replicas are in sync."""
         self.check_leader()
-        if acks == -1 and len(self.in_sync) < self.min_in_sync:
-            raise KafkaError(
-                Error.NOT_ENOUGH_REPLICAS, f"{len(self.in_sync)} replicas are in sync, {self.min_in_sync} have to be"
-            )
+        if acks == -1 and self.min_in_sync > 1:
+            self._check_in_sync()
         log = self.log
         size_bytes = log.active.size_bytes
         appended = log.append_as_leader(
@@ -101,8 +196,29 @@ class Replica:
             transaction_version=transaction_version,
         )
         if not appended.is_duplicate:
-            self._advance(max(log.active.size_bytes - size_bytes, 1))
+            self.advance(now_ms, max(log.active.size_bytes - size_bytes, 1))
         return appended
+
+    def _check_in_sync(self) -> None:
+        needed = self.min_in_sync_effective
+        if len(self.in_sync) < needed and "acks-ignore-min-isr" not in bugs.planted:
+            raise KafkaError(
+                Error.NOT_ENOUGH_REPLICAS, f"{len(self.in_sync)} replicas are in sync, {needed} have to be"
+            )
+
+    def replicated(self, end_offset: int, leader_epoch: int) -> Error | None:
+        """Return what becomes of an append with acks -1 that ended there in that epoch; None: it has to wait.
+
+        Who leads in a later epoch need not have the records, even if it is this broker again.
+        """
+        role = self.role
+        if not isinstance(role, LeaderState) or leader_epoch != self.leader_epoch:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        if self.high_watermark < end_offset and "acks-before-hw" not in bugs.planted:
+            return None
+        if len(role.maximal_in_sync) < self.min_in_sync_effective:
+            return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return Error.NONE
 
     def check_leader(self, current_epoch: int = -1) -> None:
         """Raise unless this broker leads, and the client knows the same leader epoch."""
@@ -120,19 +236,44 @@ class Replica:
             return self.log.last_stable_offset(self.high_watermark)
         return self.high_watermark
 
+    # What has moved
+
     def log_start_moved(self) -> None:
         """Tell the replica that the beginning of its log has been deleted."""
         self.log.producers.on_high_watermark_updated(self.log.log_start_offset)
         self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
 
-    def _advance(self, size_bytes: int) -> None:
-        """Raise the high watermark as far as the replicas in sync allow, and tell who waits for it."""
-        if len(self.in_sync) == 1 and self.high_watermark < self.log.next_offset:
-            self.high_watermark = self.log.next_offset
-            self.log.producers.on_high_watermark_updated(self.high_watermark)
-        if self.waiters:
-            self._tell(size_bytes)
+    def advance(self, now_ms: int, size_bytes: int = 0) -> None:
+        """Raise the leader's high watermark as far as its followers allow, and tell who waits.
 
-    def _tell(self, size_bytes: int) -> None:
+        size_bytes: what has been added to the log.
+        """
+        committed = self.as_leader().committed_end(now_ms)
+        if committed > self.high_watermark or ("hw-falls" in bugs.planted and -1 < committed < self.high_watermark):
+            self.high_watermark = committed
+            self.log.producers.on_high_watermark_updated(committed)
+        elif not size_bytes:
+            return
+        if self.waiters:
+            self.tell(size_bytes)
+
+    def take_high_watermark(self, offset: int, size_bytes: int) -> None:
+        """Take the leader's high watermark, as far as this follower's log goes; it may have fallen with the leader."""
+        offset = max(offset, self.log.log_start_offset)
+        if offset != self.high_watermark:
+            self.high_watermark = offset
+            self.log.producers.on_high_watermark_updated(offset)
+        elif not size_bytes:
+            return
+        if self.waiters:
+            self.tell(size_bytes)
+
+    def truncated(self) -> None:
+        """Tell the replica that the end of its log, or all of it, has been cut off."""
+        log = self.log
+        self.high_watermark = max(min(self.high_watermark, log.next_offset), log.log_start_offset)
+        log.producers.on_high_watermark_updated(self.high_watermark)
+
+    def tell(self, size_bytes: int) -> None:
         for waiter in list(self.waiters):
             waiter(size_bytes)

@@ -1,0 +1,175 @@
+"""A replica that follows: what it asks its leader for, and what it does with the answer.
+
+    next_fetch -> Wanted -> (the leader) -> answer -> on_fetched
+                                            diverging epoch   cut the log there, ask again
+                                            records           append them as they are
+                                            out of range      ask the leader where its log begins and ends
+
+What must hold: only an answer of the leader in the same epoch, to what would be asked now, changes anything. The log is
+cut by epochs, never by the high watermark: that trails the leader's, and what is above it may be committed (KIP-101).
+Only a log without any epoch, of a format before them or empty, is cut to the high watermark, having nothing better.
+The high watermark is the leader's, at most the end of the own log; it may fall when a new leader knows less.
+Not here: the loop that sends and waits, how long to wait after an error.
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
+from minibroker.replication import bugs
+from minibroker.replication.fetching import Wanted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from minibroker.log.storage import Chunk
+    from minibroker.replication.replica import Replica
+
+    class EpochEnd(Protocol):
+        """Up to where a leader's log has an epoch; epoch -1: nothing diverges."""
+
+        @property
+        def epoch(self) -> int: ...
+        @property
+        def end_offset(self) -> int: ...
+
+    class FetchedPartition(Protocol):
+        """What a follower reads in an answer; FetchResponse's PartitionData has all of it."""
+
+        @property
+        def error_code(self) -> int: ...
+        @property
+        def high_watermark(self) -> int: ...
+        @property
+        def log_start_offset(self) -> int: ...
+        @property
+        def diverging_epoch(self) -> EpochEnd: ...
+        @property
+        def records(self) -> Chunk | None: ...
+
+    Truncate = Callable[[int, str], object]  # offset, and why
+
+NO_LEADER = -1
+UNKNOWN_EPOCH = -1
+
+# What became of an answer.
+APPENDED = "appended"
+NOTHING_NEW = "nothing new"
+TRUNCATED = "truncated"
+OUT_OF_RANGE = "out of range"  # ask the leader for the ends of its log, then on_leader_ends
+FENCED = "fenced"  # fetch no more until the metadata say who leads now
+STALE = "stale"  # an answer to a question of before
+RETRY = "retry"  # after a while
+
+
+class FollowerState:
+    """What a follower knows beyond its log."""
+
+    __slots__ = ("is_fenced", "leader_epoch", "leader_id", "needs_ends", "replica", "truncate")
+
+    def __init__(self, replica: Replica, leader_id: int, leader_epoch: int, truncate: Truncate):
+        """truncate: cuts the log as LogDirectory.truncate_to does: the recovery point goes down first."""
+        self.replica = replica
+        self.leader_id = leader_id  # -1: nobody leads
+        self.leader_epoch = leader_epoch
+        self.truncate = truncate
+        self.is_fenced = False  # the leader knows a later epoch
+        self.needs_ends = False  # what was asked for is not in the leader's log
+
+    def begin(self) -> None:
+        """Make the log ready for the first fetch in this epoch."""
+        replica = self.replica
+        if not len(replica.log.epochs) or "truncates-to-hw" in bugs.planted:
+            self._cut(replica.high_watermark, "it has no epochs to compare with its leader's")
+
+    def next_fetch(self) -> Wanted | None:
+        """Return what to ask the leader for; None: there is nobody to ask, or something else to be known first."""
+        if self.leader_id == NO_LEADER or self.is_fenced or self.needs_ends:
+            return None
+        log = self.replica.log
+        epoch = log.epochs.latest_epoch
+        return Wanted(
+            log.next_offset, UNKNOWN_EPOCH if epoch is None else epoch, log.log_start_offset, self.leader_epoch
+        )
+
+    def on_fetched(self, wanted: Wanted, answer: FetchedPartition, now_ms: int) -> str:
+        """Do what an answer says; return what that was."""
+        replica = self.replica
+        if replica.role is not self or (wanted != self.next_fetch() and "takes-old-answers" not in bugs.planted):
+            # The last epoch has to be the same too: the log may have been cut and have grown to the same length since.
+            return STALE
+        error = answer.error_code
+        if error == Error.NONE:
+            if answer.diverging_epoch.epoch != UNKNOWN_EPOCH:
+                self._cut_where_logs_part(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
+                return TRUNCATED
+            return self._append(answer, now_ms)
+        if error == Error.OFFSET_OUT_OF_RANGE:
+            self.needs_ends = True
+            return OUT_OF_RANGE
+        if error == Error.FENCED_LEADER_EPOCH:
+            self.is_fenced = True
+            return FENCED
+        return RETRY
+
+    def _append(self, answer: FetchedPartition, now_ms: int) -> str:
+        replica, size_bytes = self.replica, 0
+        log = replica.log
+        if answer.records:
+            try:
+                size_bytes = log.append_as_follower(answer.records, now_ms=now_ms)
+            except StorageError:
+                raise
+            except (KafkaError, ProtocolError):
+                return RETRY  # broken on the way
+        high_watermark = answer.high_watermark
+        if "hw-beyond-own-log" not in bugs.planted:
+            high_watermark = min(high_watermark, log.next_offset)
+        replica.take_high_watermark(high_watermark, size_bytes)
+        start_offset = min(answer.log_start_offset, replica.high_watermark)
+        if start_offset > log.log_start_offset:
+            log.advance_log_start(start_offset)
+            replica.log_start_moved()
+        return APPENDED if size_bytes else NOTHING_NEW
+
+    # Cutting
+
+    def _cut_where_logs_part(self, epoch: int, end_offset: int) -> None:
+        """Cut off what the leader does not have: its log ends at `end_offset` for the largest epoch both may know.
+
+        If this log does not have that epoch, only what came in later epochs is known to be wrong; the leader is asked
+        again with what is left (KIP-279).
+        """
+        log = self.replica.log
+        own_epoch, own_end_offset = log.epochs.end_offset_for(epoch, log.next_offset)
+        if "cuts-to-leaders-end-only" in bugs.planted:
+            own_epoch = -1
+        if own_end_offset < 0 or own_epoch < 0:
+            offset = end_offset
+        elif own_epoch != epoch:
+            offset = own_end_offset
+        else:
+            offset = min(own_end_offset, end_offset)
+        self._cut(offset, f"its leader's log ends at {end_offset} for epoch {epoch}")
+
+    def _cut(self, offset: int, why: str) -> None:
+        log = self.replica.log
+        offset = min(offset, log.next_offset)
+        if offset < log.next_offset or (log.epochs.latest is not None and log.epochs.latest.start_offset >= offset):
+            self.truncate(offset, why)
+            self.replica.truncated()
+
+    def on_leader_ends(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Take what the leader, in this epoch, said of where its log begins and ends (ListOffsets -2 and -1)."""
+        if self.replica.role is not self:
+            return
+        self.needs_ends = False
+        log = self.replica.log
+        if log_end_offset < log.next_offset:
+            # Only an election of a replica that was not in sync leads here.
+            self._cut(log_end_offset, f"its leader's log ends at {log_end_offset}")
+        elif log_start_offset > log.next_offset:
+            # What this replica has is older than anything its leader has kept.
+            log.truncate_fully_and_start_at(log_start_offset, now_ms=now_ms)
+            self.replica.truncated()

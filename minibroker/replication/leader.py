@@ -1,0 +1,370 @@
+"""A replica that leads: how far its followers are, who is in sync, and what is therefore committed.
+
+                     high watermark            log end
+                           |                      |
+    leader    [.......... e5 ......|... e6 .......|
+    follower 2 [........................|              in sync
+    follower 3 [..............................|        in sync
+    follower 4 [.............|                         not in sync, not waited for
+
+The high watermark is the least end offset of the maximal ISR: those the controller has in the ISR and those that it
+may have put there by now, for an answer may be under way. Who is about to join is waited for too (KIP-966), or a
+follower as fast as the leader's producers would never get in.
+
+What must hold: it never falls within an epoch, and does not rise while fewer than min.insync.replicas are in sync. A
+follower joins only when it has all that may be committed: everything below the high watermark, and everything that was
+there when this leader began, for its own high watermark may trail the last leader's. One proposal is under way at a
+time; it names the partition epoch that it starts from, and the controller accepts it in that epoch only.
+A follower falls out by time, not by count: a burst must not throw out one that keeps up (KIP-16).
+Not here: sending proposals, reading for followers (fetching.py), who leads (the controller).
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import Error, KafkaError
+from minibroker.replication import bugs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Protocol
+
+    from minibroker.replication.replica import Replica
+
+    class KnownBroker(Protocol):
+        """What the metadata say of a broker; RegisterBrokerRecord has all of it."""
+
+        @property
+        def broker_epoch(self) -> int: ...
+        @property
+        def fenced(self) -> bool: ...
+        @property
+        def in_controlled_shutdown(self) -> bool: ...
+        @property
+        def rack(self) -> str | None: ...
+
+    FindBroker = Callable[[int], KnownBroker | None]
+
+LAG_MS_MAX = 30_000  # replica.lag.time.max.ms
+UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
+NEVER_MS = -(1 << 62)
+STAY_HERE = -1  # preferred read replica: the leader itself
+
+# The controller has refused, and nothing was or will be changed: what was in force still is.
+NOT_APPLIED = (Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED)
+# This broker is behind. The proposal may have been accepted, and its answer lost, so it counts until the metadata come.
+METADATA_TO_COME = (
+    Error.FENCED_LEADER_EPOCH,
+    Error.INVALID_REQUEST,
+    Error.INVALID_UPDATE_VERSION,
+    Error.NEW_LEADER_ELECTED,
+    Error.UNKNOWN_TOPIC_ID,
+    Error.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+class FollowerProgress:
+    """One follower as its leader sees it."""
+
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "caught_up_ms",
+        "end_offset",
+        "fetched_ms",
+        "leader_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, broker_id: int, caught_up_ms: int):
+        self.broker_id = broker_id
+        self.end_offset = UNKNOWN_OFFSET  # the offset it asked for last: it has everything below
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.caught_up_ms = caught_up_ms  # when it last had all that the leader had; decides who falls out of the ISR
+        self.fetched_ms = NEVER_MS  # when it last fetched
+        self.leader_end_offset = UNKNOWN_OFFSET  # where the leader's log ended then
+        self.broker_epoch: int | None = None  # as in its last fetch; None: it has not fetched yet
+
+    def note(self, end_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, epoch: int) -> None:
+        if end_offset >= leader_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif end_offset >= self.leader_end_offset:
+            # It has what was there at its last fetch, so it was caught up then. Without this a follower of a leader
+            # that is written to all the time never would be.
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.end_offset = end_offset
+        self.log_start_offset = log_start_offset
+        self.leader_end_offset = max(self.leader_end_offset, leader_end_offset)
+        self.fetched_ms = now_ms
+        self.broker_epoch = epoch
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
+        return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_ms_max
+
+
+class Proposal:
+    """An ISR that the controller is to put in force: one AlterPartition request."""
+
+    __slots__ = ("broker_epochs", "in_sync", "leader_epoch", "maximal_in_sync", "partition_epoch", "why")
+
+    def __init__(self, leader: LeaderState, in_sync: tuple[int, ...], broker_epochs: tuple[int, ...], why: str):
+        self.in_sync = in_sync
+        self.broker_epochs = broker_epochs  # of each, as this leader saw it in a fetch; -1: it has seen none
+        self.leader_epoch = leader.leader_epoch
+        self.partition_epoch = leader.partition_epoch  # that it starts from
+        self.maximal_in_sync = tuple(dict.fromkeys([*leader.in_sync, *in_sync]))
+        self.why = why
+
+
+class LeaderState:
+    """What a leader knows beyond its log."""
+
+    __slots__ = (
+        "epoch_start_offset",
+        "find_broker",
+        "followers",
+        "in_sync",
+        "lag_ms_max",
+        "leader_epoch",
+        "partition_epoch",
+        "proposal",
+        "replica",
+    )
+
+    def __init__(
+        self,
+        replica: Replica,
+        leader_epoch: int,
+        partition_epoch: int,
+        in_sync: Sequence[int],
+        *,
+        now_ms: int,
+        lag_ms_max: int,
+        find_broker: FindBroker,
+    ):
+        """find_broker: what this broker's metadata say of another one."""
+        self.replica = replica
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.in_sync = tuple(in_sync)  # as the controller has last confirmed
+        self.proposal: Proposal | None = None  # under way to the controller
+        self.epoch_start_offset = replica.log.next_offset
+        self.lag_ms_max = lag_ms_max
+        self.find_broker = find_broker
+        # Nothing is kept of an epoch before, even if this broker led it: meanwhile others may have led, and followers
+        # may have cut their logs. Kafka: a leader that is elected again keeps the end offsets it knew.
+        self.followers = self._progress({}, now_ms)
+        known = replica.role
+        if "progress-outlives-epoch" in bugs.planted and isinstance(known, LeaderState):
+            self.followers = self._progress(known.followers, now_ms)
+
+    def learn(self, partition_epoch: int, in_sync: Sequence[int], now_ms: int) -> None:
+        """Take what the metadata say in the same leader epoch; the replicas may have changed too."""
+        if partition_epoch < self.partition_epoch:
+            return
+        # What comes in the epoch of a proposal is what the proposal starts from, and it may be accepted any time.
+        # Kafka: forgets the proposal then, and no longer waits for a follower that may be in the ISR already.
+        if partition_epoch > self.partition_epoch or "same-epoch-ends-proposal" in bugs.planted:
+            self.proposal = None
+            self.partition_epoch = partition_epoch
+            self.in_sync = tuple(in_sync)
+        self.followers = self._progress(self.followers, now_ms)
+        self.replica.advance(now_ms)
+
+    def _progress(self, known: dict[int, FollowerProgress], now_ms: int) -> dict[int, FollowerProgress]:
+        progress = {}
+        for broker_id in self.replica.replicas:
+            if broker_id != self.replica.node_id:
+                caught_up_ms = now_ms if broker_id in self.in_sync else NEVER_MS
+                progress[broker_id] = known.get(broker_id) or FollowerProgress(broker_id, caught_up_ms)
+        return progress
+
+    # What is committed
+
+    @property
+    def maximal_in_sync(self) -> tuple[int, ...]:
+        """Everybody who may be in the ISR by now."""
+        if self.proposal is None or "pending-isr-does-not-count" in bugs.planted:
+            return self.in_sync
+        if "shrink-counts-at-once" in bugs.planted:
+            return self.proposal.in_sync
+        return self.proposal.maximal_in_sync
+
+    @property
+    def is_under_min(self) -> bool:
+        return len(self.in_sync) < self.replica.min_in_sync_effective
+
+    def committed_end(self, now_ms: int) -> int:
+        """Return up to where the records are on all replicas that have to have them; -1: nothing can be said."""
+        end_offset = self.replica.log.next_offset
+        if not self.followers:
+            return end_offset
+        if self.is_under_min and "rises-under-min-isr" not in bugs.planted:
+            return UNKNOWN_OFFSET
+        if "hw-is-log-end" in bugs.planted:
+            return end_offset
+        committed = end_offset
+        in_sync = self.maximal_in_sync
+        for follower in self.followers.values():
+            if follower.end_offset < committed and (
+                follower.broker_id in in_sync
+                or (
+                    follower.is_caught_up(end_offset, now_ms, self.lag_ms_max)
+                    and self._may_join(follower)
+                    and "joining-is-not-waited-for" not in bugs.planted
+                )
+            ):
+                committed = follower.end_offset
+        return committed
+
+    # Followers
+
+    def on_fetch(
+        self, replica_id: int, fetch_offset: int, log_start_offset: int, now_ms: int, broker_epoch: int = -1
+    ) -> Proposal | None:
+        """Note that a follower has everything below an offset; return the proposal that lets it join, if it may.
+
+        Its log has been compared with this one (fetching.py). broker_epoch: of the sender; -1 is not checked.
+        """
+        follower = self.followers[replica_id]
+        broker = self.find_broker(replica_id)
+        if (
+            broker_epoch != -1
+            and broker is not None
+            and not broker.fenced
+            and broker.broker_epoch > broker_epoch
+            and "old-broker-epoch-joins" not in bugs.planted
+        ):
+            raise KafkaError(
+                Error.NOT_LEADER_OR_FOLLOWER,
+                f"broker {replica_id} sent this in broker epoch {broker_epoch}, it is {broker.broker_epoch} now",
+            )
+        end_offset, start_offset = follower.end_offset, follower.log_start_offset
+        follower.note(fetch_offset, log_start_offset, self.replica.log.next_offset, now_ms, broker_epoch)
+        proposal = self._expand(follower)
+        if follower.end_offset != end_offset:
+            self.replica.advance(now_ms)
+        if follower.log_start_offset != start_offset:
+            self.replica.tell(0)  # who waits for records to be deleted everywhere
+        return proposal
+
+    def _may_join(self, follower: FollowerProgress) -> bool:
+        """Return whether the controller would have it in the ISR: it lives, and it is the one who fetched (KIP-903)."""
+        broker = self.find_broker(follower.broker_id)
+        if "old-broker-epoch-joins" in bugs.planted:
+            return broker is not None and follower.broker_epoch is not None
+        return (
+            broker is not None
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+            and follower.broker_epoch in (UNKNOWN_EPOCH, broker.broker_epoch)
+        )
+
+    def _expand(self, follower: FollowerProgress) -> Proposal | None:
+        if self.proposal is not None or follower.broker_id in self.in_sync or not self._may_join(follower):
+            return None
+        high_watermark = self.replica.high_watermark
+        if follower.end_offset < high_watermark and "joins-below-hw" not in bugs.planted:
+            return None
+        if follower.end_offset < self.epoch_start_offset and "joins-below-epoch-start" not in bugs.planted:
+            return None
+        return self._propose(
+            (*self.in_sync, follower.broker_id),
+            f"broker {follower.broker_id} has everything up to {follower.end_offset}, and the high watermark is "
+            f"{high_watermark}",
+        )
+
+    def check_lag(self, now_ms: int) -> Proposal | None:
+        """Return the proposal without those who have not been caught up for too long; due every half of that time."""
+        end_offset = self.replica.log.next_offset
+        kept, lagging = [], []
+        for broker_id in self.in_sync:
+            follower = self.followers.get(broker_id)
+            if broker_id == self.replica.node_id or (
+                follower is not None and follower.is_caught_up(end_offset, now_ms, self.lag_ms_max)
+            ):
+                kept.append(broker_id)
+            else:
+                lagging.append(broker_id)
+        if lagging and self.proposal is None:
+            return self._propose(
+                tuple(kept),
+                f"broker {', '.join(map(str, lagging))} has not been caught up for more than {self.lag_ms_max} ms",
+            )
+        # A follower that was about to join and has stopped is waited for no more.
+        # Kafka: looks at that again with the next append or fetch, so a producer may wait in vain.
+        self.replica.advance(now_ms)
+        return None
+
+    # The controller
+
+    def _propose(self, in_sync: tuple[int, ...], why: str) -> Proposal:
+        self.proposal = Proposal(self, in_sync, tuple(map(self._epoch_of, in_sync)), why)
+        return self.proposal
+
+    def _epoch_of(self, broker_id: int) -> int:
+        follower = self.followers.get(broker_id)
+        if follower is None or "old-broker-epoch-joins" in bugs.planted:
+            broker = self.find_broker(broker_id)
+            return UNKNOWN_EPOCH if broker is None else broker.broker_epoch
+        return UNKNOWN_EPOCH if follower.broker_epoch is None else follower.broker_epoch
+
+    def alter_answered(
+        self,
+        proposal: Proposal,
+        error: int,
+        *,
+        now_ms: int,
+        leader_epoch: int = UNKNOWN_EPOCH,
+        partition_epoch: int = UNKNOWN_EPOCH,
+        in_sync: Sequence[int] = (),
+    ) -> Proposal | None:
+        """Take the controller's answer; return the proposal if it is to be sent again.
+
+        error: of the partition, or of the request as a whole, or any if no answer came. The rest: what is in force.
+        """
+        if proposal is not self.proposal:
+            return None  # the metadata were faster
+        if error == Error.NONE:
+            if leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch:
+                self.partition_epoch = partition_epoch
+                self.in_sync = tuple(in_sync)
+                self.proposal = None
+                self.replica.advance(now_ms)
+            return None
+        if error in NOT_APPLIED or "any-error-ends-proposal" in bugs.planted:
+            self.proposal = None
+            self.replica.advance(now_ms)
+            return None
+        return None if error in METADATA_TO_COME else proposal
+
+    # Reading from a replica nearby
+
+    def preferred_replica(self, rack: str, fetch_offset: int, now_ms: int) -> int:
+        """Return the broker that a consumer in a rack should read from (KIP-392); -1: the leader.
+
+        The best of those in sync there that have the offset, as Kafka's RackAwareReplicaSelector chooses.
+        """
+        me = self.find_broker(self.replica.node_id)
+        if not rack or (me is not None and me.rack == rack):
+            return STAY_HERE
+        near = []
+        for broker_id in self.in_sync:
+            follower = self.followers.get(broker_id)
+            broker = self.find_broker(broker_id)
+            if follower is None or broker is None or broker.fenced or broker.rack != rack:
+                continue
+            if follower.log_start_offset <= fetch_offset <= follower.end_offset:
+                near.append((follower.end_offset, follower.caught_up_ms - now_ms, broker_id))
+        return max(near)[2] if near else STAY_HERE
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset below which no living replica has records any more: DeleteRecords waits for it."""
+        starts = [self.replica.log.log_start_offset]
+        for follower in self.followers.values():
+            broker = self.find_broker(follower.broker_id)
+            if broker is not None and not broker.fenced:
+                starts.append(follower.log_start_offset)
+        return min(starts)
