@@ -272,14 +272,15 @@ class Node:
                 topic_id=topic.id,
                 is_synced=False,
             )
-            replica = self.replicas[key] = Replica(topic.name, topic.id, partition.id, self.node_id, log)
+            high_watermark = self.directory.high_watermarks.get(key, 0)
+            replica = Replica(topic.name, topic.id, partition.id, self.node_id, log, high_watermark=high_watermark)
+            self.replicas[key] = replica
             replica.min_in_sync = min_in_sync
             if log.recovery.reason:
                 self.reporter.say(
                     f"{log.directory}: {log.recovery.cut_bytes} bytes cut off after a crash: {log.recovery.reason}"
                 )
-            if partition.leader == self.node_id:
-                replica.lead(partition.leader_epoch)
+            replica.take(partition, now_ms=self.clock.now_ms(), find_broker=self.image.brokers.get)
 
     def _delete_partitions(self, topic: Topic) -> None:
         for partition in topic.partitions:

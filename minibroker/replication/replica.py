@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.producers import Verification
     from minibroker.log.storage import Chunk
+    from minibroker.metadata.image import Partition
     from minibroker.replication.follower import Truncate
     from minibroker.replication.leader import FindBroker, KnownBroker
 
@@ -70,6 +71,7 @@ class Replica:
         self.min_in_sync = 1  # min.insync.replicas
         self.high_watermark = max(min(high_watermark, log.next_offset), log.log_start_offset)
         self.waiters: dict[Waiter, None] = {}
+        log.producers.on_high_watermark_updated(self.high_watermark)
 
     @property
     def is_leader(self) -> bool:
@@ -90,6 +92,18 @@ class Replica:
         return self.role
 
     # Roles
+
+    def take(self, partition: Partition, *, now_ms: int, find_broker: FindBroker = nobody_known) -> None:
+        """Lead if the metadata say so."""
+        if partition.leader == self.node_id:
+            self.lead(
+                partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+                replicas=partition.replicas,
+                in_sync=partition.isr,
+                now_ms=now_ms,
+                find_broker=find_broker,
+            )
 
     def lead(
         self,

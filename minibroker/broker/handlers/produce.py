@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from minibroker.replication.replica import Replica
 
     PartitionRequest = ProduceRequest.TopicProduceData.PartitionProduceData
+    Wait = tuple[Replica, int, int, "PartitionResponse"]  # until its high watermark is there, in the same epoch
 
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = TopicResponse.PartitionProduceResponse
@@ -50,7 +51,7 @@ def produce(
     """Append what came for each partition."""
     topics: dict[tuple[str, bytes], TopicResponse] = {}
     failed = False
-    waits: list[tuple[Replica, int, PartitionResponse]] = []
+    waits: list[Wait] = []
     now_ms = context.now_ms
     refusal = _refusal_of_all(request)
     for topic in request.topic_data:
@@ -79,7 +80,7 @@ def produce(
                 failed = True
             else:
                 if waits_for > replica.high_watermark:
-                    waits.append((replica, waits_for, answer))
+                    waits.append((replica, waits_for, replica.leader_epoch, answer))
             answers.append(answer)
         key = (topic.name, topic.topic_id)
         if key in topics:
@@ -173,27 +174,20 @@ def _refuse(answer: PartitionResponse, error: KafkaError, replica: Replica | Non
 
 async def _replicated(
     response: ProduceResponse,
-    waits: list[tuple[Replica, int, PartitionResponse]],
+    waits: list[Wait],
     timeout_ms: int,
     context: Context,
 ) -> ProduceResponse:
     """Answer when every replica in sync has the records, or the time is over."""
     from minibroker.broker.handlers.waiting import wait_for
 
-    def missing() -> list[tuple[Replica, int, PartitionResponse]]:
-        return [wait for wait in waits if wait[0].high_watermark < wait[1] and wait[0].is_leader]
+    def all_decided(added_bytes: int) -> bool:
+        return all(replica.replicated(end, epoch) is not None for replica, end, epoch, _ in waits)
 
-    await wait_for(
-        [replica for replica, _, _ in waits], lambda added_bytes: not missing(), timeout_ms, context.node.clock
-    )
-    for replica, offset, answer in waits:
-        if not replica.is_leader:
-            answer.error_code = Error.NOT_LEADER_OR_FOLLOWER
-        elif replica.high_watermark < offset:
-            answer.error_code = Error.REQUEST_TIMED_OUT
-        elif len(replica.in_sync) < replica.min_in_sync:
-            answer.error_code = Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        else:
-            continue
-        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    await wait_for([wait[0] for wait in waits], all_decided, timeout_ms, context.node.clock)
+    for replica, end, epoch, answer in waits:
+        outcome = replica.replicated(end, epoch)
+        if outcome != Error.NONE:
+            answer.error_code = Error.REQUEST_TIMED_OUT if outcome is None else outcome
+            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
     return response
