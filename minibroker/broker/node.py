@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage, Topic
-    from minibroker.protocol.messages.produce import ProduceResponse
     from minibroker.server.connection import Connection
     from minibroker.server.listeners import Listener
     from minibroker.stored.kinds import MetadataRecord
@@ -130,6 +129,7 @@ class Node:
             new_id=lambda: random_id(self.chance),
             check_configs=self._check_configs,
             supported_features=supported(self.appearance.release),
+            settings=self.config.static,
         )
         self._take_dynamic_configs()
         await self._bind()
@@ -388,13 +388,3 @@ class Node:
             self._next_producer_id, self._producer_ids_end = first, first + count
         self._next_producer_id += 1
         return self._next_producer_id - 1
-
-    def may_convert_down(self, topic: str) -> bool:
-        return bool(self.topic_config(topic)["message.downconversion.enable"])
-
-    def hint_leaders(self, response: ProduceResponse) -> None:
-        """Add the addresses of leaders that an answer names: there is nobody but us."""
-
-    def disk_space(self) -> tuple[int, int]:
-        """Return size and free bytes of the disk, -1 if there is none."""
-        return self.storage.disk_space()

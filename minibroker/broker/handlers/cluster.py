@@ -72,7 +72,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Desc
                 is_future_key=False,
             )
             topics.setdefault(replica.topic, []).append(answer)
-    total_bytes, usable_bytes = node.disk_space()
+    total_bytes, usable_bytes = node.storage.disk_space()
     only = LogDir(
         error_code=Error.NONE,
         log_dir=node.log_dir,

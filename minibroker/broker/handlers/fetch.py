@@ -242,7 +242,7 @@ class Round:
         magic = 0 if self.version < 2 else 1
         if all(batch.magic <= magic for batch in batches(view)):
             return view
-        if not self.context.node.may_convert_down(replica.topic):
+        if not self.context.node.topic_config(replica.topic)["message.downconversion.enable"]:
             raise KafkaError(Error.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
         pieces: list[bytes | memoryview] = []
         left_bytes = found.size_bytes

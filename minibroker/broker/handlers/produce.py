@@ -93,8 +93,6 @@ def produce(
             context.connection.close("a Produce request with acks 0 failed")
         return None
     response = ProduceResponse(responses=list(topics.values()))
-    if failed and context.api_version >= 10:
-        context.node.hint_leaders(response)
     if waits and request.acks == ALL:
         return _replicated(response, waits, request.timeout_ms, context)
     return response
