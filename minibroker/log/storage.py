@@ -110,8 +110,8 @@ if TYPE_CHECKING:
 
 
 LOCK = ".lock"
-# One call for more makes Linux look for larger pages, which was seen to take ten times longer than some calls more.
-WRITE_BYTES = 64 * 1024
+# One call for more makes Linux look for larger pages, which was seen to take several times longer than a few calls.
+WRITE_BYTES = 256 * 1024
 PIECES_MAX = 1024  # of one gathered write: IOV_MAX of Linux and the BSDs
 COPY_BYTES = 1 << 20
 _locked_roots: set[str] = set()  # of this process
