@@ -56,6 +56,11 @@ class Appearance:
         """Whether the release is one with topics of old formats and rules of its own."""
         return self.settings_release == "2.8"
 
+    @property
+    def is_before_4(self) -> bool:
+        """Whether the release still serves the oldest clients, and answers as they expect."""
+        return self.release < "4"
+
     def message_format(self, overrides: Mapping[str, str]) -> int:
         """Return the format that a topic's log has; brokers before 3.0 took it from the topic's settings."""
         version = overrides.get("message.format.version", "")

@@ -54,7 +54,7 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[
 def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
     """Answer a request that makes no sense: as a whole, and up to v12 for each partition too."""
     error = Error.UNKNOWN_SERVER_ERROR
-    records = None if context.node.appearance.release < "4" else b""
+    records = None if context.node.appearance.is_before_4 else b""
     topics = [
         TopicResponse(
             topic=topic.topic,
@@ -233,7 +233,7 @@ class Round:
     def _for_old_clients(self, replica: Replica, found: Slice, offset: int) -> bytes | memoryview:
         """Return what a client below v10 can read."""
         # Kafka: from 4.0 on the clients that may not get it are those that cannot ask at all.
-        is_old = self.context.node.appearance.release < "4" or self.version < 4
+        is_old = self.context.node.appearance.is_before_4 or self.version < 4
         if is_old and replica.log.settings.validation.codec == ZSTD:
             raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, "the topic is compressed with zstd")
         if self.version >= 4:

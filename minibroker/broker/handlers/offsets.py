@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from minibroker.broker.handlers.context import NO_ID, code_for, find_replica
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
@@ -42,22 +44,25 @@ SPECIAL_SINCE = {
 
 def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     """Find offsets by time, or the ends of logs."""
-    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    appearance = context.node.appearance
+    is_before_3 = appearance.is_before_3
     topics = []
     for topic in request.topics:
         answers = []
         partitions = topic.partitions
-        if context.node.appearance.release >= "4":
+        if not appearance.is_before_4:
             partitions = list({partition.partition_index: partition for partition in partitions}.values())
         for wanted in partitions:
             answer = OffsetAnswer(partition_index=wanted.partition_index, error_code=Error.NONE)
             try:
-                if context.api_version >= 1 and asked.count((topic.name, wanted.partition_index)) > 1:
+                if context.api_version >= 1 and asked[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(Error.INVALID_REQUEST, f"{topic.name}-{wanted.partition_index} is asked for twice")
                 replica = find_replica(context.node, topic.name, NO_ID, wanted.partition_index)
                 if request.replica_id != DEBUGGING_REPLICA:
                     replica.check_leader(wanted.current_leader_epoch)
-                is_before_3 = context.node.appearance.is_before_3
                 if not is_before_3:
                     _check_special(wanted.timestamp, context.api_version)
                 if context.api_version == 0:
