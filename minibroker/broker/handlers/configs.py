@@ -115,19 +115,10 @@ def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfig
     """Replace all settings of each resource."""
     responses = []
     for resource in request.resources:
-        configs = [(config.name, config.value) for config in resource.configs]
-        code, message = _alter(
-            resource.resource_type, resource.resource_name, context.node, request.validate_only,
-            _replacing(resource.resource_type, resource.resource_name, configs, context.node),
-        )  # fmt: skip
-        responses.append(
-            Altered(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
+        kind, name = resource.resource_type, resource.resource_name
+        plan = _replacing(kind, name, [(config.name, config.value) for config in resource.configs], context.node)
+        code, message = _alter(kind, name, context.node, request.validate_only, plan)
+        responses.append(Altered(error_code=code, error_message=message, resource_type=kind, resource_name=name))
     return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
@@ -149,28 +140,15 @@ def incremental_alter_configs(
     responses = []
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     for resource in request.resources:
-        operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
-        if counts[resource.resource_type, resource.resource_name] > 1:
-            responses.append(
-                IncrementallyAltered(
-                    error_code=Error.INVALID_REQUEST,
-                    error_message="Each resource must appear at most once.",
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-            )
-            continue
-        code, message = _alter(
-            resource.resource_type, resource.resource_name, context.node, request.validate_only,
-            _changing(resource.resource_type, resource.resource_name, operations, context.node),
-        )  # fmt: skip
+        kind, name = resource.resource_type, resource.resource_name
+        code: Error = Error.INVALID_REQUEST
+        message: str | None = "Each resource must appear at most once."
+        if counts[kind, name] == 1:
+            operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
+            plan = _changing(kind, name, operations, context.node)
+            code, message = _alter(kind, name, context.node, request.validate_only, plan)
         responses.append(
-            IncrementallyAltered(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
+            IncrementallyAltered(error_code=code, error_message=message, resource_type=kind, resource_name=name)
         )
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
