@@ -80,11 +80,15 @@ def read(
     return None
 
 
+def _end_offset(log: PartitionLog, index: int) -> int:
+    """Return the offset behind a segment."""
+    return log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.next_offset
+
+
 def _end_position(log: PartitionLog, index: int, limit_offset: int) -> int:
     """Return the position in a segment at which the first batch at or behind the limit begins."""
     segment = log.segments[index]
-    segment_end = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.next_offset
-    if limit_offset >= segment_end:
+    if limit_offset >= _end_offset(log, index):
         return segment.size_bytes
     place = segment.find(limit_offset)
     return segment.size_bytes if place is None else place.position
@@ -100,7 +104,7 @@ def aborted_transactions(log: PartitionLog, found: Slice, offset: int) -> list[A
     index = log.segments.index(found.segment)
     end_offset = found.segment.offset_index.offset_at(found.position + found.size_bytes)
     if end_offset is None:
-        end_offset = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.next_offset
+        end_offset = _end_offset(log, index)
     overlapping: list[AbortedTxn] = []
     for segment in log.segments[index:]:
         for entry in _aborted_in(log, segment):

@@ -36,9 +36,10 @@ from minibroker.log.snapshots import load_snapshot_file, snapshot_offsets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from minibroker.log.batches import Batch
+    from minibroker.log.index import OffsetIndex, TimeIndex
     from minibroker.log.producer_entry import Producer
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn
@@ -270,16 +271,10 @@ def _shown(producer: Producer) -> str:
 
 def _check_offset_index(segment: Segment, found: list[tuple[int, int, int]], is_active: bool) -> Iterator[Problem]:
     index = segment.offset_index
-    yield from _check_length(segment, index.path, index.count * index.entry.size, index.entry.size, is_active)
-    if not index.exists:
-        return
-    try:
-        index.check()
-    except ProtocolError as error:
-        yield Problem(index.path, "", str(error))
+    entries = yield from _check_form(segment, index, is_active)
     at_position = {position: at for at, (position, _, _) in enumerate(found)}
     ends = {last_offset: at for at, (_, last_offset, _) in enumerate(found)}
-    for number, (offset, position) in enumerate(index.entries()):
+    for number, (offset, position) in enumerate(entries):
         if position not in at_position:
             yield Problem(index.path, f"entry {number}", f"no batch begins at byte {position}")
         # Kafka up to 3.9 names the last offset of all batches that were appended together.
@@ -289,15 +284,9 @@ def _check_offset_index(segment: Segment, found: list[tuple[int, int, int]], is_
 
 def _check_time_index(segment: Segment, found: list[tuple[int, int, int]], is_active: bool) -> Iterator[Problem]:
     index = segment.time_index
-    yield from _check_length(segment, index.path, index.count * index.entry.size, index.entry.size, is_active)
-    if not index.exists:
-        return
-    try:
-        index.check()
-    except ProtocolError as error:
-        yield Problem(index.path, "", str(error))
+    entries = yield from _check_form(segment, index, is_active)
     at, newest = 0, NO_TIMESTAMP
-    for number, (timestamp, offset) in enumerate(index.entries()):
+    for number, (timestamp, offset) in enumerate(entries):
         held = NO_TIMESTAMP
         while at < len(found) and (at == 0 or found[at - 1][1] < offset):
             held = found[at][2]
@@ -309,6 +298,20 @@ def _check_time_index(segment: Segment, found: list[tuple[int, int, int]], is_ac
             yield Problem(
                 index.path, f"entry {number}", f"{timestamp} at offset {offset}; the largest so far is {newest}"
             )
+
+
+def _check_form(
+    segment: Segment, index: OffsetIndex | TimeIndex, is_active: bool
+) -> Generator[Problem, None, list[tuple[int, int]]]:
+    """Check an index by itself, its length and that its entries go up; return them, none if there is no file."""
+    yield from _check_length(segment, index.path, index.count * index.entry.size, index.entry.size, is_active)
+    if not index.exists:
+        return []
+    try:
+        index.check()
+    except ProtocolError as error:
+        yield Problem(index.path, "", str(error))
+    return index.entries()
 
 
 def _check_length(segment: Segment, path: str, used_bytes: int, entry_bytes: int, is_active: bool) -> Iterator[Problem]:
