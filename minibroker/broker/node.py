@@ -24,7 +24,7 @@ from minibroker.metadata.features import supported
 from minibroker.metadata.image import BROKER, TOPIC
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.replication.brokers import starting, stopping
-from minibroker.replication.controller import Controller
+from minibroker.replication.controller import Controller, check_name
 from minibroker.replication.replica import Replica
 from minibroker.server.listeners import address, parse_listeners
 from minibroker.server.server import Limits, Reporter, Server
@@ -71,6 +71,7 @@ class Node:
         self.chance = chance
         self.reporter = reporter or Reporter()
         self.node_id: int = config["node.id"] if config["node.id"] >= 0 else 1
+        self.alive = frozenset((self.node_id,))  # the brokers that are there
         self.cluster_id = cluster_id or ""
         self.directory = LogDirectory(storage, jitter=lambda most_ms: self.chance.randrange(most_ms) if most_ms else 0)
         self.replicas: dict[tuple[str, int], Replica] = {}
@@ -118,9 +119,7 @@ class Node:
         self.cluster_id = meta.cluster_id or ""
         self._directory_id = meta.directory_id or random_id(self.chance)
         self.directory.start()
-        self.metadata_log = MetadataLog(
-            self.storage, node_id=self.node_id, directory_id=self._directory_id, fsync=self.storage.is_durable
-        )
+        self.metadata_log = MetadataLog(self.storage, node_id=self.node_id, fsync=self.storage.is_durable)
         self.image: MetadataImage = self.metadata_log.load(now_ms=now_ms, was_clean=self.directory.was_clean)
         self.metadata_log.lead(now_ms=now_ms)
         self.controller = Controller(
@@ -339,11 +338,6 @@ class Node:
         host, port = self._advertised.get(connection.listener_name, connection.local_address)
         return [(self.node_id, host, port, self.config["broker.rack"])]
 
-    @property
-    def alive(self) -> dict[int, object]:
-        """The brokers that are there."""
-        return {self.node_id: self}
-
     def topic_name(self, topic_id: bytes) -> str | None:
         topic = self.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
@@ -354,8 +348,6 @@ class Node:
 
     def auto_create(self, name: str, *, is_allowed: bool) -> Topic:
         """Make a topic that a client asks about, if that is wanted."""
-        from minibroker.replication.controller import check_name
-
         check_name(name)
         if not is_allowed or not self.config["auto.create.topics.enable"]:
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

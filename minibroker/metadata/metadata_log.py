@@ -64,15 +64,13 @@ class MetadataLog:
         storage: Storage,
         *,
         node_id: int,
-        directory_id: bytes,
         fsync: bool = True,
         snapshot_records: int = SNAPSHOT_RECORDS,
         settings: LogSettings | None = None,
     ):
-        """fsync: each append is on the disk when it returns, as with Kafka. directory_id: of meta.properties."""
+        """fsync: each append is on the disk when it returns, as with Kafka."""
         self.storage = storage
         self.node_id = node_id
-        self.directory_id = directory_id
         self.fsync = fsync
         self.snapshot_records = snapshot_records  # at least so many come between two snapshots
         self.settings = settings or LogSettings(validation=ValidationSettings(max_message_bytes=BATCH_BYTES_MAX))

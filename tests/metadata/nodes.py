@@ -46,7 +46,7 @@ class LoneNode:
             )
         assert meta.directory_id
         self.clean_epoch = read_clean_shutdown(storage)
-        self.log = MetadataLog(storage, node_id=1, directory_id=meta.directory_id, **log_settings)
+        self.log = MetadataLog(storage, node_id=1, **log_settings)
         self.image = self.log.load(now_ms=NOW_MS)
         self.controller = Controller(
             self.image,

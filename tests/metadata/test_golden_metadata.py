@@ -32,7 +32,7 @@ CONFIGS = {
 
 def loaded(name: str) -> MetadataImage:
     storage = golden_storage(name)
-    return MetadataLog(storage, node_id=1, directory_id=bytes(16)).load(now_ms=NOW_MS)
+    return MetadataLog(storage, node_id=1).load(now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("name", KRAFT)
@@ -85,11 +85,11 @@ def test_the_records_of_an_image_make_it_again(name: str) -> None:
 @pytest.mark.parametrize("name", KRAFT)
 def test_a_snapshot_of_a_real_log_says_what_the_log_says(name: str) -> None:
     storage = golden_storage(name)
-    log = MetadataLog(storage, node_id=1, directory_id=bytes(16))
+    log = MetadataLog(storage, node_id=1)
     expected = plain(log.load(now_ms=NOW_MS))
     log.write_snapshot(now_ms=NOW_MS)
     log.close()
-    again = MetadataLog(storage, node_id=1, directory_id=bytes(16))
+    again = MetadataLog(storage, node_id=1)
     assert plain(again.load(now_ms=NOW_MS)) == expected
     assert again._since_snapshot == 0
 
@@ -97,7 +97,7 @@ def test_a_snapshot_of_a_real_log_says_what_the_log_says(name: str) -> None:
 @pytest.mark.parametrize("name", KRAFT)
 def test_a_real_brokers_directory_can_be_led_on(name: str) -> None:
     storage = golden_storage(name)
-    epoch = MetadataLog(storage, node_id=1, directory_id=bytes(16)).load(now_ms=NOW_MS).epoch
+    epoch = MetadataLog(storage, node_id=1).load(now_ms=NOW_MS).epoch
     node = LoneNode(storage, release="4.4" if "44" in name else "3.9")
     assert node.log.epoch == epoch + 1
     assert {each.leader for topic in node.image.topics.values() for each in topic.partitions} == {1}

@@ -39,7 +39,7 @@ LOG = f"{METADATA_DIRECTORY}/{0:020}.log"
 
 
 def reloaded(storage: MemoryStorage) -> MetadataLog:
-    log = MetadataLog(storage, node_id=1, directory_id=DIRECTORY_ID)
+    log = MetadataLog(storage, node_id=1)
     log.load(now_ms=NOW_MS)
     return log
 

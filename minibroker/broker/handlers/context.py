@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
+from minibroker.replication.controller import check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ def is_internal(topic: str) -> bool:
 
 def is_valid_name(topic: str) -> bool:
     """Whether a topic can have this name."""
-    from minibroker.replication.controller import check_name
-
     try:
         check_name(topic)
     except KafkaError:

@@ -186,7 +186,7 @@ def _refuse_page(request: DescribeTopicPartitionsRequest, error: Error) -> Descr
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
 
 
-def _partition_page(partition: Partition, alive: dict[int, object]) -> PartitionPage:
+def _partition_page(partition: Partition, alive: frozenset[int]) -> PartitionPage:
     has_leader = partition.leader in alive
     return PartitionPage(
         error_code=Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE,
