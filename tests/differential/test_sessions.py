@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,6 @@ from tests.differential.ours import ours, tracebacks
 from tests.differential.sessions import RELEASES, SETTINGS, prepare, replay, report
 
 REQUESTS_MIN = 250
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("minibroker.broker") is None, reason="there is no broker yet (minibroker.broker)"
-)
 
 
 @pytest.mark.parametrize("release", RELEASES)
