@@ -3,7 +3,7 @@
     async with Cluster("127.0.0.1:9092") as cluster, Producer(cluster) as producer:
         await producer.send("orders", b"hello")
 
-wire.py        a socket as frames
+wire.py        a socket as frames; closing.py: what `async with` does with all of these
 connection.py  one connection: calls, pipelined, in versions that both sides know
 cluster.py     who leads what, connections to everybody, patience with what passes
 producer.py    records -> batches -> leaders; accumulator.py and partitioner.py are its parts

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from minibroker.client.closing import Closing
 from minibroker.client.connection import CALL_TIMEOUT_MS, CallTimeout, Connection, ConnectionLost, error_of
 from minibroker.errors import Error, KafkaError, error_name
 from minibroker.protocol.framing import FRAME_BYTES_MAX
@@ -21,8 +22,7 @@ from minibroker.schema.types import NO_ID
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
-    from typing import Any, Self, TypeVar
+    from typing import Any, TypeVar
 
     from minibroker.clock import Clock
     from minibroker.protocol.headers import Request
@@ -67,7 +67,7 @@ class Topic(NamedTuple):
     error: int
 
 
-class Cluster:
+class Cluster(Closing):
     """An async context manager; `bootstrap` is "host:port,host:port" or a list of such, or of pairs."""
 
     def __init__(
@@ -104,14 +104,6 @@ class Cluster:
         self._connections: dict[tuple[object, Address], asyncio.Task[Connection]] = {}
         self._finding: dict[tuple[str, bool], asyncio.Task[Topic]] = {}  # topics that are being asked for
         self._closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close every connection; calls under way get a ConnectionLost."""

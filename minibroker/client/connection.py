@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 
 from minibroker import __version__
+from minibroker.client.closing import Closing
 from minibroker.client.wire import FrameStream
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.protocol.framing import FRAME_BYTES_MAX, LENGTH, encode_request
@@ -22,7 +23,6 @@ from minibroker.schema.types import parse_range
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
     from typing import Any, Self, TypeVar
 
     from minibroker.clock import Clock
@@ -63,7 +63,7 @@ class _Pending:
         self.timer: Any = None
 
 
-class Connection:
+class Connection(Closing):
     """Made by `Connection.open`; an async context manager that closes itself."""
 
     def __init__(
@@ -192,14 +192,6 @@ class Connection:
             return
         self._stream.transport.abort()
         await asyncio.shield(self._gone)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # Calls and answers
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from minibroker.client.closing import Closing
 from minibroker.client.connection import error_of
 from minibroker.client.fetching import (
     ConsumedRecord,
@@ -30,7 +31,6 @@ from minibroker.protocol.messages.fetch import FetchRequest
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
     from typing import Self
 
     from minibroker.client.cluster import Cluster, TopicPartition
@@ -46,7 +46,7 @@ SESSION_ERRORS = {
 }
 
 
-class Consumer:
+class Consumer(Closing):
     """An async context manager, and an async iterator of records that never ends by itself."""
 
     def __init__(
@@ -162,14 +162,6 @@ class Consumer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._cluster.close_lane(self)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _fetch(self, max_wait_ms: int) -> None:
         """Have a fetch under way to every leader, and wait for the first answer."""

@@ -13,6 +13,7 @@ import asyncio
 from typing import NamedTuple
 
 from minibroker.client.accumulator import OpenBatch, PartitionQueue, ProducerId, size_of
+from minibroker.client.closing import Closing
 from minibroker.client.cluster import NO_NODE
 from minibroker.client.connection import error_of
 from minibroker.client.partitioner import Sticky, partition_of_key
@@ -25,8 +26,6 @@ from minibroker.schema.types import NO_ID
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from types import TracebackType
-    from typing import Self
 
     from minibroker.client.cluster import Cluster, Topic
     from minibroker.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -48,7 +47,7 @@ class RecordMetadata(NamedTuple):
     timestamp: int  # the broker's if the topic uses append time, else the record's
 
 
-class Producer:
+class Producer(Closing):
     """An async context manager: leaving it sends what is left."""
 
     def __init__(
@@ -140,14 +139,6 @@ class Producer:
         await self.flush()
         if self._busy:
             await asyncio.wait(self._busy.values())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _choose_partition(self, topic: Topic, key: bytes | None) -> int:
         if key is not None:
