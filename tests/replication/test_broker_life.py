@@ -13,13 +13,13 @@ from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.metadata.records import read_record
 from minibroker.stored.brokers import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from minibroker.stored.topics import PartitionChangeRecord
-from tests.metadata.nodes import DIRECTORY_ID, NOW_MS, LoneNode, memory
+from tests.metadata.nodes import NOW_MS, LoneNode, memory
 from tests.replication.test_controller import join
 
 
 def life(storage: MemoryStorage, start_offset: int) -> list[dict[str, Any]]:
     """Return what happened to the broker and to partition 0 from an offset on, only what differs from defaults."""
-    log = MetadataLog(storage, node_id=1, directory_id=DIRECTORY_ID)
+    log = MetadataLog(storage, node_id=1)
     log.load(now_ms=NOW_MS)
     kinds = (RegisterBrokerRecord, BrokerRegistrationChangeRecord, PartitionChangeRecord)
     shown = ("fenced", "in_controlled_shutdown", "isr", "leader", "eligible_leader_replicas", "last_known_elr")
