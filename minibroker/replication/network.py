@@ -211,6 +211,10 @@ class Network:
         gate.open()
 
     @property
+    def gates(self) -> list[Gate]:
+        return list(self._gates)
+
+    @property
     def held(self) -> list[str]:
         """What waits at gates."""
         return [held.what for gate in self._gates for held in gate.waiting]

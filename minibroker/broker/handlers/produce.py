@@ -49,6 +49,16 @@ def produce(
     request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
     """Append what came for each partition."""
+    if context.node.events.observed:
+        from minibroker.broker.handlers.produce_events import told
+
+        return told(_produce, request, context)
+    return _produce(request, context)
+
+
+def _produce(
+    request: ProduceRequest, context: Context
+) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
     topics: dict[tuple[str, bytes], TopicResponse] = {}
     failed = False
     waits: list[Wait] = []
