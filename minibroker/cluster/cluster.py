@@ -1,5 +1,11 @@
 """Several brokers and their controller in one loop, and the verbs by which they are held in the hand.
 
+    start, stop, kill, pause, resume    here
+    topics and leaders                  here
+    cut, heal, delay, ...               links.py
+    hold, step, release                 steps.py
+    waiting                             waits.py
+
     cluster = Cluster(settings, new_storage, clock=clock, chance=Random(7), brokers=3)
     await cluster.start()
     await cluster.kill(2)
@@ -7,7 +13,7 @@
 Each broker has its port, its directory and its replicas; they meet in a Network, whose links can be cut and stepped.
 What must hold: a verb returns when it is done, and says by an event what it did; a broker that was killed can be
 started again on what its disk has kept, and takes the same port.
-Not here: threads and waiting from outside the loop (embedded/cluster.py), HTTP (control.py), links (steering.py).
+Not here: threads, and waiting from outside the loop (embedded/cluster.py).
 """
 
 from __future__ import annotations
@@ -17,6 +23,9 @@ from random import Random
 
 from minibroker.broker.node import Node
 from minibroker.cluster.controller_node import ControllerNode
+from minibroker.cluster.links import Links
+from minibroker.cluster.steps import Steps
+from minibroker.cluster.waits import Waits
 from minibroker.config import BrokerConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Broker as BrokerChanged
@@ -84,6 +93,9 @@ class Cluster:
         self.states: dict[NodeId, str] = {CONTROLLER: STOPPED}
         self.storages: dict[NodeId, Storage] = {CONTROLLER: new_storage(CONTROLLER)}
         self.cluster_id = cluster_id or ""
+        self.links = Links(self)
+        self.steps = Steps(self)
+        self.waits = Waits(self)
         self.controller: ControllerNode
         self._as_version = as_version
         self._log_dir = log_dir
@@ -123,7 +135,8 @@ class Cluster:
         for who, state in self.states.items():
             if state == PAUSED:
                 self.resume(who)
-        self.network.heal_all()
+        self.links.heal()
+        self.steps.release()
         for gate in self.network.gates:
             self.network.release(gate)
         running = [who for who in self.broker_ids if self.states[who] == RUNNING]
@@ -154,6 +167,7 @@ class Cluster:
         self._settings[who]["listeners"] = ",".join(
             f"{each.listener_name}://{address(each.host, each.port)}" for each in node.servers
         )
+        self.links.apply(who)
         self._became(who, RUNNING)
 
     def _new_controller(self) -> ControllerNode:
@@ -166,6 +180,7 @@ class Cluster:
             events=self.events,
             cluster_id=self.cluster_id,
             as_version=self._as_version,
+            gate=self.steps.election,
         )
 
     def _new_node(self, broker_id: int) -> Node:
@@ -210,7 +225,9 @@ class Cluster:
                     lose(storage, each, torn_bytes=torn_bytes)
         self._became(who, KILLED, "its power has gone" if lossy else ASKED)
         if isinstance(who, int) and notice and self.states[CONTROLLER] == RUNNING:
-            self.controller.end_session(who, f"broker {who} was killed")
+            self.steps.election.enter(
+                f"fence broker {who}", lambda: self.controller.end_session(who, f"broker {who} was killed")
+            )
 
     def pause(self, who: NodeId) -> None:
         """Let a broker stand still, as SIGSTOP does."""
@@ -223,16 +240,23 @@ class Cluster:
         """Let a broker that was paused go on."""
         self._check(who, PAUSED)
         self._process(who).resume()
+        if isinstance(who, int):
+            self.links.apply(who)
         self.network.resume(who)
         self._became(who, RUNNING)
 
     def _process(self, who: NodeId) -> Node | ControllerNode:
         return self.nodes[who] if isinstance(who, int) else self.controller
 
-    def _check(self, who: NodeId, *states: str) -> None:
+    def check(self, who: NodeId) -> str:
+        """Return the state of a broker, or raise NoSuchBroker."""
         state = self.states.get(who)
         if state is None:
             raise NoSuchBroker(f"there is no broker {who!r}: there are {', '.join(map(str, self.states))}")
+        return state
+
+    def _check(self, who: NodeId, *states: str) -> None:
+        state = self.check(who)
         if state not in states:
             raise NoSuchBroker(f"{_name(who)} is {state}; it would have to be {' or '.join(states)}")
 

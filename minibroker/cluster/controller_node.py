@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from minibroker.events import EventStream
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage
+    from minibroker.replication.gate import Gate
     from minibroker.replication.link import NodeId
     from minibroker.replication.network import Network
     from minibroker.stored.kinds import MetadataRecord
@@ -78,7 +79,10 @@ class ControllerNode:
         events: EventStream,
         cluster_id: str = "",
         as_version: str | None = None,
+        gate: Gate,
     ):
+        """gate: where elections wait in step mode."""
+        self.gate = gate
         self.config = config
         self.storage = storage
         self.network = network
@@ -187,9 +191,16 @@ class ControllerNode:
 
     def _expire(self) -> None:
         self._timers.pop("expiry", None)
-        while records := self.registrations.expire(self.clock.now_ms()):
-            self.change(records, "it has been silent for longer than broker.session.timeout.ms")
+        for broker_id in self.registrations.silent(self.clock.now_ms()):
+            self.registrations.sessions[broker_id].contact_ms = None
+            self.gate.enter(f"fence broker {broker_id}", lambda broker_id=broker_id: self._fence(broker_id))  # type: ignore[misc]
         self._set_expiry()
+
+    def _fence(self, broker_id: int) -> None:
+        """Fence a broker that is silent, if it still is when its turn comes."""
+        if broker_id not in self.image.brokers or self.registrations.has_session(broker_id, self.clock.now_ms()):
+            return
+        self.end_session(broker_id, "it has been silent for longer than broker.session.timeout.ms")
 
     def end_session(self, broker_id: int, why: str) -> None:
         """Fence a broker now: somebody knows that it is gone."""

@@ -27,7 +27,7 @@ def tell_decisions(
     if not events.observed:
         yield
         return
-    before = {}
+    before: dict[tuple[bytes, int], Was] = {}
     removed = []
     for record in records:
         topic = image.topics_by_id.get(bytes(getattr(record, "topic_id", b"")))
@@ -36,7 +36,7 @@ def tell_decisions(
         if record.type_number == PARTITION_CHANGE:
             number = record.partition_id  # type: ignore[attr-defined]
             partition = topic.partitions[number]
-            before[topic.id, number] = (topic.name, partition.leader, tuple(partition.isr), partition.leader_epoch)
+            before[topic.id, number] = Was(topic.name, partition)
         elif record.type_number == REMOVE_TOPIC:
             removed.append((topic.name, len(topic.partitions)))
     yield
@@ -49,7 +49,7 @@ def tell_decisions(
     for name, count in removed:
         events.emit(Topic(topic=name, what="deleted", partitions=count, why=why))
     for (topic_id, number), was in before.items():
-        _tell_partition(events, image.topics_by_id[topic_id].partitions[number], *was, why)
+        _tell_partition(events, was, image.topics_by_id[topic_id].partitions[number], why)
 
 
 def _tell_broker(events: EventStream, record: Any, why: str) -> None:
@@ -62,35 +62,37 @@ def _tell_broker(events: EventStream, record: Any, why: str) -> None:
         events.emit(Broker(broker=record.broker_id, state=state, why=why))
 
 
-def _tell_partition(
-    events: EventStream,
-    now: Partition,
-    topic: str,
-    leader: int,
-    isr: tuple[int, ...],
-    leader_epoch: int,
-    why: str,
-) -> None:
-    if tuple(now.isr) != isr:
+class Was:
+    """A partition as it was before: the image changes it in place."""
+
+    def __init__(self, topic: str, partition: Partition):
+        self.topic = topic
+        self.leader = partition.leader
+        self.leader_epoch = partition.leader_epoch
+        self.isr = tuple(partition.isr)
+
+
+def _tell_partition(events: EventStream, was: Was, now: Partition, why: str) -> None:
+    if tuple(now.isr) != was.isr:
         events.emit(
             Isr(
                 broker=now.leader,
-                topic=topic,
+                topic=was.topic,
                 partition=now.id,
-                before=isr,
+                before=was.isr,
                 after=tuple(now.isr),
                 leader_epoch=now.leader_epoch,
                 partition_epoch=now.partition_epoch,
-                why=why or _why_isr(isr, now.isr),
+                why=why or _why_isr(was.isr, now.isr),
             )
         )
-    if now.leader_epoch != leader_epoch:
+    if now.leader_epoch != was.leader_epoch:
         events.emit(
             Leader(
                 broker=now.leader,
-                topic=topic,
+                topic=was.topic,
                 partition=now.id,
-                previous=leader,
+                previous=was.leader,
                 leader_epoch=now.leader_epoch,
                 is_clean=now.leader_recovery_state != RECOVERING,
                 why=why or "its replicas have changed",
