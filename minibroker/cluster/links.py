@@ -42,8 +42,8 @@ class Links:
         """Undo what was done to the links between two, or to all links of one, or to every link."""
         if a is None:
             self.network.heal_all()
-            for broker in list(self._cut_from_clients):
-                self._heal_clients(broker)
+            for each in list(self._cut_from_clients):
+                self._heal_clients(each)
             return
         others = [b] if b is not None else [each for each in (*self.cluster.states, CLIENTS) if each != a]
         for other in others:
