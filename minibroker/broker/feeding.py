@@ -140,7 +140,6 @@ class Feeding:
     def __init__(self, node: Node):
         self.node = node
         self.feeds: dict[int, Feed] = {}  # by the follower's id
-        self._tells_high_watermarks = bool(node.config["replica.selector.class"])
 
     def stop(self) -> None:
         for feed in self.feeds.values():
@@ -164,7 +163,7 @@ class Feeding:
             feed = self.feeds[state.replica_id] = Feed(
                 state.replica_id,
                 self.node.chance.randrange(1, 1 << 31),
-                tells_high_watermarks=self._tells_high_watermarks,
+                tells_high_watermarks=self.node.sends_to_racks,
             )
         elif feed is None or feed.session_id != request.session_id:
             return FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=[])

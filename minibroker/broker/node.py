@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from minibroker.server.listeners import Listener
     from minibroker.stored.kinds import MetadataRecord
 
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 EVERY_ADDRESS = ("0.0.0.0", "::")
 # Kinds of metadata records.
 PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
@@ -92,6 +93,7 @@ class Node:
             config["max.incremental.fetch.session.cache.slots"], lambda: self.chance.randrange(1, 1 << 31)
         )
         self.fetch_bytes_max: int = config["fetch.max.bytes"]
+        self.sends_to_racks = config["replica.selector.class"] == RACK_AWARE
         self.is_ready = False
         self.appearance = Appearance(as_version)
         self.served, self.announced = self.appearance.served, self.appearance.announced
