@@ -45,7 +45,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"errors", "log"},
     "client": {"__init__", "clock", "schema", "errors", "protocol", "log"},
     "server": {"errors", "clock"},
-    "broker": {"errors", "clock", "schema", "protocol", "stored", "log", "metadata", "replication", "config", "server"},
+    "faults": {"errors", "clock", "events", "event_kinds", "schema", "protocol", "server"},
+    "broker": {
+        *("errors", "clock", "schema", "protocol", "stored", "log", "metadata", "replication", "config", "server"),
+        "faults",
+    },
     "serve": {"errors", "clock", "log", "metadata", "config", "server", "broker"},
     "explain": {"schema", "errors", "protocol", "stored", "log"},
     "dump": {"schema", "errors", "protocol", "stored", "log", "explain"},
@@ -81,7 +85,7 @@ DOORS = {
         r"|\?\.(read_text|write_text|read_bytes|write_bytes)",
     ),
     "network": Door(
-        ("server/", "client/", "cli/health.py", "simulation/"),
+        ("server/", "client/", "cli/health.py", "simulation/", "faults/links.py"),
         r"(socket|ssl)(\..*)?|asyncio\.(open_connection|start_server|open_unix_connection|start_unix_server)"
         r"|\?\.(create_connection|create_server)",
     ),

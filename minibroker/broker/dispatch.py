@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from minibroker.broker.injection import Injection
     from minibroker.broker.node import Node
     from minibroker.server.connection import Answer, Connection
+    from minibroker.server.http import HttpAnswer, HttpRequest
 
 PRODUCE, API_VERSIONS = 0, 18
 SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
@@ -35,6 +37,7 @@ class Dispatcher:
     def __init__(self, node: Node):
         self.node = node
         self.request_counts: dict[tuple[int, int], int] = {}
+        self.injection: Injection | None = None  # there is one as long as there are rules for faults
         self._client_ids: dict[bytes, str] = {}
         self._routes: dict[tuple[int, int], Route] = {}
 
@@ -66,7 +69,12 @@ class Dispatcher:
             else:
                 _, position = RequestHeader.decode_from(frame, 0, 2)
         request, _ = route.decode_from(frame, position, version)  # Kafka does not mind bytes behind it either
-        response = route.handler(request, Context(self.node, connection, version, client_id))
+        context = Context(self.node, connection, version, client_id)
+        if self.injection is not None:
+            rule = self.injection.find_rule(route, request, context)
+            if rule is not None:
+                return self.injection.carry_out(rule, route, request, context, correlation_id)
+        response = route.handler(request, context)
         if response is None:
             return None
         if isinstance(response, Response):
@@ -83,10 +91,19 @@ class Dispatcher:
                 self._client_ids[name] = known
         return known
 
-    def http(self, path: str) -> tuple[str, str, bytes]:
-        from minibroker.broker.http_pages import page
+    def switch_faults(self, is_on: bool) -> None:
+        """Ask the rules for faults before each request, or no more."""
+        if is_on:
+            from minibroker.broker.injection import Injection
 
-        return page(self.node, path)
+            self.injection = Injection(self.node)
+        else:
+            self.injection = None
+
+    def http(self, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
+        from minibroker.broker.control import answer
+
+        return answer(self.node, request)
 
     def _unserved(self, api: int, version: int, correlation_id: int) -> list[bytes | memoryview]:
         if api == API_VERSIONS and API_VERSIONS in self.node.served:

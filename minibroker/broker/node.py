@@ -17,6 +17,7 @@ from minibroker.broker.dispatch import Dispatcher
 from minibroker.broker.handlers.fetch_sessions import FetchSessions
 from minibroker.config import TopicConfig, check_topic_config, log_settings
 from minibroker.errors import Error, KafkaError
+from minibroker.faults.faults import Faults
 from minibroker.log.checkpoints import format_id
 from minibroker.log.directory import LogDirectory
 from minibroker.metadata.bootstrap import check_directory, format_directory, random_id
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from minibroker.clock import Clock
     from minibroker.config import BrokerConfig
+    from minibroker.faults.toxics import Toxics
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage, Topic
@@ -84,6 +86,13 @@ class Node:
         self.is_ready = False
         self.appearance = Appearance(as_version)
         self.served, self.announced = self.appearance.served, self.appearance.announced
+        self.faults = Faults(
+            broker=self.node_id,
+            chance=chance,
+            served=self.served,
+            switch=self.dispatcher.switch_faults,
+            new_toxics=self._new_toxics,
+        )
         config.release = self.appearance.settings_release
         self._advertised: dict[str, tuple[str, int]] = {}
         self._broker_epoch = -1
@@ -205,6 +214,11 @@ class Node:
         )
         self.replicas.clear()
         self.storage.unlock()
+
+    def _new_toxics(self) -> Toxics:
+        from minibroker.faults.toxics import Toxics
+
+        return Toxics(self.servers, self.clock, self.chance)
 
     # The metadata and what follows from it
 
@@ -332,6 +346,10 @@ class Node:
         """Return where a listener is found by who has not come through it yet."""
         host = "localhost" if server.host in EVERY_ADDRESS else server.host
         return self._advertised.get(server.listener_name, (host, server.port))
+
+    def advertised_host(self, server: Server) -> str:
+        """Return the name under which clients of a listener find this broker."""
+        return self._endpoint(server)[0]
 
     def brokers_for(self, connection: Connection) -> list[tuple[int, str, int, str | None]]:
         """Return id, host, port and rack of every broker, as the client on a connection is to reach it."""
