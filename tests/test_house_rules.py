@@ -50,11 +50,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "clock", "schema", "protocol", "stored", "log", "metadata", "replication", "config", "server"),
         "faults",
     },
-    "serve": {"errors", "clock", "log", "metadata", "config", "server", "broker"},
+    "serve": {"errors", "clock", "log", "metadata", "config", "server", "broker", "faults"},
     "explain": {"schema", "errors", "protocol", "stored", "log"},
     "dump": {"schema", "errors", "protocol", "stored", "log", "explain"},
     "cli": {"__init__", "schema", "errors", "protocol", "stored", "log", "explain", "dump", "serve", "client", "clock"},
-    "embedded": {"errors", "clock", "log", "metadata", "replication", "config", "server", "broker", "client"},
+    "embedded": {"errors", "clock", "log", "metadata", "replication", "config", "server", "broker", "client", "faults"},
     "pytest_plugin": {"embedded"},
     "simulation": {"clock", "events"},
 }

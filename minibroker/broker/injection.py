@@ -69,6 +69,8 @@ class Injection:
             response = route.handler(request, context)
         else:
             response = self._refuse(rule, rule.error, route, request, context)
+        if context.connection.is_closing:
+            return None  # with acks 0 that is the answer to an error
         return self._deliver(rule, response, route, context, correlation_id)
 
     async def _deliver(

@@ -49,7 +49,7 @@ class Link(asyncio.BufferedProtocol):
         self._is_full = connection.is_unread  # the transport's buffer
         self._has_told_full = connection.is_unread
         self._is_delivering = False
-        self._is_closing = self._is_parted = False
+        self._is_closing = self._is_parted = self._is_leaving = False
         connection.transport = self  # type: ignore[assignment]
         self.transport.set_protocol(self)
 
@@ -67,7 +67,10 @@ class Link(asyncio.BufferedProtocol):
         for stream, stages in self._stages.items():
             stage = stages.get(name)
             if stage is not None:
+                # Nobody may go on before the stage is out of the way: what he writes would land in it, or overtake.
+                self._is_leaving = True
                 stage.leave()
+                self._is_leaving = False
                 del stages[name]
                 self._join(stream)
         self._update()
@@ -219,7 +222,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _update(self) -> None:
         """Pause and go on, on both sides, as far as what is held makes it necessary."""
-        if self.transport.is_closing():
+        if self._is_leaving or self.transport.is_closing():
             return
         held_bytes = sum(map(len, self._inbox)) + self._held_bytes(UPSTREAM)
         has_to_pause = self._wants_pause or held_bytes > UNSENT_BYTES_MAX

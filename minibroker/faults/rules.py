@@ -30,7 +30,8 @@ class FaultError(ValueError):
 
 def _api(value: object) -> int:
     for number, name in APIS.items():
-        if value == number or (isinstance(value, str) and value.strip().lower() in (name.lower(), str(number))):
+        is_number = isinstance(value, int) and not isinstance(value, bool) and value == number
+        if is_number or (isinstance(value, str) and value.strip().lower() in (name.lower(), str(number))):
             return number
     from difflib import get_close_matches
 
