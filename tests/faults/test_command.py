@@ -28,21 +28,8 @@ def test_rules_and_toxics_come_and_go(shell: Shell) -> None:
     assert shell.good("faults", *words).lines == [
         "rule 2 is set: api=Fetch client_id=app-* delay_ms=5 error=NOT_LEADER_OR_FOLLOWER after"
     ]
-    words = [
-        "add",
-        "--toxic",
-        "latency",
-        "--set",
-        "latency=1",
-        "--set",
-        "jitter=1",
-        "--stream",
-        "upstream",
-        "--toxicity",
-        "0.5",
-        "--name",
-        "slow",
-    ]
+    words = ["add", "--toxic", "latency", "--set", "latency=1", "--set", "jitter=1"]
+    words += ["--stream", "upstream", "--toxicity", "0.5", "--name", "slow"]
     assert shell.good("faults", *words).lines == ["toxic slow is set: latency upstream latency=1 jitter=1 toxicity=0.5"]
     rows = json.loads(shell.good("faults", "list", "-J").text)
     assert [row.get("id", row.get("name")) for row in rows] == [1, 2, "slow"]
