@@ -17,6 +17,8 @@ Not here: how a stage gets between a transport and its protocol (links.py).
 
 from __future__ import annotations
 
+from collections import deque
+
 from minibroker.faults.links import Link
 from minibroker.faults.rules import FaultError
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"
 ATTRIBUTE_MAX = 1 << 53
+TOXICS_MAX = 100
 SLICE_MS = 100  # bandwidth passes on what a tenth of a second allows
 
 
@@ -47,7 +50,8 @@ class Stage:
         self.end: Callable[[], object]
         self.close: Callable[[], object]
         self.reset: Callable[[], object]
-        self._held: list[bytes] = []  # in order; an empty one is the end of the stream
+        self.held_bytes = 0
+        self._held: deque[bytes] = deque()  # in order; an empty one is the end of the stream
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -58,16 +62,15 @@ class Stage:
 
     def finish(self) -> None:
         if self._held:
-            self._held.append(b"")
+            self._hold(b"")
         else:
             self.end()
 
     def leave(self) -> None:
         """Pass on what is held: the toxic has been taken away."""
         self.stop()
-        held, self._held = self._held, []
-        for data in held:
-            self._pass(data)
+        while self._held:
+            self._pass_one()
 
     def stop(self) -> None:
         """Do nothing more: the connection has gone."""
@@ -75,11 +78,14 @@ class Stage:
             self._timer.cancel()
             self._timer = None
 
-    @property
-    def held_bytes(self) -> int:
-        return sum(map(len, self._held))
+    def _hold(self, data: bytes) -> None:
+        self._held.append(data)
+        self.held_bytes += len(data)
 
-    def _pass(self, data: bytes) -> None:
+    def _pass_one(self) -> None:
+        """Pass on what has been held longest."""
+        data = self._held.popleft()
+        self.held_bytes -= len(data)
         if data:
             self.out(data)
         else:
@@ -98,21 +104,19 @@ class Latency(Stage):
 
     def __init__(self, attributes: dict[str, int], clock: Clock, chance: Random):
         super().__init__(attributes, clock, chance)
-        self._due_ms: list[int] = []
+        self._due_ms: deque[int] = deque()
 
     def feed(self, data: bytes) -> None:
         jitter = self.attributes["jitter"]
         delay_ms = self.attributes["latency"] + (self.chance.randrange(2 * jitter) - jitter if jitter else 0)
-        self._held.append(data)
+        self._hold(data)
         self._due_ms.append(self.clock.now_ms() + max(delay_ms, 0))
         self._wait()
 
     def finish(self) -> None:
         if self._held:
-            self._held.append(b"")
             self._due_ms.append(self._due_ms[-1])
-        else:
-            self.end()
+        super().finish()
 
     def _wait(self) -> None:
         if self._timer is None and self._held:
@@ -121,8 +125,8 @@ class Latency(Stage):
     def _let_go(self) -> None:
         now_ms = self.clock.now_ms()
         while self._held and self._due_ms[0] <= now_ms:
-            del self._due_ms[0]
-            self._pass(self._held.pop(0))
+            self._due_ms.popleft()
+            self._pass_one()
         self._wait()
 
 
@@ -130,7 +134,8 @@ class Paced(Stage):
     """A stage that passes on one piece after the other, with a pause before or behind each."""
 
     def feed(self, data: bytes) -> None:
-        self._held += self.pieces(data)
+        for piece in self.pieces(data):
+            self._hold(piece)
         self._wait()
 
     def _wait(self) -> None:
@@ -139,7 +144,7 @@ class Paced(Stage):
 
     def _let_go(self) -> None:
         if self._held:
-            self._pass(self._held.pop(0))
+            self._pass_one()
         self._wait()
 
     def pieces(self, data: bytes) -> Sequence[bytes]:
@@ -183,7 +188,7 @@ class SlowClose(Stage):
     """The end comes later."""
 
     def finish(self) -> None:
-        self._held.append(b"")
+        self._hold(b"")
         self._after(self.attributes["delay"], self.leave)
 
 
@@ -314,6 +319,8 @@ class Toxics:
         toxic = Toxic(**{name: value for name, value in wanted.items() if value is not None})
         if toxic.name in self.by_name:
             raise FaultError(f"there is a toxic {toxic.name!r} already")
+        if len(self.by_name) >= TOXICS_MAX:
+            raise FaultError(f"there are {TOXICS_MAX} toxics already")
         self.by_name[toxic.name] = toxic
         for server in self._servers:
             server.toxics = self
