@@ -11,6 +11,8 @@ with an `a` in front. A broker that is stopped forgets its faults.
 
 from __future__ import annotations
 
+from minibroker.faults.rules import FaultError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
@@ -145,8 +147,10 @@ class SetFault:
         return f"{self._list_path}/{quote(str(self.id), safe='')}"
 
     def _strikes_in(self, rules: list[dict[str, Any]]) -> int:
-        (count,) = [rule["strikes"] for rule in rules if rule["id"] == self.id]
-        return int(count)
+        for rule in rules:
+            if rule["id"] == self.id:
+                return int(rule["strikes"])
+        raise FaultError(f"there is no rule {self.id}")
 
     def _is_in(self, found: list[dict[str, Any]]) -> bool:
         return any(self.id in (each.get("id"), each.get("name")) for each in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,8 @@ from minibroker import Broker
 from minibroker.client import Cluster, Producer
 from minibroker.client.connection import CallTimeout
 from minibroker.embedded import FaultError
+from minibroker.protocol.messages.metadata import MetadataRequest
+from tests.server.running import frame
 
 
 @pytest.fixture(params=[False, True], ids=["thread", "process"])
@@ -38,6 +41,8 @@ def test_a_rule_is_there_as_long_as_its_block(broker: Broker) -> None:
     rule.remove()
     with pytest.raises(FaultError, match="there is no rule"):
         rule.remove()
+    with pytest.raises(FaultError, match="there is no rule"):
+        rule.strikes()
     # What a stopped broker forgets, a block need not take away.
     with broker.faults.add(delay_ms=1):
         broker.stop()
@@ -101,6 +106,35 @@ async def test_a_client_gives_up_a_connection_that_hangs() -> None:
         with broker.faults.toxic("timeout"), pytest.raises(CallTimeout):
             await cluster.metadata()
         await cluster.metadata()
+
+
+def test_a_broker_in_a_thread_has_another_loop_and_the_same_toxics() -> None:
+    """Where uvloop is there, it is uvloop's transports that toxics stand in front of."""
+    with Broker(topics="orders") as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        request = frame(MetadataRequest(topics=[]), 9)
+        with socket.create_connection((host, int(port)), 5) as client:
+            with (
+                broker.faults.toxic("slicer", average_size=3, size_variation=2, stream="upstream"),
+                broker.faults.toxic("slicer", average_size=3, size_variation=2),
+            ):
+                client.sendall(request * 3)
+                for _ in range(3):
+                    assert received(client, int.from_bytes(received(client, 4), "big"))
+            client.sendall(request)
+            assert received(client, int.from_bytes(received(client, 4), "big"))
+            with broker.faults.toxic("reset_peer"), pytest.raises(ConnectionResetError):
+                client.sendall(request)
+                received(client, 1)
+
+
+def received(client: socket.socket, size_bytes: int) -> bytes:
+    data = b""
+    while len(data) < size_bytes:
+        piece = client.recv(size_bytes - len(data))
+        assert piece, "closed"
+        data += piece
+    return data
 
 
 # The clients of others
