@@ -16,7 +16,7 @@ import asyncio
 
 from minibroker.broker.http_pages import PAGES, page
 from minibroker.errors import KafkaError
-from minibroker.faults.rules import FaultError
+from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,6 +10,6 @@ clients.py     what the libraries of others want to be told
 
 from minibroker.embedded.broker import Broker
 from minibroker.embedded.engine import BrokerError, Record
-from minibroker.faults.rules import FaultError
+from minibroker.faults import FaultError
 
 __all__ = ["Broker", "BrokerError", "FaultError", "Record"]

@@ -11,7 +11,7 @@ with an `a` in front. A broker that is stopped forgets its faults.
 
 from __future__ import annotations
 
-from minibroker.faults.rules import FaultError
+from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.embedded.engine import BrokerError, Record
 from minibroker.errors import Error, KafkaError, ProtocolError
-from minibroker.faults.rules import FaultError
+from minibroker.faults import FaultError
 from minibroker.log.batches import batches
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.reading import read

@@ -158,7 +158,7 @@ class Subprocess:
 
     async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         from minibroker.client.control import Refusal, ask
-        from minibroker.faults.rules import FaultError
+        from minibroker.faults import FaultError
 
         host, _, port = self.bootstrap_servers.rpartition(":")
         try:

@@ -11,7 +11,7 @@ end of the last. Each rule set, struck or removed is an event, if anybody watche
 
 from __future__ import annotations
 
-from minibroker.faults.rules import FaultError, Rule
+from minibroker.faults import FaultError
 from minibroker.protocol.registry import APIS
 
 TYPE_CHECKING = False
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.events import EventStream
+    from minibroker.faults.rules import Rule
     from minibroker.faults.toxics import Toxic, Toxics
 
 RULES_MAX = 1000
@@ -53,6 +54,8 @@ class Faults:
 
     def add(self, **wanted: Any) -> Rule:
         """Set a rule, by the names of rules.MATCHERS and rules.ACTIONS; FaultError says what is wrong with it."""
+        from minibroker.faults.rules import Rule
+
         rule = Rule(**wanted)
         if rule.api is not None and rule.api not in self._served:
             raise FaultError(f"{APIS[rule.api]} is not served by this broker")

@@ -10,6 +10,7 @@ Not here: how an answer with an error looks (answers.py), and who carries a rule
 from __future__ import annotations
 
 from minibroker.errors import Error, find_error
+from minibroker.faults import FaultError
 from minibroker.faults.answers import FETCH_AS_A_WHOLE, has_partitions, has_topics
 from minibroker.protocol.registry import APIS
 from minibroker.schema.types import parse_range
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
 DELAY_MS_MAX = 24 * 60 * 60 * 1000
 RANDOM = "random"
-
-
-class FaultError(ValueError):
-    """A rule or toxic that cannot be; the text says what can."""
 
 
 def _api(value: object) -> int:

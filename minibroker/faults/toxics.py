@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from minibroker.faults import FaultError
 from minibroker.faults.links import Link
-from minibroker.faults.rules import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.errors import Error, ProtocolError
 from minibroker.events import Event, EventStream
-from minibroker.faults.rules import FaultError
+from minibroker.faults import FaultError
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.steered_clock import SteeredClock

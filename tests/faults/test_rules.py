@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from minibroker.errors import Error
-from minibroker.faults.rules import ACTIONS, MATCHERS, FaultError, Rule, values_from_text
+from minibroker.faults import FaultError
+from minibroker.faults.rules import ACTIONS, MATCHERS, Rule, values_from_text
 
 PRODUCE, FETCH = 0, 1
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.node import Node
-from minibroker.faults.rules import FaultError
+from minibroker.faults import FaultError
 from minibroker.faults.toxics import TYPES
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.server.connection import Connection
