@@ -10,7 +10,7 @@ from struct import Struct as Layout
 
 from minibroker.broker.apis import Route, find_route
 from minibroker.broker.handlers.context import Context
-from minibroker.errors import InvalidLength, UnsupportedVersion
+from minibroker.errors import InvalidLength, ProtocolError, UnsupportedVersion
 from minibroker.protocol.framing import answer_frame, encode_response
 from minibroker.protocol.headers import RequestHeader, Response
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
     from minibroker.broker.injection import Injection
     from minibroker.broker.node import Node
+    from minibroker.protocol.headers import Request
     from minibroker.server.connection import Answer, Connection
     from minibroker.server.http import HttpAnswer, HttpRequest
 
 PRODUCE, API_VERSIONS = 0, 18
+# Wishes that the controller of a cluster fulfils, whichever broker they come to.
+FORWARDED = frozenset((19, 20, 33, 37, 43, 44, 45, 46))
 SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
 CLIENT_IDS_MAX = 1000  # so many are remembered, if they are not longer than
 CLIENT_ID_BYTES_MAX = 256
@@ -69,12 +72,15 @@ class Dispatcher:
             else:
                 _, position = RequestHeader.decode_from(frame, 0, 2)
         request, _ = route.decode_from(frame, position, version)  # Kafka does not mind bytes behind it either
+        handler = route.handler
+        if api in FORWARDED and self.node.replication is not None:
+            handler = _forward
         context = Context(self.node, connection, version, client_id)
         if self.injection is not None:
             rule = self.injection.find_rule(route, request, context)
             if rule is not None:
-                return self.injection.carry_out(rule, route, request, context, correlation_id)
-        response = route.handler(request, context)
+                return self.injection.carry_out(rule, route, handler, request, context, correlation_id)
+        response = handler(request, context)
         if response is None:
             return None
         if isinstance(response, Response):
@@ -111,6 +117,16 @@ class Dispatcher:
 
             return encode_response(unknown_version(self.node.announced), 0, correlation_id)
         raise UnsupportedVersion(f"api {api} version {version} is not served here", 0, "RequestHeader")
+
+
+async def _forward(request: Request, context: Context) -> Response:
+    """Have the controller answer; who cannot reach it closes the connection, so that the client asks another broker."""
+    from minibroker.replication.link import NetworkError
+
+    try:
+        return await context.node.forward(request, context.api_version)
+    except NetworkError as failure:
+        raise ProtocolError(f"no answer from the controller: {failure}") from failure
 
 
 async def _later(

@@ -13,6 +13,7 @@ buffer, so whatever is done with them is done before `carry_out` returns.
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from minibroker.errors import Error
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from minibroker.broker.apis import Route
+    from minibroker.broker.apis import Handler, Route
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.handlers.fetch_sessions import Session
     from minibroker.broker.node import Node
@@ -58,8 +59,13 @@ class Injection:
                 return rule
         return None
 
-    def carry_out(self, rule: Rule, route: Route, request: Request, context: Context, correlation_id: int) -> Answer:
-        """Do to a request what a rule says."""
+    def carry_out(
+        self, rule: Rule, route: Route, handler: Handler, request: Request, context: Context, correlation_id: int
+    ) -> Answer:
+        """Do to a request what a rule says; the handler may be another one than the route's own."""
+        if handler is not route.handler:
+            route = copy(route)
+            route.handler = handler
         if rule.drop_request:
             return None if _is_unanswered(route, request) else _silence()
         if rule.close == "before":
@@ -153,13 +159,17 @@ class Injection:
         """Refuse topics only: without brokers in the answer clients would not know whom to ask next."""
         version = route.version
         rest, faulty = answers.split(request, answers.METADATA, version, self._hits(rule), fault)
-        real: Any = route.handler(answers.copy_with(request, "topics", []) if rest is None else rest, context)
-        if rest is None:
-            real.topics = []  # in version 0 no topics were all of them
-        if not rule.is_about_topics:
-            real.error_code = fault.code
-        answers.merge(real, faulty, answers.METADATA, version)
-        return real  # type: ignore[no-any-return]
+
+        def finish(real: Any) -> None:
+            if rest is None:
+                real.topics = []  # in version 0 no topics were all of them
+            if not rule.is_about_topics:
+                real.error_code = fault.code
+            answers.merge(real, faulty, answers.METADATA, version)
+
+        return _finished(
+            route.handler(answers.copy_with(request, "topics", []) if rest is None else rest, context), finish
+        )
 
     def _refuse_fetch(
         self, rule: Rule, fault: answers.Fault, route: Route, request: Any, context: Context
@@ -170,21 +180,23 @@ class Injection:
         """
         hits, version = self._hits(rule), route.version
         hit = [key for key in self._wanted(route, request) if hits(*key)]
-        real: Any = route.handler(answers.copy_with(request, "max_wait_ms", 0), context)
-        if real.error_code:
-            return real  # type: ignore[no-any-return]
-        for topic in real.responses:
-            topic.partitions = [
-                row for row in topic.partitions if not hits(topic.topic, bytes(topic.topic_id), row.partition_index)
-            ]
-        faulty = answers.refuse(_fetch_of(hit), answers.FETCH, version, fault)
-        answers.merge(real, faulty, answers.FETCH, version)
-        session = self._session(real.session_id)
-        for name, topic_id, partition in hit:
-            cached = None if session is None else session.partitions.get((name, topic_id, partition or 0))
-            if cached is not None:
-                cached.high_watermark = -1  # when the error is gone, that is news
-        return real  # type: ignore[no-any-return]
+
+        def finish(real: Any) -> None:
+            if real.error_code:
+                return
+            for topic in real.responses:
+                topic.partitions = [
+                    row for row in topic.partitions if not hits(topic.topic, bytes(topic.topic_id), row.partition_index)
+                ]
+            faulty = answers.refuse(_fetch_of(hit), answers.FETCH, version, fault)
+            answers.merge(real, faulty, answers.FETCH, version)
+            session = self._session(real.session_id)
+            for name, topic_id, partition in hit:
+                cached = None if session is None else session.partitions.get((name, topic_id, partition or 0))
+                if cached is not None:
+                    cached.high_watermark = -1  # when the error is gone, that is news
+
+        return _finished(route.handler(answers.copy_with(request, "max_wait_ms", 0), context), finish)
 
     def _overlay(self, real: Any, rule: Rule, fault: answers.Fault, route: Route) -> None:
         """Put an error over what came of a request."""

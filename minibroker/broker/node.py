@@ -1,57 +1,61 @@
-"""One broker: its directory, its metadata, its partitions, its listeners; what handlers ask.
+"""One broker: its directory, its partitions, its listeners; what handlers ask.
 
-    start   lock and read the directory, load the metadata log and lead it, open every partition, listen
+    start   lock and read the directory, get the metadata, open every partition, listen
     stop    close every socket, flush and close every log, leave the clean mark
+    kill    as kill -9: nothing is closed in order
+    pause   as SIGSTOP: nothing moves until `resume`
 
-What must hold: the metadata log comes first: what it says is there is there, after a crash too. Between two awaits
-nothing is half done, so handlers need no locks.
+Where its metadata come from: own_metadata.py if it is its own controller, member.py if it belongs to a cluster.
+What must hold: what the metadata say is done here before anybody is told of it. Between two awaits nothing is half
+done, so handlers need no locks.
 """
 
 from __future__ import annotations
-
-from contextlib import contextmanager
 
 from minibroker.broker.appearance import Appearance
 from minibroker.broker.chores import Chores
 from minibroker.broker.dispatch import Dispatcher
 from minibroker.broker.handlers.fetch_sessions import FetchSessions
-from minibroker.config import TopicConfig, check_topic_config, log_settings
-from minibroker.errors import Error, KafkaError
+from minibroker.broker.held_clock import HeldClock
+from minibroker.broker.own_metadata import OwnMetadata
+from minibroker.broker.partitions import Partitions
+from minibroker.config import TopicConfig, check_topic_config
+from minibroker.events import EventStream
 from minibroker.faults.faults import Faults
 from minibroker.log.checkpoints import format_id
 from minibroker.log.directory import LogDirectory
-from minibroker.metadata.bootstrap import check_directory, format_directory, random_id
-from minibroker.metadata.features import supported
+from minibroker.metadata.bootstrap import check_directory, random_id
 from minibroker.metadata.image import BROKER, TOPIC
-from minibroker.metadata.metadata_log import MetadataLog
-from minibroker.replication.brokers import starting, stopping
-from minibroker.replication.controller import Controller, check_name
-from minibroker.replication.replica import Replica
 from minibroker.server.listeners import address, parse_listeners
 from minibroker.server.server import Limits, Reporter, Server
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from random import Random
 
+    from minibroker.broker.member import Member
+    from minibroker.broker.replication import Replication
     from minibroker.clock import Clock
     from minibroker.config import BrokerConfig
     from minibroker.faults.toxics import Toxics
-    from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
-    from minibroker.metadata.image import MetadataImage, Topic
+    from minibroker.metadata.image import MetadataImage
+    from minibroker.protocol.headers import Request, Response
+    from minibroker.replication.controller import Controller
+    from minibroker.replication.network import Network
     from minibroker.server.connection import Connection
     from minibroker.server.listeners import Listener
     from minibroker.stored.kinds import MetadataRecord
 
 EVERY_ADDRESS = ("0.0.0.0", "::")
-PARTITION_RECORD, CONFIG_RECORD = 3, 4  # kinds of metadata records
-METADATA_TOPIC = "__cluster_metadata"
+# Kinds of metadata records.
+PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
 
 
 class Node:
-    """A broker that is its own controller."""
+    """A broker: of its own, or one of a cluster."""
 
     def __init__(
         self,
@@ -64,19 +68,26 @@ class Node:
         clock: Clock,
         chance: Random,
         reporter: Reporter | None = None,
+        events: EventStream | None = None,
+        network: Network | None = None,
     ):
-        """log_dir: what clients are told of the storage. as_version: the release of Kafka to appear as."""
+        """log_dir: what clients are told of the storage. as_version: the release of Kafka to appear as.
+
+        network: of the cluster that the broker belongs to; without one it is its own controller.
+        """
         self.config = config
         self.storage = storage
         self.log_dir = log_dir
-        self.clock = clock
+        self.clock = HeldClock(clock)
         self.chance = chance
         self.reporter = reporter or Reporter()
+        self.events = events or EventStream(clock.now_ms)
         self.node_id: int = config["node.id"] if config["node.id"] >= 0 else 1
-        self.alive = frozenset((self.node_id,))  # the brokers that are there
         self.cluster_id = cluster_id or ""
+        self.directory_id = b""
         self.directory = LogDirectory(storage, jitter=lambda most_ms: self.chance.randrange(most_ms) if most_ms else 0)
-        self.replicas: dict[tuple[str, int], Replica] = {}
+        self.partitions = Partitions(self)
+        self.replicas = self.partitions.replicas
         self.servers: list[Server] = []
         self.dispatcher = Dispatcher(self)
         self.fetch_sessions = FetchSessions(
@@ -93,13 +104,22 @@ class Node:
             switch=self.dispatcher.switch_faults,
             new_toxics=self._new_toxics,
         )
+        self.faults.events = self.events
         config.release = self.appearance.settings_release
-        self._advertised: dict[str, tuple[str, int]] = {}
-        self._broker_epoch = -1
-        self._next_producer_id = self._producer_ids_end = 0
+        self.metadata: OwnMetadata | Member
+        if network is None:
+            self.metadata = OwnMetadata(self)
+        else:
+            from minibroker.broker.member import Member
+
+            self.metadata = Member(self, network)
+        self.replication: Replication | None = None if network is None else self.metadata.replication  # type: ignore[union-attr]
         self.chores = Chores(self)
-        self._is_together = False
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
+        self._advertised: dict[str, tuple[str, int]] = {}
+        self._next_producer_id = self._producer_ids_end = 0
+        self.disk_failed: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
+        self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
 
     # Start and stop
 
@@ -114,38 +134,21 @@ class Node:
             raise
 
     async def _start(self) -> None:
-        now_ms = self.clock.now_ms()
         meta = check_directory(self.storage, node_id=self.node_id, cluster_id=self.cluster_id or None)
         if meta is None:
-            meta = format_directory(
-                self.storage,
-                cluster_id=self.cluster_id or format_id(random_id(self.chance)),
-                node_id=self.node_id,
-                directory_id=random_id(self.chance),
-                now_ms=now_ms,
-                features=self.appearance.bootstrap_features,
-            )
+            meta = self.metadata.format(self.cluster_id or format_id(random_id(self.chance)))
         self.cluster_id = meta.cluster_id or ""
-        self._directory_id = meta.directory_id or random_id(self.chance)
+        self.directory_id = meta.directory_id or random_id(self.chance)
         self.directory.start()
-        self.metadata_log = MetadataLog(self.storage, node_id=self.node_id, fsync=self.storage.is_durable)
-        self.image: MetadataImage = self.metadata_log.load(now_ms=now_ms, was_clean=self.directory.was_clean)
-        self.metadata_log.lead(now_ms=now_ms)
-        self.controller = Controller(
-            self.image,
-            node_id=self.node_id,
-            new_id=lambda: random_id(self.chance),
-            check_configs=self._check_configs,
-            supported_features=supported(self.appearance.release),
-            settings=self.config.static,
-        )
+        await self.metadata.load()
         self._take_dynamic_configs()
         await self._bind()
-        self._register()
-        self._set_strays_aside()
+        await self.metadata.join()
+        self.partitions.set_strays_aside()
         for topic in self.image.topics.values():
-            self._open_partitions(topic)
+            self.partitions.take(topic)
         self.directory.sync_names()
+        await self.metadata.enter()
         self.is_ready = True
         for server in self.servers:
             await server.listen()
@@ -153,13 +156,68 @@ class Node:
 
     async def _give_up(self) -> None:
         """Let go of what a start had taken; the directory is as after a crash."""
+        if self.replication is not None:
+            self.replication.stop()
         for server in self.servers:
             await server.stop()
+        self._release()
+
+    def _release(self) -> None:
         for log in self.directory.logs.values():
             log.release()
-        if hasattr(self, "metadata_log"):
-            self.metadata_log.release()
+        self.metadata.release()
         self.storage.unlock()
+
+    async def stop(self) -> None:
+        """Return when every socket is closed, every log flushed, and the directory marked clean."""
+        self.is_ready = False
+        self.chores.stop()
+        if self.replication is None:
+            await self._close_servers()
+            await self.metadata.leave()
+        else:  # the leaders move first, while clients can still be told where they are
+            await self.metadata.leave()
+            self.replication.stop()
+            await self._close_servers()
+        self.metadata.close()
+        self.directory.close(
+            {key: replica.high_watermark for key, replica in self.replicas.items()},
+            broker_epoch=self.metadata.broker_epoch,
+        )
+        self.replicas.clear()
+        self.storage.unlock()
+
+    async def _close_servers(self) -> None:
+        for server in self.servers:
+            await server.stop()
+
+    async def kill(self) -> None:
+        """End here and now, as after kill -9: what has been written is there, nothing else is put in order."""
+        self.is_ready = False
+        self.clock.end()
+        if self.replication is not None:
+            self.replication.stop()
+        for server in self.servers:
+            server.abort()
+        self._release()
+        self.replicas.clear()
+        await self._close_servers()
+
+    @property
+    def is_held(self) -> bool:
+        return self.clock.is_paused
+
+    def pause(self) -> None:
+        """Stand still, as after SIGSTOP: clients see a machine that hangs."""
+        self.clock.pause()
+        for server in self.servers:
+            server.pause()
+
+    def resume(self) -> None:
+        """Go on where it stood."""
+        self.clock.resume()
+        for server in self.servers:
+            server.resume()
 
     async def _bind(self) -> None:
         texts = self.config["listeners"] if self.config.is_set("listeners") else ["PLAINTEXT://127.0.0.1:9092"]
@@ -180,41 +238,6 @@ class Node:
         texts = self.config["advertised.listeners"] if self.config.is_set("advertised.listeners") else None
         return parse_listeners(texts or [])
 
-    def _register(self) -> None:
-        """Write down that this broker is there and leads its partitions."""
-        endpoints = []
-        for server in self.servers:
-            endpoints.append((server.listener_name, *self._endpoint(server), "PLAINTEXT"))
-        steps = starting(
-            self.controller,
-            self.node_id,
-            next_offset=lambda: self.metadata_log.next_offset,
-            incarnation_id=random_id(self.chance),
-            endpoints=endpoints,
-            log_dirs=[self._directory_id],
-            rack=self.config["broker.rack"],
-            clean_epoch=self.directory.clean_epoch,
-        )
-        for records in steps:
-            self.metadata_log.append(records, now_ms=self.clock.now_ms())
-        self._broker_epoch = self.image.brokers[self.node_id].broker_epoch
-
-    async def stop(self) -> None:
-        """Return when every socket is closed, every log flushed, and the directory marked clean."""
-        self.is_ready = False
-        self.chores.stop()
-        for server in self.servers:
-            await server.stop()
-        now_ms = self.clock.now_ms()
-        for records in stopping(self.controller, self.node_id):
-            self.metadata_log.append(records, now_ms=now_ms)
-        self.metadata_log.close()
-        self.directory.close(
-            {key: replica.high_watermark for key, replica in self.replicas.items()}, broker_epoch=self._broker_epoch
-        )
-        self.replicas.clear()
-        self.storage.unlock()
-
     def _new_toxics(self) -> Toxics:
         from minibroker.faults.toxics import Toxics
 
@@ -222,112 +245,62 @@ class Node:
 
     # The metadata and what follows from it
 
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    @property
+    def alive(self) -> frozenset[int]:
+        """The brokers that are there."""
+        image = self.image
+        if self._alive[0] != image.offset:
+            alive = frozenset(broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)
+            self._alive = (image.offset, alive)
+        return self._alive[1]
+
+    @property
+    def controller(self) -> Controller:
+        return self._own_metadata.controller
+
+    @property
+    def _own_metadata(self) -> OwnMetadata:
+        assert isinstance(self.metadata, OwnMetadata), "the controller of a cluster is asked, not called"
+        return self.metadata
+
     def change(self, records: Sequence[MetadataRecord]) -> None:
         """Write records into the metadata log and do what they say."""
-        before = {topic.id: topic for topic in self.image.topics.values()}
-        self.metadata_log.append(records, now_ms=self.clock.now_ms(), flush=not self._is_together)
-        for topic_id, topic in before.items():
-            if topic_id not in self.image.topics_by_id:
-                self._delete_partitions(topic)
-        grown: dict[bytes, None] = {}
+        self._own_metadata.change(records)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
+        return self._own_metadata.together()
+
+    def follow(self, records: Iterable[MetadataRecord]) -> None:
+        """Do what records say that the image has taken in."""
+        changed: dict[bytes, None] = {}
         for record in records:
-            if record.type_number == PARTITION_RECORD:
-                grown[bytes(record.topic_id)] = None  # type: ignore[attr-defined]
-            elif record.type_number == CONFIG_RECORD:
-                self._take_configs(record.resource_type, record.resource_name)  # type: ignore[attr-defined]
-        for topic_id in grown:
-            self._open_partitions(self.image.topics_by_id[topic_id])
-        if not self._is_together:
-            self.directory.sync_names()
+            kind = record.type_number
+            if kind in (PARTITION_RECORD, PARTITION_CHANGE_RECORD):
+                changed[bytes(record.topic_id)] = None  # type: ignore[attr-defined]
+            elif kind == CONFIG_RECORD:
+                if record.resource_type == BROKER:  # type: ignore[attr-defined]
+                    self._take_dynamic_configs()
+                self.partitions.take_configs(record.resource_type, record.resource_name)  # type: ignore[attr-defined]
+            elif kind == REMOVE_TOPIC_RECORD:
+                self.partitions.delete_topic(bytes(record.topic_id))  # type: ignore[attr-defined]
+        for topic_id in changed:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is not None:
+                self.partitions.take(topic)
         for tell in list(self.watchers):
             tell()
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
-        assert not self._is_together
-        self._is_together = True
-        try:
-            yield
-        finally:
-            self._is_together = False
-            self.metadata_log.flush(now_ms=self.clock.now_ms())
-            self.directory.sync_names()
-
-    def _set_strays_aside(self) -> None:
-        """See to it that nobody takes what a deleted topic left for the log of a new one."""
-        claimed = {
-            (topic.name, partition.id)
-            for topic in self.image.topics.values()
-            for partition in topic.partitions
-            if self.node_id in partition.replicas
-        }
-        for topic_name, number in self.directory.found():
-            if (topic_name, number) not in claimed and topic_name != METADATA_TOPIC:
-                name = self.directory.set_aside(topic_name, number, f"{self.chance.getrandbits(128):032x}")
-                self.reporter.say(f"{topic_name}-{number} belongs to no topic; it is called {name} now")
-
-    def _open_partitions(self, topic: Topic) -> None:
-        settings = None
-        min_in_sync = 1
-        for partition in topic.partitions:
-            key = (topic.name, partition.id)
-            if key in self.replicas or self.node_id not in partition.replicas:
-                continue
-            if settings is None:
-                settings = self._log_settings(topic.name)
-                min_in_sync = self.topic_config(topic.name)["min.insync.replicas"]
-            log = self.directory.open(
-                topic.name,
-                partition.id,
-                settings,
-                now_ms=self.clock.now_ms(),
-                topic_id=topic.id,
-                is_synced=False,
-            )
-            high_watermark = self.directory.high_watermarks.get(key, 0)
-            replica = Replica(topic.name, topic.id, partition.id, self.node_id, log, high_watermark=high_watermark)
-            self.replicas[key] = replica
-            replica.min_in_sync = min_in_sync
-            if log.recovery.reason:
-                self.reporter.say(
-                    f"{log.directory}: {log.recovery.cut_bytes} bytes cut off after a crash: {log.recovery.reason}"
-                )
-            replica.take(partition, now_ms=self.clock.now_ms(), find_broker=self.image.brokers.get)
-
-    def _delete_partitions(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            replica = self.replicas.pop((topic.name, partition.id), None)
-            if replica is not None:
-                replica.leave()
-                self.directory.purge(
-                    self.directory.delete(topic.name, partition.id, f"{self.chance.getrandbits(128):032x}")
-                )
-
-    def _log_settings(self, topic: str) -> LogSettings:
-        config = self.topic_config(topic)
-        return log_settings(config, self.appearance.message_format(config.overrides))
 
     def topic_config(self, topic: str) -> TopicConfig:
         return TopicConfig(self.image.topic_configs(topic), self.config)
 
-    def _check_configs(self, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
+    def check_configs(self, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
         if resource_type == TOPIC:
             check_topic_config(configs, self.config)
-
-    def _take_configs(self, resource_type: int, name: str) -> None:
-        if resource_type == BROKER:
-            self._take_dynamic_configs()
-        settings_by_topic = {}
-        for replica in self.replicas.values():
-            if resource_type == BROKER or replica.topic == name:
-                if replica.topic not in settings_by_topic:
-                    config = self.topic_config(replica.topic)
-                    settings_by_topic[replica.topic] = (
-                        self._log_settings(replica.topic),
-                        config["min.insync.replicas"],
-                    )
-                replica.log.settings, replica.min_in_sync = settings_by_topic[replica.topic]
 
     def _take_dynamic_configs(self) -> None:
         self.config.set_dynamic(
@@ -342,6 +315,10 @@ class Node:
         """Where clients begin: the first listener."""
         return address(*self._endpoint(self.servers[0]))
 
+    def endpoints(self) -> list[tuple[str, str, int, str]]:
+        """Return listener, host, port and security protocol of each."""
+        return [(server.listener_name, *self._endpoint(server), "PLAINTEXT") for server in self.servers]
+
     def _endpoint(self, server: Server) -> tuple[str, int]:
         """Return where a listener is found by who has not come through it yet."""
         host = "localhost" if server.host in EVERY_ADDRESS else server.host
@@ -354,7 +331,23 @@ class Node:
     def brokers_for(self, connection: Connection) -> list[tuple[int, str, int, str | None]]:
         """Return id, host, port and rack of every broker, as the client on a connection is to reach it."""
         host, port = self._advertised.get(connection.listener_name, connection.local_address)
-        return [(self.node_id, host, port, self.config["broker.rack"])]
+        found: list[tuple[int, str, int, str | None]] = [(self.node_id, host, port, self.config["broker.rack"])]
+        for broker_id, broker in self.image.brokers.items():
+            if broker_id != self.node_id and not broker.fenced:
+                for endpoint in broker.end_points:
+                    if endpoint.name == connection.listener_name:
+                        found.append((broker_id, endpoint.host, endpoint.port, broker.rack))
+        return sorted(found)
+
+    async def forward(self, request: Request, version: int) -> Response:
+        """Have the controller of the cluster answer."""
+        assert self.replication is not None
+        answer: Response = await self.metadata.forward(request, version)  # type: ignore[union-attr]
+        return answer
+
+    def owns_configs_of(self, broker_id: int) -> bool:
+        """Whether settings of a broker are asked for here."""
+        return broker_id == self.node_id
 
     def topic_name(self, topic_id: bytes) -> str | None:
         topic = self.image.topics_by_id.get(topic_id)
@@ -363,17 +356,6 @@ class Node:
     def has_partition(self, topic: str, partition: int) -> bool:
         found = self.image.topics.get(topic)
         return found is not None and 0 <= partition < len(found.partitions)
-
-    def auto_create(self, name: str, *, is_allowed: bool) -> Topic:
-        """Make a topic that a client asks about, if that is wanted."""
-        check_name(name)
-        if not is_allowed or not self.config["auto.create.topics.enable"]:
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        try:
-            self.create_topic(name)
-        except KafkaError as error:
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, error.message) from error
-        return self.image.topics[name]
 
     def create_topic(
         self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None, *, replication_factor: int = -1
@@ -390,11 +372,20 @@ class Node:
             )
         )
 
-    def next_producer_id(self) -> int:
-        """Return an id that nobody had before, from a block that the controller gave."""
-        if self._next_producer_id >= self._producer_ids_end:
-            records, first, count = self.controller.allocate_producer_ids(self.node_id, self._broker_epoch)
-            self.change(records)
-            self._next_producer_id, self._producer_ids_end = first, first + count
-        self._next_producer_id += 1
-        return self._next_producer_id - 1
+    def next_producer_id(self) -> int | Coroutine[None, None, int]:
+        """Return an id that nobody had before, from a block that the controller gave, or has to be asked for."""
+        if self._next_producer_id < self._producer_ids_end:
+            self._next_producer_id += 1
+            return self._next_producer_id - 1
+        if isinstance(self.metadata, OwnMetadata):
+            self._take_producer_ids(*self.metadata.allocate_producer_ids())
+            return self.next_producer_id()
+        return self._later_producer_id(self.metadata)
+
+    async def _later_producer_id(self, member: Member) -> int:
+        self._take_producer_ids(*await member.allocate_producer_ids())
+        found = self.next_producer_id()
+        return found if isinstance(found, int) else await found
+
+    def _take_producer_ids(self, first: int, count: int) -> None:
+        self._next_producer_id, self._producer_ids_end = first, first + count

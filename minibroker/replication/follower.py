@@ -15,6 +15,7 @@ Not here: the loop that sends and waits, how long to wait after an error.
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
+from minibroker.event_kinds import Epoch, Loss, Truncate
 from minibroker.replication import bugs
 from minibroker.replication.fetching import Wanted
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
         @property
         def records(self) -> Chunk | None: ...
 
-    Truncate = Callable[[int, str], object]  # offset, and why
+    CutLog = Callable[[int, str], object]  # offset, and why
 
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
@@ -62,13 +63,15 @@ FENCED = "fenced"  # fetch no more until the metadata say who leads now
 STALE = "stale"  # an answer to a question of before
 RETRY = "retry"  # after a while
 
+LOST = "they were committed, but the replica that leads now did not have them when it was elected"
+
 
 class FollowerState:
     """What a follower knows beyond its log."""
 
     __slots__ = ("is_fenced", "leader_epoch", "leader_id", "needs_ends", "replica", "truncate")
 
-    def __init__(self, replica: Replica, leader_id: int, leader_epoch: int, truncate: Truncate):
+    def __init__(self, replica: Replica, leader_id: int, leader_epoch: int, truncate: CutLog):
         """truncate: cuts the log as LogDirectory.truncate_to does: the recovery point goes down first."""
         self.replica = replica
         self.leader_id = leader_id  # -1: nobody leads
@@ -117,12 +120,20 @@ class FollowerState:
         replica, size_bytes = self.replica, 0
         log = replica.log
         if answer.records:
+            active, first_offset = log.active, log.next_offset
+            epoch = log.epochs.latest_epoch
             try:
                 size_bytes = log.append_as_follower(answer.records, now_ms=now_ms)
             except StorageError:
                 raise
             except (KafkaError, ProtocolError):
                 return RETRY  # broken on the way
+            if size_bytes and replica.events.observed:
+                latest = log.epochs.latest
+                if latest is not None and latest.epoch != epoch:
+                    event = Epoch(**replica.place, leader_epoch=latest.epoch, start_offset=latest.start_offset)
+                    replica.events.emit(event)
+                replica.tell_appended(active, first_offset, size_bytes, "leader")
         high_watermark = answer.high_watermark
         if "hw-beyond-own-log" not in bugs.planted:
             high_watermark = min(high_watermark, log.next_offset)
@@ -130,7 +141,7 @@ class FollowerState:
         start_offset = min(answer.log_start_offset, replica.high_watermark)
         if start_offset > log.log_start_offset:
             log.advance_log_start(start_offset)
-            replica.log_start_moved()
+            replica.log_start_moved("its leader's log begins there")
         return APPENDED if size_bytes else NOTHING_NEW
 
     # Cutting
@@ -157,8 +168,15 @@ class FollowerState:
         log = self.replica.log
         offset = min(offset, log.next_offset)
         if offset < log.next_offset or (log.epochs.latest is not None and log.epochs.latest.start_offset >= offset):
+            replica, end_offset, high_watermark = self.replica, log.next_offset, self.replica.high_watermark
             self.truncate(offset, why)
-            self.replica.truncated()
+            replica.truncated()
+            if offset < end_offset and replica.events.observed:
+                event = Truncate(**replica.place, from_offset=end_offset, to_offset=offset, why=why)
+                replica.events.emit(event)
+                if offset < high_watermark:
+                    lost = Loss(**replica.place, first_offset=offset, last_offset=high_watermark - 1, why=LOST)
+                    replica.events.emit(lost)
 
     def on_leader_ends(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Take what the leader, in this epoch, said of where its log begins and ends (ListOffsets -2 and -1)."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     NodeId = int | str  # a broker's id, or a name such as "controller"
 
+CONTROLLER = "controller"
 LATE_MS_MAX = 60_000
 
 

@@ -198,9 +198,12 @@ class Network:
                 and answers in (None, letter.is_answer)
             )
 
-        if gate is None:
-            ends = f"{'*' if source is None else source}->{'*' if target is None else target}"
-            gate = Gate(f"{name or 'message'} {ends}", self.events)
+        ends = f"{'*' if source is None else source}->{'*' if target is None else target}"
+        return self.hold_where(f"{name or 'message'} {ends}", fits, gate)
+
+    def hold_where(self, name: str, fits: Callable[[Letter], object], gate: Gate | None = None) -> Gate:
+        """Let messages that fit wait for a token."""
+        gate = gate or Gate(name, self.events)
         gate.close()
         self._gates[gate] = fits
         return gate
@@ -209,6 +212,10 @@ class Network:
         """Take a gate away; what waits there goes on."""
         self._gates.pop(gate, None)
         gate.open()
+
+    @property
+    def gates(self) -> list[Gate]:
+        return list(self._gates)
 
     @property
     def held(self) -> list[str]:

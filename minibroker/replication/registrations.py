@@ -260,10 +260,16 @@ class Registrations:
 
         One at a time: who leads after the next one depends on this one being gone.
         """
-        for broker_id, session in self.sessions.items():
-            if session.contact_ms is not None and now_ms > self._ends_ms(session.contact_ms):
-                return self.end_session(broker_id)
-        return []
+        silent = self.silent(now_ms)
+        return self.end_session(silent[0]) if silent else []
+
+    def silent(self, now_ms: int) -> list[int]:
+        """Return the brokers whose sessions have expired and have not been ended."""
+        return [
+            broker_id
+            for broker_id, session in self.sessions.items()
+            if session.contact_ms is not None and now_ms > self._ends_ms(session.contact_ms)
+        ]
 
     def end_session(self, broker_id: int) -> list[MetadataRecord]:
         """Return the records that fence a broker now, as if it had been silent for long."""

@@ -11,6 +11,8 @@ Waiters are told when there is more to read, and when the role changes. No I/O b
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
+from minibroker.event_kinds import Append, Delete, Epoch, HighWatermark, Roll
+from minibroker.events import EventStream
 from minibroker.replication import bugs
 from minibroker.replication.follower import NO_LEADER, FollowerState
 from minibroker.replication.leader import LAG_MS_MAX, LeaderState
@@ -18,19 +20,22 @@ from minibroker.replication.leader import LAG_MS_MAX, LeaderState
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from minibroker.log.outcomes import Appended
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.producers import Verification
+    from minibroker.log.segment import Segment
     from minibroker.log.storage import Chunk
     from minibroker.metadata.image import Partition
-    from minibroker.replication.follower import Truncate
+    from minibroker.replication.follower import CutLog
     from minibroker.replication.leader import FindBroker, KnownBroker
 
     Waiter = Callable[[int], object]  # told how many bytes were added
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CLIENT = "client"
+NOBODY_WATCHES = EventStream()
 
 
 def nobody_known(broker_id: int) -> KnownBroker | None:
@@ -41,6 +46,7 @@ class Replica:
     """A partition as this broker has it."""
 
     __slots__ = (
+        "events",
         "high_watermark",
         "leader_epoch",
         "leader_id",
@@ -56,9 +62,18 @@ class Replica:
     )
 
     def __init__(
-        self, topic: str, topic_id: bytes, partition: int, node_id: int, log: PartitionLog, *, high_watermark: int = 0
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        node_id: int,
+        log: PartitionLog,
+        *,
+        high_watermark: int = 0,
+        events: EventStream = NOBODY_WATCHES,
     ):
         """high_watermark: as the checkpoint has it."""
+        self.events = events
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
@@ -93,8 +108,16 @@ class Replica:
 
     # Roles
 
-    def take(self, partition: Partition, *, now_ms: int, find_broker: FindBroker = nobody_known) -> None:
-        """Lead if the metadata say so."""
+    def take(
+        self,
+        partition: Partition,
+        *,
+        now_ms: int,
+        lag_ms_max: int = LAG_MS_MAX,
+        find_broker: FindBroker = nobody_known,
+        truncate: CutLog | None = None,
+    ) -> None:
+        """Lead or follow, as the metadata say."""
         if partition.leader == self.node_id:
             self.lead(
                 partition.leader_epoch,
@@ -102,8 +125,11 @@ class Replica:
                 replicas=partition.replicas,
                 in_sync=partition.isr,
                 now_ms=now_ms,
+                lag_ms_max=lag_ms_max,
                 find_broker=find_broker,
             )
+        else:
+            self.follow(partition.leader, partition.leader_epoch, replicas=partition.replicas, truncate=truncate)
 
     def lead(
         self,
@@ -145,6 +171,8 @@ class Replica:
             lag_ms_max=lag_ms_max,
             find_broker=find_broker,
         )
+        if self.events.observed:
+            self.events.emit(Epoch(**self.place, leader_epoch=leader_epoch, start_offset=self.log.next_offset))
         if "leader-commits-its-log" in bugs.planted:
             self.high_watermark = self.log.next_offset
         self.advance(now_ms)
@@ -156,7 +184,7 @@ class Replica:
         leader_epoch: int,
         *,
         replicas: Sequence[int] | None = None,
-        truncate: Truncate | None = None,
+        truncate: CutLog | None = None,
     ) -> None:
         """Follow a leader, or nobody (-1) while the metadata name none.
 
@@ -170,7 +198,8 @@ class Replica:
             return
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.role = role = FollowerState(self, leader_id, leader_epoch, truncate or self._truncate)
-        role.begin()
+        if leader_id != NO_LEADER:
+            role.begin()
         self.tell(0)
 
     def _truncate(self, offset: int, why: str) -> None:
@@ -200,7 +229,7 @@ class Replica:
         if acks == -1 and self.min_in_sync > 1:
             self._check_in_sync()
         log = self.log
-        size_bytes = log.active.size_bytes
+        active, size_bytes = log.active, log.active.size_bytes
         appended = log.append_as_leader(
             data,
             leader_epoch=self.leader_epoch,
@@ -210,7 +239,10 @@ class Replica:
             transaction_version=transaction_version,
         )
         if not appended.is_duplicate:
-            self.advance(now_ms, max(log.active.size_bytes - size_bytes, 1))
+            size_bytes = max(log.active.size_bytes - size_bytes, 1)
+            if self.events.observed:
+                self.tell_appended(active, appended.first_offset, size_bytes, "producer")
+            self.advance(now_ms, size_bytes)
         return appended
 
     def _check_in_sync(self) -> None:
@@ -236,13 +268,17 @@ class Replica:
 
     def check_leader(self, current_epoch: int = -1) -> None:
         """Raise unless this broker leads, and the client knows the same leader epoch."""
+        self.check_epoch(current_epoch)
+        if self.leader_id != self.node_id:
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader_id} leads")
+
+    def check_epoch(self, current_epoch: int) -> None:
+        """Raise unless the client knows the same leader epoch; -1 is not checked."""
         if current_epoch >= 0 and self.leader_epoch >= 0:
             if current_epoch < self.leader_epoch:
                 raise KafkaError(Error.FENCED_LEADER_EPOCH, f"epoch {current_epoch} is over, it is {self.leader_epoch}")
             if current_epoch > self.leader_epoch:
                 raise KafkaError(Error.UNKNOWN_LEADER_EPOCH, f"epoch {current_epoch} is not known here yet")
-        if self.leader_id != self.node_id:
-            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader_id} leads")
 
     def readable_end(self, isolation_level: int) -> int:
         """Return up to where a consumer may read."""
@@ -252,10 +288,14 @@ class Replica:
 
     # What has moved
 
-    def log_start_moved(self) -> None:
+    def log_start_moved(self, why: str) -> None:
         """Tell the replica that the beginning of its log has been deleted."""
+        if self.events.observed:
+            self.events.emit(Delete(**self.place, start_offset=self.log.log_start_offset, why=why))
         self.log.producers.on_high_watermark_updated(self.log.log_start_offset)
         self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
+        if self.waiters:
+            self.tell(0)
 
     def advance(self, now_ms: int, size_bytes: int = 0) -> None:
         """Raise the leader's high watermark as far as its followers allow, and tell who waits.
@@ -264,8 +304,7 @@ class Replica:
         """
         committed = self.as_leader().committed_end(now_ms)
         if committed > self.high_watermark or ("hw-falls" in bugs.planted and -1 < committed < self.high_watermark):
-            self.high_watermark = committed
-            self.log.producers.on_high_watermark_updated(committed)
+            self._move_high_watermark(committed, "every replica in sync has everything below it")
         elif not size_bytes:
             return
         if self.waiters:
@@ -275,12 +314,40 @@ class Replica:
         """Take the leader's high watermark, as far as this follower's log goes; it may have fallen with the leader."""
         offset = max(offset, self.log.log_start_offset)
         if offset != self.high_watermark:
-            self.high_watermark = offset
-            self.log.producers.on_high_watermark_updated(offset)
+            self._move_high_watermark(offset, f"broker {self.leader_id}, its leader, told so")
         elif not size_bytes:
             return
         if self.waiters:
             self.tell(size_bytes)
+
+    def _move_high_watermark(self, offset: int, why: str) -> None:
+        previous, self.high_watermark = self.high_watermark, offset
+        self.log.producers.on_high_watermark_updated(offset)
+        if self.events.observed:
+            self.events.emit(HighWatermark(**self.place, previous=previous, offset=offset, why=why))
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Which partition on which broker this is, as events name it."""
+        return {"broker": self.node_id, "topic": self.topic, "partition": self.partition}
+
+    def tell_appended(self, active: Segment, first_offset: int, size_bytes: int, origin: str) -> None:
+        """Let watchers know of what was appended; active: the segment that was the last one before."""
+        log = self.log
+        if log.active is not active:
+            why = "the last one was full, or old enough"
+            self.events.emit(Roll(**self.place, base_offset=log.active.base_offset, why=why))
+        latest = log.epochs.latest
+        self.events.emit(
+            Append(
+                **self.place,
+                first_offset=first_offset,
+                last_offset=log.next_offset - 1,
+                leader_epoch=-1 if latest is None else latest.epoch,
+                size_bytes=size_bytes,
+                origin=origin,
+            )
+        )
 
     def truncated(self) -> None:
         """Tell the replica that the end of its log, or all of it, has been cut off."""

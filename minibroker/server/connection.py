@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_busy(self) -> bool:
-        return self.task is not None or not self._may_write or self.is_closing
+        return self.task is not None or not self._may_write or self.is_closing or self.server.is_paused
 
     def _is_kafka(self, received: memoryview) -> bool:
         """Look at the first bytes of all: no frame length can look like these."""
@@ -257,6 +257,9 @@ class Connection(asyncio.BufferedProtocol):
             answer = await waiting
         except asyncio.CancelledError:
             return
+        except ProtocolError as error:
+            self.close(f"cannot answer a request: {error}")
+            return
         except Exception as error:
             self.server.failed(self, error)
             self.close("an error of our own")
@@ -279,6 +282,18 @@ class Connection(asyncio.BufferedProtocol):
             self._reads = True
             self.transport.resume_reading()
 
+    def pause(self) -> None:
+        """Take nothing more from the client."""
+        if self._reads and not self.is_closing:
+            self.transport.pause_reading()
+            self._reads = False
+
+    def resume(self) -> None:
+        """Send what has waited, and go on."""
+        if not self.is_closing:
+            self._send()
+            self._go_on()
+
     # Answers
 
     def write(self, chunks: Sequence[Chunk]) -> None:
@@ -290,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
 
     def _send(self) -> None:
-        if not self._unsent:
+        if not self._unsent or self.server.is_paused:
             return
         chunks, size_bytes = self._unsent, self._unsent_bytes
         self._unsent, self._unsent_bytes = [], 0

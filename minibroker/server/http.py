@@ -143,6 +143,15 @@ class HttpConnection(asyncio.Protocol):
             self.task.cancel()
         self.server.closed(self)
 
+    def pause(self) -> None:
+        """Take nothing more from the client. Answers are written with the request, so there are none to hold."""
+        if not self.is_closing:
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if not self.is_closing:
+            self.transport.resume_reading()
+
     def close(self, reason: str = "") -> None:
         if not self.is_closing:
             self.is_closing = True

@@ -87,6 +87,7 @@ class Server:
         self.held_bytes = 0
         self.sent_bytes = 0
         self.accepted_count = 0
+        self.is_paused = False  # nothing is read, and nothing sent
         self._lines_left = LINES_A_SWEEP
         self._spare: list[bytearray] = []
         self._listener: asyncio.Server | None = None
@@ -128,6 +129,26 @@ class Server:
         if self._listener is not None:
             self._listener.close()
 
+    def abort(self) -> None:
+        """Reset every connection now; `stop` still has to follow."""
+        self.stop_listening()
+        for connection in list(self.connections):
+            connection.transport.abort()
+
+    def pause(self) -> None:
+        """Take nothing from any client and send nothing, as a machine that hangs or whose cable is cut."""
+        if not self.is_paused:
+            self.is_paused = True
+            for connection in self.connections:
+                connection.pause()
+
+    def resume(self) -> None:
+        """Go on where every connection stood."""
+        if self.is_paused:
+            self.is_paused = False
+            for connection in list(self.connections):
+                connection.resume()
+
     async def stop(self) -> None:
         """Close every socket; return when the last one is."""
         self.stop_listening()
@@ -160,6 +181,8 @@ class Server:
             connection.close(f"more than {self.limits.connections_max} connections")
         elif self.toxics is not None and connection.may_be_toxic:
             self.toxics.opened(connection)  # type: ignore[arg-type]
+        if self.is_paused:
+            connection.pause()
 
     def replaced(self, old: AnyConnection, new: AnyConnection) -> None:
         del self.connections[old]

@@ -16,7 +16,7 @@ async def test_what_a_deleted_topic_left_is_not_the_log_of_a_new_one() -> None:
         node.create_topic("t")
         append(node, "t", b"old")
         # The power ends between the record that the topic is gone and the directory's new name.
-        node.metadata_log.append(node.controller.delete_topic(name="t"), now_ms=1)
+        node.metadata.log.append(node.controller.delete_topic(name="t"), now_ms=1)
     async with running(storage=storage) as node:
         assert any("t-0 belongs to no topic" in line for line in said(node))
         assert [name for name in storage.list("") if name.endswith("-stray")]
@@ -29,9 +29,9 @@ async def test_a_directory_of_another_topic_of_the_same_name_is_set_aside() -> N
     async with running(storage=storage) as node:
         node.create_topic("t")
         append(node, "t", b"old")
-        node.metadata_log.append(node.controller.delete_topic(name="t"), now_ms=1)
+        node.metadata.log.append(node.controller.delete_topic(name="t"), now_ms=1)
         records = node.controller.create_topic("t", partitions=1, replication_factor=1)
-        node.metadata_log.append(records, now_ms=1)
+        node.metadata.log.append(records, now_ms=1)
     async with running(storage=storage) as node:
         assert values_of(node, "t") == []
 

@@ -89,7 +89,7 @@ def _entries(kind: int, name: str, names: list[str] | None, node: Node) -> list[
 def _check_broker(name: str, node: Node) -> None:
     if not name.isdigit():
         raise KafkaError(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node.node_id:
+    if not node.owns_configs_of(int(name)):
         raise KafkaError(
             Error.INVALID_REQUEST,
             f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}",

@@ -14,6 +14,7 @@ from minibroker.log import reading
 from minibroker.log.batches import batches
 from minibroker.log.compression import ZSTD
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 
 TYPE_CHECKING = False
@@ -36,6 +37,7 @@ LeaderHint = PartitionResponse.LeaderIdAndEpoch
 CANNOT_CONVERT = (Error.UNSUPPORTED_VERSION, Error.UNSUPPORTED_COMPRESSION_TYPE)
 SOFT_LIMITS_SINCE = 3  # before, a partition gets no byte more than it asked for, even if that cuts its first batch
 ZSTD_SINCE = 10
+FOLLOWERS_SINCE = 11
 
 
 def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[None, None, FetchResponse]:
@@ -104,6 +106,7 @@ class Round:
         self.found_bytes = 0
         self._wanted = self._resolve()
         self.bytes_max = min(request.max_bytes, context.node.fetch_bytes_max)
+        self.chooses_replicas = bool(context.node.config["replica.selector.class"])
         self.bytes_min = min(request.min_bytes, self.bytes_max)
         self._answers: dict[Key, PartitionResponse] = {}
 
@@ -171,7 +174,7 @@ class Round:
                     whole_batch = False
                     left_bytes = max(left_bytes - size_bytes, 0)
                     self.found_bytes += size_bytes
-                is_due = is_due or answer.diverging_epoch.epoch >= 0
+                is_due = is_due or answer.diverging_epoch.epoch >= 0 or answer.preferred_read_replica >= 0
             self._answers[key] = answer
         self._answers.update(unknown)
         return is_due or self.found_bytes >= self.bytes_min
@@ -181,7 +184,10 @@ class Round:
     ) -> int:
         """Read one partition; return how many bytes of the log are in the answer, whatever became of them."""
         request, log = self.request, replica.log
-        replica.check_leader(wanted.current_leader_epoch)
+        if self.version >= FOLLOWERS_SINCE:
+            replica.check_epoch(wanted.current_leader_epoch)  # consumers may read from followers too (KIP-392)
+        else:
+            replica.check_leader(wanted.current_leader_epoch)
         if wanted.partition_max_bytes < 0:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a limit of {wanted.partition_max_bytes} bytes")
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
@@ -190,6 +196,8 @@ class Round:
         if wanted.last_fetched_epoch >= 0 and self._diverges(replica, wanted, answer):
             return 0
         answer.aborted_transactions = [] if is_committed else None
+        if request.rack_id and self.chooses_replicas and self._is_nearer(replica, wanted, answer):
+            return 0
         limit_offset = replica.readable_end(request.isolation_level)
         size_bytes_max = min(wanted.partition_max_bytes, left_bytes)
         found = reading.read(
@@ -215,6 +223,20 @@ class Round:
                 for entry in reading.aborted_transactions(log, found, wanted.fetch_offset)
             ]
         return found.size_bytes
+
+    def _is_nearer(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> bool:
+        """Send a consumer to a replica in its rack, if there is one that is not here."""
+        role = replica.role
+        if not isinstance(role, LeaderState):
+            return False
+        preferred = role.preferred_replica(self.request.rack_id, wanted.fetch_offset, self.context.now_ms)
+        if preferred < 0:
+            return False
+        answer.preferred_read_replica = preferred
+        answer.high_watermark = replica.high_watermark
+        answer.last_stable_offset = replica.log.last_stable_offset(replica.high_watermark)
+        answer.log_start_offset = replica.log.log_start_offset
+        return True
 
     def _diverges(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> bool:
         """Compare what the client fetched last with what the log has; tell it where they part."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from minibroker.broker.handlers.context import NO_ID, is_internal, is_valid_name
+from minibroker.broker.own_metadata import OwnMetadata
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -12,7 +15,10 @@ from minibroker.protocol.messages.metadata import MetadataRequest, MetadataRespo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from minibroker.broker.handlers.context import Context
+    from minibroker.broker.member import Member
     from minibroker.metadata.image import Partition, Topic
 
 Broker = MetadataResponse.MetadataResponseBroker
@@ -28,8 +34,40 @@ NOT_ASKED = -(1 << 31)
 PAGE_PARTITIONS_MAX = 2000
 
 
-def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
-    """Describe the brokers, and the topics asked for."""
+def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
+    """Describe the brokers, and the topics asked for; what is not there is made first, if that is wanted.
+
+    Kafka: answers 3 first and makes the topic meanwhile; here it is there already.
+    """
+    may_create = context.api_version < 4 or request.allow_auto_topic_creation
+    missing = _missing(request, context) if may_create else []
+    if not missing:
+        return _describe_all(request, context)
+    if isinstance(context.node.metadata, OwnMetadata):
+        for name in missing:
+            with suppress(KafkaError):
+                context.node.create_topic(name)
+        return _describe_all(request, context)
+    return _describe_later(request, context, missing, context.node.metadata)
+
+
+def _missing(request: MetadataRequest, context: Context) -> list[str]:
+    """Return the topics that are asked for by name, are not there, and are to be made."""
+    topics, wanted = context.node.image.topics, request.topics or ()
+    if not context.node.config["auto.create.topics.enable"] or any(topic.topic_id != NO_ID for topic in wanted):
+        return []
+    names = dict.fromkeys(topic.name for topic in wanted if topic.name is not None)
+    return [name for name in names if name not in topics and is_valid_name(name)]
+
+
+async def _describe_later(
+    request: MetadataRequest, context: Context, missing: list[str], member: Member
+) -> MetadataResponse:
+    await member.create_topics(missing)
+    return _describe_all(request, context)
+
+
+def _describe_all(request: MetadataRequest, context: Context) -> MetadataResponse:
     node, version = context.node, context.api_version
     asked = request.topics
     if version == 0 and not asked:
@@ -42,11 +80,10 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
     elif any(topic.name is None and topic.topic_id == NO_ID for topic in asked):
         return _refuse(asked, Error.UNKNOWN_SERVER_ERROR)
     else:
-        may_create = version < 4 or request.allow_auto_topic_creation
         # Kafka: where one is asked for by its id, names are not looked at.
         by_id = [topic for topic in asked if topic.topic_id != NO_ID]
         once = {(topic.name, topic.topic_id): topic for topic in by_id or asked}
-        topics = [_find(topic, context, may_create, with_operations) for topic in once.values()]
+        topics = [_find(topic, context, with_operations) for topic in once.values()]
     return MetadataResponse(
         brokers=[
             Broker(node_id=node_id, host=host, port=port, rack=rack)
@@ -73,13 +110,8 @@ def _refuse(asked: list[MetadataRequest.MetadataRequestTopic], error: Error) -> 
     )
 
 
-def _find(
-    asked: MetadataRequest.MetadataRequestTopic, context: Context, may_create: bool, with_operations: bool
-) -> TopicAnswer:
-    """Describe one topic by name or id; one that is not there is made if that is allowed.
-
-    Kafka: answers 3 first and makes the topic meanwhile; here it is there already.
-    """
+def _find(asked: MetadataRequest.MetadataRequestTopic, context: Context, with_operations: bool) -> TopicAnswer:
+    """Describe one topic by name or id."""
     node = context.node
     if asked.topic_id != NO_ID:
         by_id = node.image.topics_by_id.get(asked.topic_id)
@@ -88,11 +120,9 @@ def _find(
         return _describe(by_id, context, with_operations)
     name = asked.name or ""
     topic = node.image.topics.get(name)
-    try:
-        if topic is None:
-            topic = node.auto_create(name, is_allowed=may_create)
-    except KafkaError as error:
-        return TopicAnswer(error_code=error.code, name=name, is_internal=is_internal(name), partitions=[])
+    if topic is None:
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else Error.INVALID_TOPIC_EXCEPTION
+        return TopicAnswer(error_code=error, name=name, is_internal=is_internal(name), partitions=[])
     return _describe(topic, context, with_operations)
 
 

@@ -13,13 +13,17 @@ from minibroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from minibroker.replication.leader import LeaderState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from minibroker.broker.handlers.context import Context
     from minibroker.replication.replica import Replica
 
     OffsetWanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+    Wait = tuple[Replica, int, int, "DeletedAnswer"]  # until nobody has records below the offset, in the same epoch
     EpochWanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
 
 OffsetTopic = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -30,6 +34,7 @@ DeletedTopic = DeleteRecordsResponse.DeleteRecordsTopicResult
 DeletedAnswer = DeletedTopic.DeleteRecordsPartitionResult
 
 DEBUGGING_REPLICA = -2
+OFFSET_NOT_AVAILABLE_SINCE = 5
 ALL_BELOW_HIGH_WATERMARK = -1
 # The first version of ListOffsets that knows a special timestamp.
 SPECIAL_SINCE = {
@@ -68,7 +73,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
                 if context.api_version == 0:
                     answer.old_style_offsets = _old_style(replica, wanted, context.now_ms)
                 else:
-                    _find(replica, request, wanted.timestamp, answer, is_before_3)
+                    _find(replica, request, wanted.timestamp, answer, context.api_version, is_before_3=is_before_3)
             except KafkaError as error:
                 answer.error_code = code_for(error, context.api_version <= 5)
             answers.append(answer)
@@ -81,19 +86,37 @@ def _check_special(timestamp: int, version: int) -> None:
         raise KafkaError(Error.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in version {version}")
 
 
+def _check_committed(replica: Replica, limit: int, version: int) -> None:
+    """Raise while a new leader does not know yet what is committed: what it says might go back (KIP-207)."""
+    role = replica.role
+    if isinstance(role, LeaderState) and limit < role.epoch_start_offset:
+        code = Error.OFFSET_NOT_AVAILABLE if version >= OFFSET_NOT_AVAILABLE_SINCE else Error.LEADER_NOT_AVAILABLE
+        raise KafkaError(code, f"the high watermark is below {role.epoch_start_offset}, where this leader began")
+
+
 def _find(
-    replica: Replica, request: ListOffsetsRequest, timestamp: int, answer: OffsetAnswer, is_before_3: bool
+    replica: Replica,
+    request: ListOffsetsRequest,
+    timestamp: int,
+    answer: OffsetAnswer,
+    version: int,
+    *,
+    is_before_3: bool,
 ) -> None:
     if timestamp not in (reading.LATEST, reading.EARLIEST) and replica.log.settings.validation.message_format == 0:
         raise KafkaError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, "records of format 0 have no timestamps")
     limit = replica.readable_end(request.isolation_level)
     if request.replica_id == DEBUGGING_REPLICA:
         limit = replica.log.next_offset
+    if timestamp == reading.LATEST:
+        _check_committed(replica, limit, version)
     if is_before_3 and timestamp < reading.EARLIEST:
         # Only the two were special then; any other number was a time.
         found = reading.find_time(replica.log, timestamp, limit_offset=limit)
     else:
         found = reading.find_offset(replica.log, timestamp, limit_offset=limit)
+    if found is None and timestamp >= 0:
+        _check_committed(replica, limit, version)
     if found is not None:
         answer.timestamp = found.timestamp
         answer.offset = found.offset
@@ -127,9 +150,12 @@ def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Conte
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
-    """Delete what lies below an offset."""
+def delete_records(
+    request: DeleteRecordsRequest, context: Context
+) -> DeleteRecordsResponse | Coroutine[None, None, DeleteRecordsResponse]:
+    """Delete what lies below an offset; answer when every living replica has deleted it."""
     topics = []
+    waits: list[Wait] = []
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
@@ -142,11 +168,37 @@ def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRec
                 offset = replica.high_watermark if wanted.offset == ALL_BELOW_HIGH_WATERMARK else wanted.offset
                 if not 0 <= offset <= replica.high_watermark:
                     raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"{offset} is not within 0 to {replica.high_watermark}")
-                replica.log.advance_log_start(offset)
-                replica.log_start_moved()
-                answer.low_watermark = replica.log.log_start_offset
+                if offset > replica.log.log_start_offset:
+                    replica.log.advance_log_start(offset)
+                    replica.log_start_moved("somebody asked for it")
+                answer.low_watermark = replica.as_leader().low_watermark
+                if answer.low_watermark < offset:
+                    waits.append((replica, offset, replica.leader_epoch, answer))
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
         topics.append(DeletedTopic(name=topic.name, partitions=answers))
-    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+    response = DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+    return _deleted(response, waits, request.timeout_ms, context) if waits else response
+
+
+async def _deleted(
+    response: DeleteRecordsResponse, waits: list[Wait], timeout_ms: int, context: Context
+) -> DeleteRecordsResponse:
+    """Answer when the followers have deleted the records too, or the time is over."""
+    from minibroker.broker.handlers.waiting import wait_for
+
+    def outcome(replica: Replica, offset: int, leader_epoch: int) -> Error | None:
+        if not replica.is_leader or replica.leader_epoch != leader_epoch:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.NONE if replica.as_leader().low_watermark >= offset else None
+
+    def all_decided(added_bytes: int) -> bool:
+        return all(outcome(*wait[:3]) is not None for wait in waits)
+
+    await wait_for([wait[0] for wait in waits], all_decided, timeout_ms, context.node.clock)
+    for replica, offset, leader_epoch, answer in waits:
+        found = outcome(replica, offset, leader_epoch)
+        answer.error_code = Error.REQUEST_TIMED_OUT if found is None else found
+        answer.low_watermark = replica.as_leader().low_watermark if found != Error.NOT_LEADER_OR_FOLLOWER else -1
+    return response

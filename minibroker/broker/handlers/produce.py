@@ -49,6 +49,16 @@ def produce(
     request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
     """Append what came for each partition."""
+    if context.node.events.observed:
+        from minibroker.broker.handlers.produce_events import told
+
+        return told(_produce, request, context)
+    return _produce(request, context)
+
+
+def _produce(
+    request: ProduceRequest, context: Context
+) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
     topics: dict[tuple[str, bytes], TopicResponse] = {}
     failed = False
     waits: list[Wait] = []
@@ -77,6 +87,8 @@ def produce(
                 waits_for = _append(request, partition, replica, answer, context, now_ms)
             except KafkaError as error:
                 _refuse(answer, error, replica, context)
+                if error.code == Error.KAFKA_STORAGE_ERROR:
+                    context.node.disk_failed(error)
                 failed = True
             else:
                 if waits_for > replica.high_watermark:

@@ -7,10 +7,14 @@ from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from minibroker.broker.handlers.context import Context
 
 
-def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
+def init_producer_id(
+    request: InitProducerIdRequest, context: Context
+) -> InitProducerIdResponse | Coroutine[None, None, InitProducerIdResponse]:
     """Hand out a producer id that nobody had before, with epoch 0."""
     try:
         if request.transactional_id == "":
@@ -19,7 +23,22 @@ def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitPr
             raise KafkaError(Error.INVALID_REQUEST, "producer id and epoch come together or not at all")
         if request.transactional_id is not None:
             raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator yet")
-        producer_id = context.node.next_producer_id()
+        found = context.node.next_producer_id()
     except KafkaError as error:
-        return InitProducerIdResponse(throttle_time_ms=0, error_code=error.code, producer_id=-1, producer_epoch=-1)
+        return _refused(error)
+    return _given(found) if isinstance(found, int) else _later(found)
+
+
+async def _later(waiting: Coroutine[None, None, int]) -> InitProducerIdResponse:
+    try:
+        return _given(await waiting)
+    except KafkaError as error:
+        return _refused(error)
+
+
+def _given(producer_id: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(throttle_time_ms=0, error_code=Error.NONE, producer_id=producer_id, producer_epoch=0)
+
+
+def _refused(error: KafkaError) -> InitProducerIdResponse:
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=error.code, producer_id=-1, producer_epoch=-1)

@@ -1,0 +1,377 @@
+"""A leader's side of replication: what a broker answers to the fetches of its followers.
+
+One session for each follower, with all partitions that it follows here. A request names only partitions in which the
+follower has moved; an answer holds only those with news. So what is asked and answered grows with what happens, not
+with the number of partitions. Where there is nothing new the answer waits, and the next append wakes it: followers do
+not poll. A high watermark that has risen waits for the next answer (Kafka does so too), unless consumers read from
+followers here (replica.selector.class) and would have to wait for it.
+
+What must hold: a request counts once: a session accepts only the epoch that is due. What was sent and not confirmed by
+a later request is sent again. A follower is as far as it said itself, in this session and this leader epoch.
+Not here: what one partition answers (replication/fetching.py), the other side (following.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from minibroker.errors import Error, KafkaError
+from minibroker.log import reading
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from minibroker.replication.fetching import Wanted, read_for_follower
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from minibroker.broker.node import Node
+    from minibroker.replication.leader import LeaderState
+    from minibroker.replication.replica import Replica
+
+    Key = tuple[bytes, int]  # topic id and partition
+
+Topic = FetchResponse.FetchableTopicResponse
+Answer = Topic.PartitionData
+EndsTopic = ListOffsetsResponse.ListOffsetsTopicResponse
+Ends = EndsTopic.ListOffsetsPartitionResponse
+
+FIRST_EPOCH = 0
+EPOCH_MAX = 0x7FFFFFFF
+
+
+class Fed:
+    """One partition of a session."""
+
+    __slots__ = ("feed", "high_watermark", "key", "log_start_offset", "replica", "role", "size_bytes_max", "wanted")
+
+    def __init__(self, feed: Feed, key: Key, replica: Replica, role: LeaderState, size_bytes_max: int):
+        self.feed = feed
+        self.key = key
+        self.replica = replica
+        self.role = role  # in which it is fed
+        self.wanted: Wanted = None  # type: ignore[assignment]  # until its first request has been looked at
+        self.size_bytes_max = size_bytes_max
+        self.high_watermark = -1  # as last told
+        self.log_start_offset = -1
+
+    def changed(self, added_bytes: int) -> None:
+        """Hear that the partition has moved, or that this broker leads no longer."""
+        replica, log = self.replica, self.replica.log
+        is_over = replica.role is not self.role
+        if self.feed.follower_id not in self.role.in_sync:
+            self.feed.outside[self.key] = None
+        if is_over or log.next_offset > self.wanted.offset or log.log_start_offset != self.log_start_offset:
+            self.feed.has_news(self)
+        else:
+            self.feed.stale[self.key] = None
+            if self.feed.tells_high_watermarks:
+                self.feed.wake()
+
+    def close(self) -> None:
+        self.replica.waiters.pop(self.changed, None)
+
+
+class Feed:
+    """The session of one follower."""
+
+    def __init__(self, follower_id: int, session_id: int, *, tells_high_watermarks: bool):
+        self.follower_id = follower_id
+        self.session_id = session_id
+        self.tells_high_watermarks = tells_high_watermarks
+        self.epoch = FIRST_EPOCH  # of the last request
+        self.fetched_ms = 0  # when it came
+        self.fed: dict[Key, Fed] = {}
+        self.news: dict[Key, None] = {}  # partitions that may have records, or an error
+        self.outside: dict[Key, None] = {}  # where the follower is not in sync, and may come to be with each fetch
+        self.stale: dict[Key, None] = {}  # partitions of which only the high watermark is news
+        self.sent: dict[Key, None] = {}  # with the last answer
+        self._waiting: asyncio.Future[bool] | None = None
+
+    def has_news(self, fed: Fed) -> None:
+        if fed.key not in self.news:
+            self.news[fed.key] = None
+            progress = fed.role.followers.get(self.follower_id)
+            if fed.key not in self.sent and progress is not None and progress.broker_epoch is not None:
+                # It had everything when it last asked for anything, though it did not name this partition then.
+                progress.note(
+                    progress.end_offset,
+                    progress.log_start_offset,
+                    progress.end_offset,
+                    max(self.fetched_ms, progress.fetched_ms),
+                    progress.broker_epoch,
+                )
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(True)
+
+    def drop(self, key: Key) -> None:
+        fed = self.fed.pop(key, None)
+        if fed is not None:
+            fed.close()
+            self.news.pop(key, None)
+            self.stale.pop(key, None)
+            self.outside.pop(key, None)
+
+    def close(self) -> None:
+        for key in list(self.fed):
+            self.drop(key)
+        self.wake()
+
+    async def wait(self, node: Node, max_wait_ms: int) -> None:
+        """Return when there may be news, when the time is over, or when another request takes the place of this."""
+        self.wake()
+        waiting = self._waiting = asyncio.get_running_loop().create_future()
+        timer = node.clock.after(max_wait_ms, lambda: None if waiting.done() else waiting.set_result(False))
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            if self._waiting is waiting:
+                self._waiting = None
+
+
+class Feeding:
+    """Every follower of one broker."""
+
+    def __init__(self, node: Node):
+        self.node = node
+        self.feeds: dict[int, Feed] = {}  # by the follower's id
+        self._tells_high_watermarks = bool(node.config["replica.selector.class"])
+
+    def stop(self) -> None:
+        for feed in self.feeds.values():
+            feed.close()
+        self.feeds.clear()
+
+    def left(self, replica: Replica) -> None:
+        """Feed a partition no more: it is gone from here."""
+        for feed in self.feeds.values():
+            feed.drop((replica.topic_id, replica.partition))
+
+    # Fetch
+
+    def fetch(self, request: FetchRequest) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+        """Answer a follower now, or when there is something to tell."""
+        state = request.replica_state
+        feed = self.feeds.get(state.replica_id)
+        if request.session_epoch == FIRST_EPOCH:
+            if feed is not None:
+                feed.close()
+            feed = self.feeds[state.replica_id] = Feed(
+                state.replica_id,
+                self.node.chance.randrange(1, 1 << 31),
+                tells_high_watermarks=self._tells_high_watermarks,
+            )
+        elif feed is None or feed.session_id != request.session_id:
+            return FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+        elif request.session_epoch != (1 if feed.epoch == EPOCH_MAX else feed.epoch + 1):
+            return FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, responses=[])
+        feed.epoch = request.session_epoch
+        feed.fetched_ms = self.node.clock.now_ms()
+        round_ = FeedRound(self.node, feed, request)
+        round_.take()
+        if round_.is_due or request.max_wait_ms <= 0:
+            return round_.response()
+        return self._wait(round_, request)
+
+    async def _wait(self, round_: FeedRound, request: FetchRequest) -> FetchResponse:
+        feed = round_.feed
+        clock = self.node.clock
+        deadline_ms = clock.now_ms() + request.max_wait_ms
+        while True:  # there may be news before this coroutine is run for the first time
+            if feed.epoch != request.session_epoch or self.feeds.get(feed.follower_id) is not feed:
+                return FetchResponse(responses=[])  # nobody waits for this answer any more
+            round_.read_news()
+            left_ms = deadline_ms - clock.now_ms()
+            if round_.is_due or left_ms <= 0 or (feed.tells_high_watermarks and feed.stale):
+                return round_.response()
+            await feed.wait(self.node, left_ms)
+
+    # Where a log begins and ends
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Tell a follower that is out of range the ends of the leader's log."""
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for wanted in topic.partitions:
+                answer = Ends(partition_index=wanted.partition_index, error_code=Error.NONE)
+                replica = self.node.replicas.get((topic.name, wanted.partition_index))
+                try:
+                    if replica is None:
+                        raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+                    replica.check_leader(wanted.current_leader_epoch)
+                    found = reading.find_offset(replica.log, wanted.timestamp, limit_offset=replica.log.next_offset)
+                    if found is not None:
+                        answer.offset = found.offset
+                except KafkaError as error:
+                    answer.error_code = error.code
+                answers.append(answer)
+            topics.append(EndsTopic(name=topic.name, partitions=answers))
+        return ListOffsetsResponse(topics=topics)
+
+
+class FeedRound:
+    """One request of a follower on its way to an answer."""
+
+    def __init__(self, node: Node, feed: Feed, request: FetchRequest):
+        self.node = node
+        self.feed = feed
+        self.request = request
+        self.is_due = False
+        self.left_bytes = request.max_bytes
+        self._answers: dict[Key, Answer] = {}
+        self._named: dict[Key, None] = {}  # by the request
+
+    def take(self) -> None:
+        """Note what the follower says, and read what there is for it."""
+        feed, request = self.feed, self.request
+        for forgotten in request.forgotten_topics_data:
+            for number in forgotten.partitions:
+                feed.drop((bytes(forgotten.topic_id), number))
+        for key in feed.sent:  # whatever of it has not arrived is news again
+            feed.news[key] = None
+        feed.sent = {}
+        for topic in request.topics:
+            topic_id = bytes(topic.topic_id)
+            for asked in topic.partitions:
+                self._take_partition((topic_id, asked.partition), asked)
+        for key in list(feed.outside):
+            self._look_again(key)
+        self.read_news()
+
+    def _take_partition(self, key: Key, asked: FetchRequest.FetchTopic.FetchPartition) -> None:
+        feed, node = self.feed, self.node
+        wanted = Wanted(
+            asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset, asked.current_leader_epoch
+        )
+        try:
+            name = node.topic_name(key[0])
+            replica = None if name is None else node.replicas.get((name, key[1]))
+            if replica is None:
+                raise KafkaError(Error.UNKNOWN_TOPIC_ID if name is None else Error.NOT_LEADER_OR_FOLLOWER)
+            replica.check_leader()
+            fed = feed.fed.get(key)
+            if fed is None or fed.replica is not replica or fed.role is not replica.role:
+                feed.drop(key)
+                fed = feed.fed[key] = Fed(feed, key, replica, replica.as_leader(), asked.partition_max_bytes)
+            fed.wanted = wanted
+            replica.waiters[fed.changed] = None
+            self._named[key] = None
+            if feed.follower_id not in fed.role.in_sync:
+                feed.outside[key] = None
+            self._read(fed, counts=True)
+        except KafkaError as error:
+            self._refuse(key, error)
+
+    def _look_again(self, key: Key) -> None:
+        """Let a follower that is not in sync say again how far it is: who may join depends on the controller too."""
+        fed = self.feed.fed[key]
+        if self.feed.follower_id in fed.role.in_sync:
+            del self.feed.outside[key]
+        elif key not in self._named:
+            try:
+                self._read(fed, counts=True)
+            except KafkaError as error:
+                self._refuse(key, error)
+
+    def read_news(self) -> None:
+        """Read partitions that have got something since; they come in turns, for an answer has its limit."""
+        feed = self.feed
+        for key in list(feed.news):
+            if self.left_bytes <= 0:
+                break
+            fed = feed.fed.get(key)
+            if fed is None or key in self._answers:
+                feed.news.pop(key, None)
+                continue
+            try:
+                self._read(fed, counts=False)
+            except KafkaError as error:
+                self._refuse(key, error)
+
+    def _read(self, fed: Fed, *, counts: bool) -> None:
+        feed, replica, node = self.feed, fed.replica, self.node
+        if replica.role is not fed.role:
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, "another epoch has begun")
+        state = self.request.replica_state
+        read = read_for_follower(
+            replica,
+            feed.follower_id,
+            fed.wanted,
+            size_bytes_max=min(fed.size_bytes_max, max(self.left_bytes, 0)),
+            now_ms=feed.fetched_ms,
+            broker_epoch=state.replica_epoch,
+            whole_batch=not self._answers,
+            counts=counts,
+        )
+        if read.proposal is not None and node.replication is not None:
+            node.replication.isr.propose(replica, read.proposal)
+        found = read.found
+        if found is None and read.diverging is None:
+            feed.news.pop(fed.key, None)
+            if replica.log.next_offset > fed.wanted.offset:
+                feed.news[fed.key] = None  # there was no room for it
+            if read.high_watermark != fed.high_watermark or read.log_start_offset != fed.log_start_offset:
+                feed.stale[fed.key] = None
+                self.is_due = self.is_due or read.log_start_offset != fed.log_start_offset
+            return
+        answer = self._answer(fed, read.high_watermark, read.log_start_offset, read.last_stable_offset)
+        if read.diverging is not None:
+            answer.diverging_epoch = Answer.EpochEndOffset(
+                epoch=read.diverging.epoch, end_offset=read.diverging.end_offset
+            )
+        elif found is not None:
+            answer.records = found.view()
+            self.left_bytes -= found.size_bytes
+        feed.news.pop(fed.key, None)
+        feed.sent[fed.key] = None
+        self.is_due = True
+
+    def _answer(self, fed: Fed, high_watermark: int, log_start_offset: int, last_stable_offset: int) -> Answer:
+        fed.high_watermark, fed.log_start_offset = high_watermark, log_start_offset
+        self.feed.stale.pop(fed.key, None)
+        answer = self._answers[fed.key] = Answer(
+            partition_index=fed.key[1],
+            error_code=Error.NONE,
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable_offset,
+            log_start_offset=log_start_offset,
+            aborted_transactions=None,
+            records=None,
+        )
+        return answer
+
+    def _refuse(self, key: Key, error: KafkaError) -> None:
+        """Answer an error; the follower asks for the partition again when it knows better."""
+        self.feed.drop(key)
+        self._answers[key] = Answer(
+            partition_index=key[1], error_code=error.code, high_watermark=-1, aborted_transactions=None, records=None
+        )
+        self.is_due = True
+
+    def response(self) -> FetchResponse:
+        feed = self.feed
+        for key in list(feed.stale):
+            fed = feed.fed.get(key)
+            if fed is None:
+                del feed.stale[key]
+            elif key not in self._answers:
+                replica = fed.replica
+                high_watermark = replica.high_watermark
+                self._answer(
+                    fed,
+                    high_watermark,
+                    replica.log.log_start_offset,
+                    replica.log.last_stable_offset(high_watermark),
+                )
+        topics: dict[bytes, list[Answer]] = {}
+        for (topic_id, _), answer in self._answers.items():
+            topics.setdefault(topic_id, []).append(answer)
+        return FetchResponse(
+            session_id=feed.session_id,
+            responses=[Topic(topic_id=topic_id, partitions=answers) for topic_id, answers in topics.items()],
+        )

@@ -1,0 +1,77 @@
+"""Produce as those see it who watch the events: what came, and what was answered."""
+
+from __future__ import annotations
+
+from minibroker.errors import Error
+from minibroker.event_kinds import Ack, Produce
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from minibroker.broker.handlers.context import Context
+    from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+
+REASONS = {0: "nobody asked for more", 1: "it is in the leader's log", -1: "every replica in sync has it"}
+ERROR_REASONS = {
+    Error.NOT_ENOUGH_REPLICAS: "fewer than min.insync.replicas are in sync, so nothing was appended",
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "it was appended, but too few replicas in sync are left",
+    Error.REQUEST_TIMED_OUT: "not all replicas in sync had it in time",
+    Error.NOT_LEADER_OR_FOLLOWER: "another broker leads, or leads again",
+}
+
+
+def told(
+    produce: Callable[[ProduceRequest, Context], Any], request: ProduceRequest, context: Context
+) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
+    """Answer a request, and emit what came and what was answered."""
+    node = context.node
+    client = context.client_id or "?"
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            node.events.emit(
+                Produce(
+                    broker=node.node_id,
+                    topic=_name(topic.name, topic.topic_id, context),
+                    partition=partition.index,
+                    client=client,
+                    acks=request.acks,
+                    size_bytes=len(partition.records or b""),
+                )
+            )
+    answer = produce(request, context)
+    if hasattr(answer, "__await__"):
+        return _later(answer, request, context)
+    _tell(answer, request, context)
+    return answer  # type: ignore[no-any-return]
+
+
+async def _later(waiting: Any, request: ProduceRequest, context: Context) -> ProduceResponse | None:
+    answer: ProduceResponse | None = await waiting
+    _tell(answer, request, context)
+    return answer
+
+
+def _tell(answer: ProduceResponse | None, request: ProduceRequest, context: Context) -> None:
+    node = context.node
+    for topic in answer.responses if answer is not None else ():
+        for partition in topic.partition_responses:
+            code = partition.error_code
+            reason = ERROR_REASONS.get(Error(code), "") if code else REASONS.get(request.acks, "")
+            node.events.emit(
+                Ack(
+                    broker=node.node_id,
+                    topic=_name(topic.name, topic.topic_id, context),
+                    partition=partition.index,
+                    client=context.client_id or "?",
+                    acks=request.acks,
+                    offset=partition.base_offset,
+                    error=Error(code).name if code else "",
+                    why=reason,
+                )
+            )
+
+
+def _name(name: str, topic_id: bytes, context: Context) -> str:
+    return name or context.node.topic_name(bytes(topic_id)) or "?"

@@ -1,0 +1,94 @@
+"""The clock of one broker: it stops with the broker, whatever the clock behind it does.
+
+A process that is stopped is not called; what it missed is called when it goes on. One that was killed is never called
+again. `skew_ms` is how wrong the broker's clock is: it shows in what it writes, timers do not notice.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable
+
+    from minibroker.clock import Clock, Timer
+
+
+class HeldClock:
+    """A Clock on top of another one."""
+
+    def __init__(self, clock: Clock):
+        self.skew_ms = 0
+        self._clock = clock
+        self.is_paused = self._has_ended = False
+        self._missed: list[Callable[[], object]] = []
+
+    # A Clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self.skew_ms
+
+    def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        timer = HeldTimer(self, callback)
+        timer.timer = self._clock.after(delay_ms, timer.fire)
+        return timer
+
+    async def sleep(self, delay_ms: float) -> None:
+        if delay_ms <= 0:
+            await self._clock.sleep(0)
+            return
+        import asyncio
+
+        woken: Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.after(delay_ms, lambda: None if woken.done() else woken.set_result(None))
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    # The process
+
+    def run(self, callback: Callable[[], object]) -> None:
+        """Call back if the process runs, later if it is paused."""
+        if self.is_paused:
+            self._missed.append(callback)
+        elif not self._has_ended:
+            callback()
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        missed, self._missed = self._missed, []
+        for callback in missed:
+            self.run(callback)
+
+    def end(self) -> None:
+        self.is_paused = False
+        self._has_ended = True
+        self._missed.clear()
+
+
+class HeldTimer:
+    """Something that will happen, if the process lives to see it."""
+
+    __slots__ = ("_callback", "_clock", "timer")
+
+    timer: Timer
+
+    def __init__(self, clock: HeldClock, callback: Callable[[], object]):
+        self._clock = clock
+        self._callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self._callback = None
+        self.timer.cancel()
+
+    def fire(self) -> None:
+        self._clock.run(self._call)
+
+    def _call(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:  # it may have been cancelled while it waited for the process
+            callback()

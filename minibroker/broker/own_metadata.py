@@ -1,0 +1,127 @@
+"""The metadata of a broker that is its own controller: it leads the metadata log in its own directory.
+
+What must hold: the metadata log comes first: what it says is there is there, after a crash too.
+A broker of a cluster has its metadata from elsewhere: member.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from minibroker.metadata.bootstrap import format_directory, random_id
+from minibroker.metadata.features import supported
+from minibroker.metadata.metadata_log import MetadataLog
+from minibroker.replication.brokers import starting, stopping
+from minibroker.replication.controller import Controller
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from minibroker.broker.node import Node
+    from minibroker.log.meta_properties import MetaProperties
+    from minibroker.metadata.image import MetadataImage
+    from minibroker.stored.kinds import MetadataRecord
+
+
+class OwnMetadata:
+    """One for the life of a broker."""
+
+    image: MetadataImage
+    controller: Controller
+    log: MetadataLog
+
+    def __init__(self, node: Node):
+        self.node = node
+        self.broker_epoch = -1
+        self._is_together = False
+
+    def format(self, cluster_id: str) -> MetaProperties:
+        """Make an empty directory this broker's."""
+        node = self.node
+        return format_directory(
+            node.storage,
+            cluster_id=cluster_id,
+            node_id=node.node_id,
+            directory_id=random_id(node.chance),
+            now_ms=node.clock.now_ms(),
+            features=node.appearance.bootstrap_features,
+        )
+
+    # The broker's life
+
+    async def load(self) -> None:
+        """Read the metadata and lead them."""
+        node = self.node
+        now_ms = node.clock.now_ms()
+        self.log = MetadataLog(node.storage, node_id=node.node_id, fsync=node.storage.is_durable)
+        self.image = self.log.load(now_ms=now_ms, was_clean=node.directory.was_clean)
+        self.log.lead(now_ms=now_ms)
+        self.controller = Controller(
+            self.image,
+            node_id=node.node_id,
+            new_id=lambda: random_id(node.chance),
+            check_configs=node.check_configs,
+            supported_features=supported(node.appearance.release),
+            settings=node.config.static,
+        )
+
+    async def join(self) -> None:
+        """Write down that this broker is there and leads its partitions."""
+        node = self.node
+        steps = starting(
+            self.controller,
+            node.node_id,
+            next_offset=lambda: self.log.next_offset,
+            incarnation_id=random_id(node.chance),
+            endpoints=node.endpoints(),
+            log_dirs=[node.directory_id],
+            rack=node.config["broker.rack"],
+            clean_epoch=node.directory.clean_epoch,
+        )
+        for records in steps:
+            self.log.append(records, now_ms=node.clock.now_ms())
+        self.broker_epoch = self.image.brokers[node.node_id].broker_epoch
+
+    async def enter(self) -> None:
+        """Be there for clients: it is already."""
+
+    async def leave(self) -> None:
+        """Write down that this broker stops in order."""
+        for records in stopping(self.controller, self.node.node_id):
+            self.log.append(records, now_ms=self.node.clock.now_ms())
+
+    def close(self) -> None:
+        self.log.close()
+
+    def release(self) -> None:
+        """Let go of the files, whatever is in them."""
+        if hasattr(self, "log"):
+            self.log.release()
+
+    # Changes
+
+    def change(self, records: Sequence[MetadataRecord]) -> None:
+        """Write records into the metadata log and do what they say."""
+        self.log.append(records, now_ms=self.node.clock.now_ms(), flush=not self._is_together)
+        self.node.follow(records)
+        if not self._is_together:
+            self.node.directory.sync_names()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
+        assert not self._is_together
+        self._is_together = True
+        try:
+            yield
+        finally:
+            self._is_together = False
+            self.log.flush(now_ms=self.node.clock.now_ms())
+            self.node.directory.sync_names()
+
+    def allocate_producer_ids(self) -> tuple[int, int]:
+        """Return the first of a block of producer ids that nobody had before, and how many they are."""
+        records, first, count = self.controller.allocate_producer_ids(self.node.node_id, self.broker_epoch)
+        self.change(records)
+        return first, count

@@ -1,0 +1,389 @@
+"""Several brokers and their controller in one loop, and the verbs by which they are held in the hand.
+
+    start, stop, kill, pause, resume    here
+    topics and leaders                  here
+    cut, heal, delay, ...               links.py
+    slow and full disks                 disks.py
+    hold, step, release                 steps.py
+    waiting                             waits.py
+
+    cluster = Cluster(settings, new_storage, clock=clock, chance=Random(7), brokers=3)
+    await cluster.start()
+    await cluster.kill(2)
+
+Each broker has its port, its directory and its replicas; they meet in a Network, whose links can be cut and stepped.
+What must hold: a verb returns when it is done, and says by an event what it did; a broker that was killed can be
+started again on what its disk has kept, and takes the same port.
+Not here: threads, and waiting from outside the loop (embedded/cluster.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from minibroker.broker.node import Node
+from minibroker.cluster.controller_node import ControllerNode
+from minibroker.cluster.disks import Disks
+from minibroker.cluster.links import Links
+from minibroker.cluster.steps import Steps
+from minibroker.cluster.waits import Waits
+from minibroker.config import BrokerConfig
+from minibroker.errors import Error, KafkaError
+from minibroker.event_kinds import Broker as BrokerChanged
+from minibroker.log.unsynced import lose, unsynced
+from minibroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest
+from minibroker.replication.elections import elect_leaders
+from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import Network
+from minibroker.replication.partition_change import ONLINE, PartitionChange
+from minibroker.replication.reassignment import alter_reassignments
+from minibroker.server.listeners import address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from minibroker.clock import Clock
+    from minibroker.events import EventStream
+    from minibroker.log.storage import Storage
+    from minibroker.metadata.image import Partition
+    from minibroker.replication.link import NodeId
+    from minibroker.replication.replica import Replica
+    from minibroker.server.server import Reporter
+
+RUNNING, PAUSED, STOPPED, KILLED = "running", "paused", "stopped", "killed"
+REPLICATION_FACTOR = 3  # of topics that nobody gave one, if there are so many brokers
+ASKED = "somebody asked for it"
+
+
+class NoSuchBroker(ValueError):
+    """There is no broker of that name, or it is not in the state that the verb needs."""
+
+
+class Cluster:
+    """Brokers 1 to n and a controller."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        new_storage: Callable[[str], Storage],
+        *,
+        brokers: int = 3,
+        host: str = "127.0.0.1",
+        ports: Sequence[int] = (),
+        racks: Sequence[str] = (),
+        cluster_id: str | None = None,
+        as_version: str | None = None,
+        clock: Clock,
+        chance: Random,
+        events: EventStream,
+        reporter: Reporter | None = None,
+        log_dir: Callable[[str], str] = str,
+    ):
+        """new_storage: makes the disk of "controller", "broker-1" and so on. ports: 0 takes a free one.
+
+        racks: of the brokers in their order; with any, consumers are sent to a replica in their rack.
+        """
+        self.clock = clock
+        self.chance = chance
+        self.events = events
+        self.reporter = reporter
+        self.network = Network(clock, chance, events)
+        self.nodes: dict[int, Node] = {}
+        self.states: dict[NodeId, str] = {CONTROLLER: STOPPED}
+        self.storages: dict[NodeId, Storage] = {CONTROLLER: new_storage(CONTROLLER)}
+        self.cluster_id = cluster_id or ""
+        self.links = Links(self)
+        self.disks = Disks(self)
+        self.steps = Steps(self)
+        self.waits = Waits(self)
+        self.controller: ControllerNode
+        self._as_version = as_version
+        self._log_dir = log_dir
+        self._settings: dict[NodeId, dict[str, str]] = {CONTROLLER: {**_defaults(brokers), **settings}}
+        for broker_id in range(1, brokers + 1):
+            port = ports[broker_id - 1] if broker_id <= len(ports) else 0
+            own = {"node.id": str(broker_id), "listeners": f"PLAINTEXT://{address(host, port)}"}
+            if racks:
+                own["broker.rack"] = racks[(broker_id - 1) % len(racks)]
+                own["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+            self._settings[broker_id] = {**_defaults(brokers), **settings, **own}
+            self.storages[broker_id] = new_storage(f"broker-{broker_id}")
+            self.states[broker_id] = STOPPED
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return [who for who in self.states if isinstance(who, int)]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every broker that was started, for clients."""
+        return ",".join(node.bootstrap_servers for _, node in sorted(self.nodes.items()))
+
+    # All of it
+
+    async def start_all(self) -> None:
+        """Return when every broker answers; a start that fails leaves nothing open."""
+        try:
+            await self.start(CONTROLLER)
+            await asyncio.gather(*(self.start(broker_id) for broker_id in self.broker_ids))
+        except BaseException:
+            await self.kill_all()
+            raise
+
+    async def stop_all(self) -> None:
+        """Return when everything is closed, flushed and marked clean; who was paused goes on first."""
+        for who, state in self.states.items():
+            if state == PAUSED:
+                self.resume(who)
+        self.links.heal()
+        self.steps.release()
+        for gate in self.network.gates:
+            self.network.release(gate)
+        running = [who for who in self.broker_ids if self.states[who] == RUNNING]
+        if self.states[CONTROLLER] != RUNNING:
+            await asyncio.gather(*(self.kill(broker_id, notice=False) for broker_id in running))
+            return
+        await asyncio.gather(*(self.stop(broker_id) for broker_id in running))
+        await self.stop(CONTROLLER)
+
+    async def kill_all(self) -> None:
+        for who, state in self.states.items():
+            if state in (RUNNING, PAUSED):
+                await self.kill(who, notice=False)
+
+    # One of them
+
+    async def start(self, who: NodeId) -> None:
+        """Start a broker that does not run; return when it may lead."""
+        self._check(who, STOPPED, KILLED)
+        if isinstance(who, str):
+            self.controller = self._new_controller()
+            await self.controller.start()
+            self.cluster_id = self.controller.cluster_id
+            self._became(who, RUNNING)
+            return
+        node = self.nodes[who] = self._new_node(who)
+        node.disk_failed = lambda failure: self._disk_failed(who, node, failure)
+        await node.start()
+        self._settings[who]["listeners"] = ",".join(
+            f"{each.listener_name}://{address(each.host, each.port)}" for each in node.servers
+        )
+        self.links.apply(who)
+        self._became(who, RUNNING)
+
+    def _new_controller(self) -> ControllerNode:
+        return ControllerNode(
+            BrokerConfig(self._settings[CONTROLLER]),
+            self.storages[CONTROLLER],
+            self.network,
+            clock=self.clock,
+            chance=Random(self.chance.random()),
+            events=self.events,
+            cluster_id=self.cluster_id,
+            as_version=self._as_version,
+            gate=self.steps.election,
+        )
+
+    def _new_node(self, broker_id: int) -> Node:
+        return Node(
+            BrokerConfig(self._settings[broker_id]),
+            self.storages[broker_id],
+            clock=self.clock,
+            chance=Random(self.chance.random()),
+            reporter=self.reporter,
+            events=self.events,
+            network=self.network,
+            cluster_id=self.cluster_id,
+            as_version=self._as_version,
+            log_dir=self._log_dir(f"broker-{broker_id}"),
+        )
+
+    async def stop(self, who: NodeId) -> None:
+        """Stop a broker in order: its partitions get other leaders first."""
+        self._check(who, RUNNING)
+        await self._process(who).stop()
+        self._became(who, STOPPED)
+
+    async def kill(
+        self, who: NodeId, *, lossy: bool = False, torn_bytes: int = 0, notice: bool = True, why: str = ""
+    ) -> None:
+        """End a broker as kill -9 does; lossy: as a power loss, what was not flushed is gone.
+
+        torn_bytes: so much of what was lost stays, as half a batch. notice: the controller is told at once, where
+        Kafka's would wait until the broker has been silent for broker.session.timeout.ms.
+        """
+        self._check(who, RUNNING, PAUSED)
+        if isinstance(who, str):
+            await self.controller.kill()
+        else:
+            node = self.nodes[who]
+            lost = [unsynced(log) for log in node.directory.logs.values()] if lossy else []
+            await node.kill()
+            storage = self.storages[who]
+            crashed = getattr(storage, "crashed", None)
+            if lossy and crashed is not None:
+                self.storages[who] = crashed(self.chance)
+            else:
+                for each in lost:
+                    lose(storage, each, torn_bytes=torn_bytes)
+        self._became(who, KILLED, why or ("its power has gone" if lossy else ASKED))
+        if isinstance(who, int) and notice and self.states[CONTROLLER] == RUNNING:
+            self.controller.lose(who, f"broker {who} is gone")
+
+    def _disk_failed(self, broker_id: int, node: Node, failure: Exception) -> None:
+        """Let a broker end whose only disk fails, as Kafka's do: others lead what it led."""
+
+        async def end() -> None:
+            if self.nodes.get(broker_id) is node and self.states[broker_id] in (RUNNING, PAUSED):
+                await self.kill(broker_id, why=f"its disk failed: {failure}")
+
+        self._ending = asyncio.get_running_loop().create_task(end())
+
+    def pause(self, who: NodeId) -> None:
+        """Let a broker stand still, as SIGSTOP does."""
+        self._check(who, RUNNING)
+        self.network.pause(who)
+        self._process(who).pause()
+        self._became(who, PAUSED)
+
+    def resume(self, who: NodeId) -> None:
+        """Let a broker that was paused go on."""
+        self._check(who, PAUSED)
+        self._process(who).resume()
+        if isinstance(who, int):
+            self.links.apply(who)
+        self.network.resume(who)
+        self._became(who, RUNNING)
+
+    def _process(self, who: NodeId) -> Node | ControllerNode:
+        return self.nodes[who] if isinstance(who, int) else self.controller
+
+    def check(self, who: NodeId) -> str:
+        """Return the state of a broker, or raise NoSuchBroker."""
+        state = self.states.get(who)
+        if state is None:
+            raise NoSuchBroker(f"there is no broker {who!r}: there are {', '.join(map(str, self.states))}")
+        return state
+
+    def _check(self, who: NodeId, *states: str) -> None:
+        state = self.check(who)
+        if state not in states:
+            raise NoSuchBroker(f"{_name(who)} is {state}; it would have to be {' or '.join(states)}")
+
+    def _became(self, who: NodeId, state: str, why: str = ASKED) -> None:
+        self.states[who] = state
+        if self.events.observed:
+            self.events.emit(BrokerChanged(broker=who if isinstance(who, int) else 0, state=state, why=why))
+
+    # Topics and leaders
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        *,
+        configs: Mapping[str, str] | None = None,
+        assignments: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """Make a topic. assignments: brokers of each partition, the preferred leader first."""
+        controller = self.running_controller()
+        config = controller.config
+        controller.change(
+            controller.controller.create_topic(
+                name,
+                partitions=-1 if assignments else partitions,
+                replication_factor=-1 if assignments else replication_factor,
+                assignments=list(enumerate(assignments)),
+                configs=configs,
+                default_partitions=config["num.partitions"],
+                default_replication_factor=config["default.replication.factor"],
+            )
+        )
+
+    def delete_topic(self, name: str) -> None:
+        controller = self.running_controller()
+        controller.change(controller.controller.delete_topic(name=name))
+
+    def alter_topic(self, name: str, configs: Mapping[str, str | None]) -> None:
+        """Make settings of a topic, or take back those that are None."""
+        controller = self.running_controller()
+        controller.change(controller.controller.alter_configs(2, name, configs))
+
+    def elect(self, topic: str, partition: int = 0, *, unclean: bool = False) -> None:
+        """Give a partition to its preferred leader; unclean: to any live replica, where nobody leads."""
+        asked = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])]
+        request = ElectLeadersRequest(election_type=int(unclean), topic_partitions=asked, timeout_ms=0)
+        controller = self.running_controller()
+        records, response = elect_leaders(controller.controller, request)
+        result = response.replica_election_results[0].partition_result[0]
+        if result.error_code:
+            raise KafkaError(Error(result.error_code), result.error_message or "")
+        controller.change(records)
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Let a replica that is in sync lead."""
+        controller = self.running_controller()
+        found = controller.controller.get_topic(topic)
+        before = self.partition(topic, partition)
+        if broker not in before.isr:
+            raise KafkaError(
+                Error.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                f"broker {broker} is not in sync: {', '.join(map(str, before.isr)) or 'nobody'} is",
+            )
+        if before.leader == broker:
+            return
+        change = PartitionChange(
+            controller.controller, found, before, election=ONLINE, is_alive=lambda each: each == broker
+        )
+        record = change.record()
+        controller.change([] if record is None else [record])
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+        """Move the replicas of a partition to these brokers; None gives up a move."""
+        asked = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition(
+            partition_index=partition, replicas=None if replicas is None else list(replicas)
+        )
+        request = AlterPartitionReassignmentsRequest(
+            topics=[AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[asked])]
+        )
+        controller = self.running_controller()
+        records, response = alter_reassignments(controller.controller, request)
+        result = response.responses[0].partitions[0]
+        if result.error_code:
+            raise KafkaError(Error(result.error_code), result.error_message or "")
+        controller.change(records)
+
+    # Looking
+
+    def running_controller(self) -> ControllerNode:
+        self._check(CONTROLLER, RUNNING)
+        return self.controller
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        """Return a partition as the controller has it."""
+        found = self.controller.controller.get_topic(topic)
+        if not 0 <= partition < len(found.partitions):
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic!r}")
+        return found.partitions[partition]
+
+    def replica(self, topic: str, partition: int, broker: int) -> Replica | None:
+        """Return a replica of a broker that runs."""
+        node = self.nodes.get(broker)
+        return None if node is None else node.replicas.get((topic, partition))
+
+    def leader(self, topic: str, partition: int) -> Replica | None:
+        """Return the replica that leads and knows it."""
+        found = self.replica(topic, partition, self.partition(topic, partition).leader)
+        return found if found is not None and found.is_leader else None
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    return {"default.replication.factor": str(min(brokers, REPLICATION_FACTOR))}
+
+
+def _name(who: NodeId) -> str:
+    return f"broker {who}" if isinstance(who, int) else f"the {who}"
