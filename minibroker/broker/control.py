@@ -92,6 +92,19 @@ def clear_toxics(node: Node, call: Call) -> Any:
     return []
 
 
+# The cluster that the broker belongs to
+
+
+def steer(node: Node, call: Call) -> Any:
+    if node.steer is None:
+        raise Refused("404 Not Found", "this broker belongs to no cluster: start one with minibroker serve --brokers 3")
+    return node.steer(call.argument, call.body)
+
+
+def cluster_state(node: Node, call: Call) -> Any:
+    return steer(node, Call("state", {}))
+
+
 # Method and path -> who answers. <...> stands for any last piece.
 ROUTES: dict[tuple[str, str], Handler] = {
     ("GET", "/faults"): list_faults,
@@ -102,6 +115,8 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "/toxics"): add_toxic,
     ("DELETE", "/toxics"): clear_toxics,
     ("DELETE", "/toxics/<name>"): remove_toxic,
+    ("GET", "/cluster"): cluster_state,
+    ("POST", "/cluster/<verb>"): steer,
 }
 
 

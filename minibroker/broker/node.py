@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from random import Random
+    from typing import Any
 
     from minibroker.broker.member import Member
     from minibroker.broker.replication import Replication
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from minibroker.server.connection import Connection
     from minibroker.server.listeners import Listener
     from minibroker.stored.kinds import MetadataRecord
+
+    Steer = Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -120,6 +123,7 @@ class Node:
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
         self._advertised: dict[str, tuple[str, int]] = {}
         self._next_producer_id = self._producer_ids_end = 0
+        self.steer: Steer | None = None  # does what a verb says to the cluster that the broker belongs to
         self.disk_failed: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
 

@@ -23,6 +23,7 @@ import asyncio
 from random import Random
 
 from minibroker.broker.node import RACK_AWARE, Node
+from minibroker.clock import LoopClock
 from minibroker.cluster.controller_node import ControllerNode
 from minibroker.cluster.disks import Disks
 from minibroker.cluster.links import Links
@@ -44,6 +45,7 @@ from minibroker.server.listeners import address
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from minibroker.clock import Clock
     from minibroker.events import EventStream
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 RUNNING, PAUSED, STOPPED, KILLED = "running", "paused", "stopped", "killed"
 REPLICATION_FACTOR = 3  # of topics that nobody gave one, if there are so many brokers
 ASKED = "somebody asked for it"
+SILENCING = ("kill", "stop", "pause", "isolate")
+ANSWER_MS = 20  # so long an answer takes to leave
 
 
 class NoSuchBroker(ValueError):
@@ -101,6 +105,7 @@ class Cluster:
         self.waits = Waits(self)
         self.controller: ControllerNode
         self._as_version = as_version
+        self._calls: dict[asyncio.Task[Any], None] = {}  # verbs that came through a port
         self._log_dir = log_dir
         self._settings: dict[NodeId, dict[str, str]] = {CONTROLLER: {**_defaults(brokers), **settings}}
         for broker_id in range(1, brokers + 1):
@@ -166,6 +171,7 @@ class Cluster:
             self._became(who, RUNNING)
             return
         node = self.nodes[who] = self._new_node(who)
+        node.steer = lambda verb, arguments: self._call_through(who, verb, arguments)
         node.disk_failed = lambda failure: self._disk_failed(who, node, failure)
         await node.start()
         self._settings[who]["listeners"] = ",".join(
@@ -356,6 +362,29 @@ class Cluster:
         if result.error_code:
             raise KafkaError(Error(result.error_code), result.error_message or "")
         controller.change(records)
+
+    async def call(self, verb: str, arguments: Mapping[str, Any]) -> Any:
+        """Do what a verb says, by its name."""
+        from minibroker.cluster.control import call
+
+        return await call(self, verb, arguments)
+
+    async def _call_through(self, broker_id: int, verb: str, arguments: Mapping[str, Any]) -> Any:
+        """Do what somebody asks for through a broker's port, whatever becomes of the connection meanwhile.
+
+        What ends or stops that very broker is done when it has been answered: it could not be afterwards.
+        """
+        silences = verb in SILENCING and str(arguments.get("broker")) == str(broker_id)
+        if silences:
+            self._check(broker_id, RUNNING)
+        task = asyncio.get_running_loop().create_task(self._call_later(verb, arguments, ANSWER_MS if silences else 0))
+        self._calls[task] = None
+        task.add_done_callback(lambda done: self._calls.pop(done, None))
+        return None if silences else await asyncio.shield(task)
+
+    async def _call_later(self, verb: str, arguments: Mapping[str, Any], after_ms: float) -> Any:
+        await LoopClock().sleep(after_ms)
+        return await self.call(verb, arguments)
 
     # Looking
 

@@ -1,0 +1,155 @@
+"""The verbs of a cluster by name: from JSON, over HTTP, and from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from minibroker.client.control import Refusal, ask
+from minibroker.clock import LoopClock
+from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.verbs import VERBS
+from minibroker.errors import KafkaError
+from minibroker.events import EventStream
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.steered_clock import SteeredClock
+
+from .virtual import TOPIC, Lab, in_cluster
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("kil", {"broker": 1}, "there is no verb 'kil': there are kill, stop, start"),
+    ("kill", {}, "kill needs broker"),
+    ("kill", {"broker": "two"}, "kill: broker is to be NodeId, not 'two'"),
+    ("kill", {"broker": 9}, "there is no broker 9: there are controller, 1, 2, 3"),
+    ("kill", {"broker": 1, "fast": True}, "kill takes broker, lossy, torn_bytes, notice, not fast"),
+    ("kill", {"broker": 1, "lossy": "perhaps"}, "kill: lossy is to be bool, not 'perhaps'"),
+    ("resume", {"broker": 1}, "broker 1 is running; it would have to be paused"),
+    ("split", {"groups": "1,2"}, "split: groups is to be a list"),
+    ("step", {}, "no step waits; held are nothing: hold something first"),
+    ("freeze", {}, "the clock of this cluster cannot be moved"),
+    ("elect", {"topic": "no-such"}, "No such topic as no-such"),
+    ("slow-disk", {"broker": 1, "ms": True}, "slow-disk: ms is to be float, not True"),
+]
+
+
+@pytest.mark.parametrize(("verb", "arguments", "reason"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
+def test_what_cannot_be_done_is_refused_with_a_reason(verb: str, arguments: dict[str, Any], reason: str) -> None:
+    async def main(lab: Lab) -> None:
+        with pytest.raises(KafkaError) as caught:
+            await lab.cluster.call(verb, arguments)
+        assert reason in caught.value.message
+        assert set(lab.cluster.states.values()) == {"running"}
+
+    in_cluster(main)
+
+
+def test_words_are_taken_for_what_they_say() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.call("wait-in-sync", {})
+        await cluster.call("kill", {"broker": "2", "lossy": "true"})
+        assert await cluster.call("wait-isr", {"topic": TOPIC, "partition": "0", "brokers": ["1", "3"]}) == [1, 3]
+        await cluster.call("start", {"broker": 2})
+        await cluster.call("wait-in-sync", {"timeout_ms": 30_000})
+        await cluster.call("split", {"groups": ["1,2", "3,controller"]})
+        assert cluster.network.link(2, 3).is_cut and not cluster.network.link(1, 2).is_cut
+        await cluster.call("heal", {})
+        assert await cluster.call("hold", {"kinds": ["fetch"]}) == ["fetch"]
+        await cluster.call("release", {})
+        await cluster.call("reassign", {"topic": TOPIC, "partition": 0, "replicas": [3]})
+        await cluster.call("wait-leader", {"topic": TOPIC, "broker": 3})
+        state = await cluster.call("state", {})
+        assert json.loads(json.dumps(state)) == state
+        assert state["partitions"][0]["replicas"] == [
+            {
+                "broker": 3,
+                "in_sync": True,
+                "leads": True,
+                "leader_epoch": state["partitions"][0]["leader_epoch"],
+                "log_start": 0,
+                "high_watermark": 0,
+                "log_end": 0,
+            }
+        ]
+
+    in_cluster(main)
+
+
+def test_every_verb_says_what_it_does() -> None:
+    assert all(function.__doc__ and function.__doc__.endswith(".") for function in VERBS.values())
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Cluster]:
+    """A cluster on real sockets, whose clock can be moved."""
+    clock = SteeredClock()
+    cluster = Cluster(
+        {},
+        lambda name: MemoryStorage(LoopClock().now_ms),
+        clock=clock,
+        chance=Random(1),
+        events=EventStream(clock.now_ms),
+    )
+    await cluster.start_all()
+    try:
+        yield cluster
+    finally:
+        await cluster.stop_all()
+
+
+async def post(cluster: Cluster, at: int, verb: str, **body: Any) -> Any:
+    port = cluster.nodes[at].servers[0].port
+    return await ask("127.0.0.1", port, "POST", f"/cluster/{verb}", body, clock=LoopClock())
+
+
+@pytest.mark.asyncio
+async def test_any_broker_takes_the_verbs_over_http() -> None:
+    async with served() as cluster:
+        cluster.create_topic(TOPIC, 1)
+        await post(cluster, 3, "wait-in-sync")
+        await post(cluster, 3, "kill", broker=1)
+        assert await post(cluster, 2, "wait-leader", topic=TOPIC, other_than=1) == 2
+        with pytest.raises(Refusal, match="broker 1 is killed; it would have to be running or paused"):
+            await post(cluster, 2, "kill", broker=1)
+        await post(cluster, 2, "start", broker=1)
+        await post(cluster, 2, "freeze")
+        before_ms = cluster.clock.now_ms()
+        await post(cluster, 2, "advance", duration="5s")
+        assert cluster.clock.now_ms() == before_ms + 5000
+        await post(cluster, 2, "thaw")
+        port = cluster.nodes[1].servers[0].port
+        state = await ask("127.0.0.1", port, "GET", "/cluster", clock=LoopClock())
+        assert state["brokers"] == {"controller": "running", "1": "running", "2": "running", "3": "running"}
+
+
+@pytest.mark.asyncio
+async def test_the_command_line_asks_whoever_answers() -> None:
+    async def command(*words: str) -> tuple[int | None, str, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "minibroker", "cluster", *words, "-b", cluster.bootstrap_servers),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, complaints = await process.communicate()
+        return process.returncode, out.decode(), complaints.decode()
+
+    async with served() as cluster:
+        cluster.create_topic(TOPIC, 1)
+        assert await command("kill", "1", "--lossy") == (0, "", "")
+        await cluster.waits.leader(TOPIC, other_than=1)
+        assert cluster.states[1] == "killed"
+        assert await command("wait-isr", TOPIC, "0", "2", "3") == (0, "2\n3\n", "")
+        status, out, _ = await command("state")
+        assert status == 0 and "orders-0  leader 2" in out and "b1  behind  not running" in out
+        status, _, complaint = await command("resume", "2")
+        assert status == 1 and "broker 2 is running; it would have to be paused" in complaint
+        status, _, complaint = await command("kill", "1", "2")
+        assert status == 2 and "kill has no use for 2: kill BROKER" in complaint
