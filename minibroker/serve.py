@@ -68,7 +68,7 @@ async def _serve(node: Node, topics: list[WantedTopic], where: str, is_quiet: bo
             print(f"minibroker: {warning}", file=sys.stderr)
     await node.start()
     try:
-        for name, partitions, configs in topics:
+        for name, partitions, configs, _ in topics:
             if name not in node.image.topics:
                 node.create_topic(name, partitions, configs)
         # What is there now stays; the collector need not look at it again and again.
