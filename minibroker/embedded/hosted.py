@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Runs(Protocol):
     """An engine as its host sees it. Everything is awaited in the loop that started it."""
 
-    bootstrap_servers: str
+    @property
+    def bootstrap_servers(self) -> str: ...
 
     async def start(self) -> None:
         """Return when requests are answered; raise BrokerError, and leave nothing behind, if they never will be."""
@@ -139,6 +140,10 @@ class Hosted(Generic[E]):
         self._engine = self._loop = None
         if background is not None:
             background.finish()
+
+    @property
+    def is_running(self) -> bool:
+        return self._engine is not None
 
     # Where clients find it
 
