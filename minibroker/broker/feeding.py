@@ -59,6 +59,8 @@ class Fed:
         """Hear that the partition has moved, or that this broker leads no longer."""
         replica, log = self.replica, self.replica.log
         is_over = replica.role is not self.role
+        if self.feed.follower_id not in self.role.in_sync:
+            self.feed.outside[self.key] = None
         if is_over or log.next_offset > self.wanted.offset or log.log_start_offset != self.log_start_offset:
             self.feed.has_news(self)
         else:
@@ -81,6 +83,7 @@ class Feed:
         self.fetched_ms = 0  # when it came
         self.fed: dict[Key, Fed] = {}
         self.news: dict[Key, None] = {}  # partitions that may have records, or an error
+        self.outside: dict[Key, None] = {}  # where the follower is not in sync, and may come to be with each fetch
         self.stale: dict[Key, None] = {}  # partitions of which only the high watermark is news
         self.sent: dict[Key, None] = {}  # with the last answer
         self._waiting: asyncio.Future[bool] | None = None
@@ -110,6 +113,7 @@ class Feed:
             fed.close()
             self.news.pop(key, None)
             self.stale.pop(key, None)
+            self.outside.pop(key, None)
 
     def close(self) -> None:
         for key in list(self.fed):
@@ -177,17 +181,14 @@ class Feeding:
         feed = round_.feed
         clock = self.node.clock
         deadline_ms = clock.now_ms() + request.max_wait_ms
-        while not round_.is_due:
-            left_ms = deadline_ms - clock.now_ms()
-            if left_ms <= 0:
-                break
-            await feed.wait(self.node, left_ms)
+        while True:  # there may be news before this coroutine is run for the first time
             if feed.epoch != request.session_epoch or self.feeds.get(feed.follower_id) is not feed:
                 return FetchResponse(responses=[])  # nobody waits for this answer any more
             round_.read_news()
-            if feed.tells_high_watermarks and feed.stale:
-                break
-        return round_.response()
+            left_ms = deadline_ms - clock.now_ms()
+            if round_.is_due or left_ms <= 0 or (feed.tells_high_watermarks and feed.stale):
+                return round_.response()
+            await feed.wait(self.node, left_ms)
 
     # Where a log begins and ends
 
@@ -223,6 +224,7 @@ class FeedRound:
         self.is_due = False
         self.left_bytes = request.max_bytes
         self._answers: dict[Key, Answer] = {}
+        self._named: dict[Key, None] = {}  # by the request
 
     def take(self) -> None:
         """Note what the follower says, and read what there is for it."""
@@ -237,6 +239,8 @@ class FeedRound:
             topic_id = bytes(topic.topic_id)
             for asked in topic.partitions:
                 self._take_partition((topic_id, asked.partition), asked)
+        for key in list(feed.outside):
+            self._look_again(key)
         self.read_news()
 
     def _take_partition(self, key: Key, asked: FetchRequest.FetchTopic.FetchPartition) -> None:
@@ -256,9 +260,23 @@ class FeedRound:
                 fed = feed.fed[key] = Fed(feed, key, replica, replica.as_leader(), asked.partition_max_bytes)
             fed.wanted = wanted
             replica.waiters[fed.changed] = None
+            self._named[key] = None
+            if feed.follower_id not in fed.role.in_sync:
+                feed.outside[key] = None
             self._read(fed, counts=True)
         except KafkaError as error:
             self._refuse(key, error)
+
+    def _look_again(self, key: Key) -> None:
+        """Let a follower that is not in sync say again how far it is: who may join depends on the controller too."""
+        fed = self.feed.fed[key]
+        if self.feed.follower_id in fed.role.in_sync:
+            del self.feed.outside[key]
+        elif key not in self._named:
+            try:
+                self._read(fed, counts=True)
+            except KafkaError as error:
+                self._refuse(key, error)
 
     def read_news(self) -> None:
         """Read partitions that have got something since; they come in turns, for an answer has its limit."""

@@ -242,7 +242,9 @@ class ControllerNode:
             self._wake()
 
     def _wake(self) -> None:
+        """Let those hear who wait for a change."""
         _wake(self._waiting)
+        _wake(self._heard)
 
     def _check_configs(self, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
         if resource_type == TOPIC:
@@ -281,7 +283,7 @@ class ControllerNode:
         response = self._beat(request)
         _wake(self._heard)
         if request.want_shut_down and not response.should_shut_down and response.error_code == Error.NONE:
-            return self._stopping(request)
+            return self._stopping(request, self._begin_wait(self._heard))
         return response
 
     def _beat(self, request: BrokerHeartbeatRequest) -> Any:
@@ -291,9 +293,9 @@ class ControllerNode:
         self._set_expiry()
         return response
 
-    async def _stopping(self, request: BrokerHeartbeatRequest) -> Any:
+    async def _stopping(self, request: BrokerHeartbeatRequest, heard: asyncio.Future[None]) -> Any:
         """Answer a broker that wants to stop when it may, or when its next heartbeat is due."""
-        await self._wait(self._heard, self.config["broker.heartbeat.interval.ms"] / 2)
+        await self._wait(self._heard, heard, self.config["broker.heartbeat.interval.ms"] / 2)
         return self._beat(request)
 
     def _alter_partition(self, request: AlterPartitionRequest, version: int) -> Any:
@@ -315,7 +317,7 @@ class ControllerNode:
 
     def _fetch(self, request: FetchRequest, version: int) -> Any:
         answer = self._read(request)
-        return self._read_later(request) if answer is None else answer
+        return self._read_later(request, self._begin_wait(self._waiting)) if answer is None else answer
 
     def _read(self, request: FetchRequest) -> FetchResponse | None:
         """Return what there is of the metadata log from an offset on, None if there is nothing."""
@@ -336,13 +338,19 @@ class ControllerNode:
             answer.records = found.view()
         return FetchResponse(responses=[Topic(topic_id=request.topics[0].topic_id, partitions=[answer])])
 
-    async def _read_later(self, request: FetchRequest) -> FetchResponse:
-        await self._wait(self._waiting, request.max_wait_ms)
+    async def _read_later(self, request: FetchRequest, more: asyncio.Future[None]) -> FetchResponse:
+        await self._wait(self._waiting, more, request.max_wait_ms)
         return self._read(request) or FetchResponse(responses=[])
 
-    async def _wait(self, waiting: dict[asyncio.Future[None], None], max_wait_ms: float) -> None:
+    def _begin_wait(self, waiting: dict[asyncio.Future[None], None]) -> asyncio.Future[None]:
+        """Hear from now on: a coroutine that waits is run later, and would miss what happens until then."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting[done] = None
+        return done
+
+    async def _wait(
+        self, waiting: dict[asyncio.Future[None], None], done: asyncio.Future[None], max_wait_ms: float
+    ) -> None:
         timer = self.clock.after(max_wait_ms, lambda: None if done.done() else done.set_result(None))
         try:
             await done
