@@ -13,10 +13,16 @@ authorizer.class.name | string read-only refused |  | non-null string
   Java class that decides who may do what; refused, so that nobody believes to be guarded.
 auto.create.topics.enable | boolean read-only | true
   Whether asking for an unknown topic may create it.
+auto.leader.rebalance.enable | boolean read-only | true
+  In a cluster: whether partitions are given back to their preferred leaders.
+broker.heartbeat.interval.ms | int read-only | 2000
+  In a cluster: how often a broker tells the controller that it lives.
 broker.id | int read-only | -1
   Older name of node.id.
 broker.rack | string read-only | null
   Rack of this broker, told to clients that read from the closest replica.
+broker.session.timeout.ms | int read-only | 9000
+  In a cluster: a broker that was silent for so long is fenced, and others lead in its place.
 client.quota.callback.class | class read-only refused | null
   Java class that sets quotas.
 compression.gzip.level | int cluster-wide | -1 | [1,...,9] or -1
@@ -100,6 +106,8 @@ group.streams.session.timeout.ms | int read-only later | 45000 | [1,...]
   A streams group's member that is silent for that long is out.
 inter.broker.listener.name | string read-only | null
   Listener that brokers use among themselves.
+leader.imbalance.check.interval.seconds | long read-only | 300 | [1,...]
+  In a cluster: how often it is looked for partitions to give back.
 listener.security.protocol.map | string per-broker | SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
   Security protocol of each listener name.
 listeners | list per-broker | PLAINTEXT://:9092
@@ -214,8 +222,22 @@ queued.max.requests | int read-only | 500 | [1,...]
   Most requests in work.
 remote.log.storage.system.enable | boolean read-only refused | false
   Whether old segments move to other storage.
+replica.fetch.backoff.ms | int read-only | 1000 | [0,...]
+  In a cluster: how long a follower waits after a fetch that failed.
+replica.fetch.max.bytes | int read-only | 1048576 | [0,...]
+  In a cluster: bytes that a follower asks for of one partition.
+replica.fetch.min.bytes | int read-only | 1
+  In a cluster: bytes that a follower waits for.
+replica.fetch.response.max.bytes | int read-only | 10485760 | [0,...]
+  In a cluster: bytes that a follower asks for of all partitions together.
+replica.fetch.wait.max.ms | int read-only | 500
+  In a cluster: how long a follower's fetch waits for records.
 replica.lag.time.max.ms | long read-only | 30000
   A follower that has not caught up for that long is out of sync.
+replica.selector.class | string read-only | null
+  In a cluster: who chooses the replica that a consumer reads from; RackAwareReplicaSelector takes its rack's.
+replica.socket.timeout.ms | int read-only | 30000
+  In a cluster: how long a follower waits for an answer.
 sasl.enabled.mechanisms | list per-broker later | GSSAPI
   Login mechanisms that are offered.
 sasl.jaas.config | password per-broker later | null
