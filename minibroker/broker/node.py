@@ -108,6 +108,7 @@ class Node:
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
         self._advertised: dict[str, tuple[str, int]] = {}
         self._next_producer_id = self._producer_ids_end = 0
+        self.disk_failed: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
 
     # Start and stop
@@ -191,6 +192,10 @@ class Node:
         self._release()
         self.replicas.clear()
         await self._close_servers()
+
+    @property
+    def is_held(self) -> bool:
+        return self.clock.is_paused
 
     def pause(self) -> None:
         """Stand still, as after SIGSTOP: clients see a machine that hangs."""

@@ -192,22 +192,20 @@ class ControllerNode:
     def _expire(self) -> None:
         self._timers.pop("expiry", None)
         for broker_id in self.registrations.silent(self.clock.now_ms()):
-            self.registrations.sessions[broker_id].contact_ms = None
-            self.gate.enter(f"fence broker {broker_id}", lambda broker_id=broker_id: self._fence(broker_id))  # type: ignore[misc]
+            self.lose(broker_id, "it has been silent for longer than broker.session.timeout.ms")
         self._set_expiry()
 
-    def _fence(self, broker_id: int) -> None:
-        """Fence a broker that is silent, if it still is when its turn comes."""
-        if broker_id not in self.image.brokers or self.registrations.has_session(broker_id, self.clock.now_ms()):
-            return
-        self.end_session(broker_id, "it has been silent for longer than broker.session.timeout.ms")
+    def lose(self, broker_id: int, why: str) -> None:
+        """Fence a broker that is gone, when it is its turn in step mode and unless it has come back by then."""
+        session = self.registrations.sessions.get(broker_id)
+        if session is not None:
+            session.contact_ms = None
+            self.gate.enter(f"fence broker {broker_id}", lambda: self._fence(broker_id, why))
 
-    def end_session(self, broker_id: int, why: str) -> None:
-        """Fence a broker now: somebody knows that it is gone."""
-        if broker_id in self.registrations.sessions and not self.image.brokers[broker_id].fenced:
+    def _fence(self, broker_id: int, why: str) -> None:
+        is_back = self.registrations.sessions[broker_id].contact_ms is not None
+        if self.is_running and not is_back and not self.image.brokers[broker_id].fenced:
             self.change(self.registrations.end_session(broker_id), why)
-        elif broker_id in self.registrations.sessions:
-            self.registrations.sessions[broker_id].contact_ms = None
 
     def balance(self) -> None:
         """Give partitions back to their preferred leaders, as far as these are in sync."""

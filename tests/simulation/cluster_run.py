@@ -13,6 +13,7 @@ heals, everybody has to agree, and what clients were told is compared with what 
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -388,6 +389,7 @@ def main(words: list[str]) -> int:
     begun, virtual_s, failed, records = time.perf_counter(), 0.0, 0, 0
     for seed in range(options.first, options.first + options.seeds):
         outcome = run_seed(seed)
+        gc.collect()  # a run makes much garbage, and collects none
         virtual_s += outcome.virtual_s
         if outcome.failure is None:
             records += outcome.result
