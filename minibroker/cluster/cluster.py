@@ -129,6 +129,7 @@ class Cluster:
         starts: list[asyncio.Task[None]] = []
         try:
             await self.start(CONTROLLER)
+            self.controller.forget_sessions()
             starts += [asyncio.ensure_future(self.start(broker_id)) for broker_id in self.broker_ids]
             await asyncio.gather(*starts)
         except BaseException:

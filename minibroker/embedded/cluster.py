@@ -161,6 +161,10 @@ class Cluster(Hosted[ClusterEngine]):
     throttle, athrottle = plain(verbs.throttle), twin(verbs.throttle)
     lose, alose = plain(verbs.lose), twin(verbs.lose)
 
+    fill_disk, afill_disk = plain(verbs.fill_disk), twin(verbs.fill_disk)
+    slow_disk, aslow_disk = plain(verbs.slow_disk), twin(verbs.slow_disk)
+    heal_disk, aheal_disk = plain(verbs.heal_disk), twin(verbs.heal_disk)
+
     hold, ahold = plain(verbs.hold), twin(verbs.hold)
     step, astep = plain(verbs.step), twin(verbs.step)
     release, arelease = plain(verbs.release), twin(verbs.release)

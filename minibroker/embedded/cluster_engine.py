@@ -14,6 +14,7 @@ import os
 from random import SystemRandom
 from typing import NamedTuple
 
+from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
 from minibroker.config import ConfigError
 from minibroker.embedded.engine import START_FAILURES, BrokerError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from minibroker.server.server import Reporter
 
 OWN_SETTINGS = ("listeners", "advertised.listeners", "node.id", "broker.id", "broker.rack")  # of each broker
+LAST_TURNS = 5
 HEARING_MS = 10_000  # how long brokers may take to hear of a change; what keeps them longer is worth an error
 
 
@@ -135,7 +137,10 @@ class ClusterEngine:
         if isinstance(clock, SteeredClock) and is_frozen:
             clock.thaw()  # who stops waits for others, and for heartbeats that come by the clock
         try:
+            self.core.disks.heal()
             await self.core.stop_all()
+            for _ in range(LAST_TURNS):  # what has been cancelled, and what waited for that, comes to its end
+                await LoopClock().sleep(0)
         finally:
             if isinstance(clock, SteeredClock) and is_frozen:
                 clock.freeze()

@@ -102,6 +102,24 @@ async def lose(engine: ClusterEngine, /, a: NodeId, b: NodeId, share: float, *, 
     engine.core.links.lose(a, b, share, one_way=one_way)
 
 
+# Disks
+
+
+async def fill_disk(engine: ClusterEngine, /, broker: NodeId) -> None:
+    """Let a disk have no room: the broker ends at its next write, as Kafka's do, until it is started again."""
+    engine.core.disks.fill(broker)
+
+
+async def slow_disk(engine: ClusterEngine, /, broker: int, ms: float) -> None:
+    """Let each write take so long, and hold the whole broker up."""
+    engine.core.disks.slow(broker, ms)
+
+
+async def heal_disk(engine: ClusterEngine, /, broker: NodeId | None = None) -> None:
+    """Let a disk work again, or all of them."""
+    engine.core.disks.heal(broker)
+
+
 # Step mode
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from minibroker.embedded.cluster_engine import ClusterEngine
     from minibroker.embedded.engine import Record
     from minibroker.events import Event
+    from minibroker.metadata.image import Partition, Topic
     from minibroker.replication.link import NodeId
     from minibroker.replication.replica import Replica
 
@@ -57,19 +58,19 @@ async def topics(engine: ClusterEngine, /) -> dict[str, int]:
 
 async def leader(engine: ClusterEngine, /, topic: str, partition: int = 0) -> int:
     """Return who leads a partition, as the controller has it; -1: nobody."""
-    return engine.core.partition(topic, partition).leader
+    return partition_of(engine, topic, partition).leader
 
 
 async def isr(engine: ClusterEngine, /, topic: str, partition: int = 0) -> list[int]:
     """Return who is in sync, as the controller has it."""
-    return list(engine.core.partition(topic, partition).isr)
+    return list(partition_of(engine, topic, partition).isr)
 
 
 async def describe(engine: ClusterEngine, /, topic: str) -> list[ReplicaRow]:
     """Return a row for each replica of a topic, by partition, the preferred leader first."""
     core = engine.core
     rows = []
-    for partition in core.controller.controller.get_topic(topic).partitions:
+    for partition in topic_of(engine, topic).partitions:
         for broker in partition.replicas:
             replica = core.replica(topic, partition.id, broker)
             is_in_sync = broker in partition.isr
@@ -86,12 +87,24 @@ async def describe(engine: ClusterEngine, /, topic: str) -> list[ReplicaRow]:
 async def records(engine: ClusterEngine, /, topic: str) -> list[Record]:
     """Return all records that consumers may read, by partition and offset, from the replicas that lead."""
     found: list[Record] = []
-    for partition in engine.core.controller.controller.get_topic(topic).partitions:
+    for partition in topic_of(engine, topic).partitions:
         replica = engine.core.leader(topic, partition.id)
         if replica is None:
             raise KafkaError(Error.LEADER_NOT_AVAILABLE, f"nobody leads {topic}-{partition.id}")
         found += records_of(replica)
     return found
+
+
+def topic_of(engine: ClusterEngine, topic: str) -> Topic:
+    found = engine.core.controller.image.topics.get(topic)
+    if found is None:
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+    return found
+
+
+def partition_of(engine: ClusterEngine, topic: str, partition: int) -> Partition:
+    topic_of(engine, topic)
+    return engine.core.partition(topic, partition)
 
 
 # Waiting
