@@ -1,0 +1,27 @@
+"""Clients of others go on while leaders are killed, paused and cut off in turns, a hundred times each."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from tests.cluster import python_clients
+from tests.cluster.turmoil import DISTURBANCES, turmoil
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+TIMES = 100
+
+
+@pytest.mark.parametrize(
+    ("module", "client"),
+    [("kafka", "KafkaPython"), ("aiokafka", "Aiokafka"), ("confluent_kafka", "Confluent")],
+    ids=["kafka-python", "aiokafka", "confluent-kafka"],
+)
+def test_a_client_loses_and_doubles_nothing_whatever_becomes_of_the_brokers(module: str, client: str) -> None:
+    pytest.importorskip(module)
+    importlib.import_module(module)
+    struck = turmoil(getattr(python_clients, client), TIMES)
+    assert struck.total() == TIMES
+    assert struck.keys() == {each.__name__ for each in DISTURBANCES}
