@@ -18,6 +18,7 @@ from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig, ConfigError
 from minibroker.config.topic_texts import parse_topic
 from minibroker.errors import KafkaError, ProtocolError
+from minibroker.faults import FaultError
 from minibroker.metadata.bootstrap import WrongDirectory
 from minibroker.server.listeners import ListenerError, address
 from minibroker.server.loops import new_loop
@@ -42,7 +43,7 @@ def serve(options: argparse.Namespace) -> int:
         work = _serve_one(options, topics) if options.brokers is None else _serve_cluster(options, topics)
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(work)
-    except (ConfigError, KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
+    except (ConfigError, FaultError, KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
         print(f"minibroker serve: {failure}", file=sys.stderr)
         return USAGE
     return STOPPED
@@ -63,6 +64,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
         cluster_id=_cluster_id(options),
         as_version=options.as_version,
     )
+    _add_faults(node, options)
     stopping = _begin(config, options.quiet)
     await node.start()
     try:
@@ -114,10 +116,19 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
     except (BrokerError, ValueError) as failure:
         raise OSError(str(failure)) from failure
     try:
+        for node in engine.core.nodes.values():
+            _add_faults(node, options)
         _tell(engine.bootstrap_servers, directory or MEMORY, options.quiet)
         await stopping.wait()
     finally:
         await engine.stop()
+
+
+def _add_faults(node: Node, options: argparse.Namespace) -> None:
+    for text in options.fault:
+        from minibroker.faults.rules import values_from_text
+
+        node.faults.add(**values_from_text(text))
 
 
 def _begin(config: BrokerConfig, is_quiet: bool) -> asyncio.Event:

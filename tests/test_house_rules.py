@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"errors", "log"},
     "client": {"__init__", "clock", "schema", "errors", "protocol", "log"},
     "server": {"errors", "clock"},
+    "faults": {"errors", "clock", "events", "event_kinds", "schema", "protocol", "server"},
     "broker": {
         "errors",
         "clock",
@@ -58,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "replication",
         "config",
         "server",
+        "faults",
     },
     "cluster": {
         "errors",
@@ -84,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server",
         "broker",
         "embedded",
+        "faults",
     },
     "explain": {"schema", "errors", "protocol", "stored", "log"},
     "dump": {"schema", "errors", "protocol", "stored", "log", "explain"},
@@ -102,6 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "broker",
         "cluster",
         "client",
+        "faults",
     },
     "pytest_plugin": {"embedded"},
     "simulation": {"clock", "events"},
@@ -133,7 +137,7 @@ DOORS = {
         r"|\?\.(read_text|write_text|read_bytes|write_bytes)",
     ),
     "network": Door(
-        ("server/", "client/", "cli/health.py", "simulation/"),
+        ("server/", "client/", "cli/health.py", "simulation/", "faults/links.py"),
         r"(socket|ssl)(\..*)?|asyncio\.(open_connection|start_server|open_unix_connection|start_unix_server)"
         r"|\?\.(create_connection|create_server)",
     ),

@@ -19,6 +19,7 @@ from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from minibroker.replication import bugs
 from minibroker.replication.fetching import Wanted, read_for_follower
 
 TYPE_CHECKING = False
@@ -139,7 +140,6 @@ class Feeding:
     def __init__(self, node: Node):
         self.node = node
         self.feeds: dict[int, Feed] = {}  # by the follower's id
-        self._tells_high_watermarks = bool(node.config["replica.selector.class"])
 
     def stop(self) -> None:
         for feed in self.feeds.values():
@@ -163,11 +163,13 @@ class Feeding:
             feed = self.feeds[state.replica_id] = Feed(
                 state.replica_id,
                 self.node.chance.randrange(1, 1 << 31),
-                tells_high_watermarks=self._tells_high_watermarks,
+                tells_high_watermarks=self.node.sends_to_racks,
             )
         elif feed is None or feed.session_id != request.session_id:
             return FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-        elif request.session_epoch != (1 if feed.epoch == EPOCH_MAX else feed.epoch + 1):
+        elif request.session_epoch != (1 if feed.epoch == EPOCH_MAX else feed.epoch + 1) and (
+            "any-session-epoch" not in bugs.planted
+        ):
             return FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, responses=[])
         feed.epoch = request.session_epoch
         feed.fetched_ms = self.node.clock.now_ms()
@@ -232,15 +234,16 @@ class FeedRound:
         for forgotten in request.forgotten_topics_data:
             for number in forgotten.partitions:
                 feed.drop((bytes(forgotten.topic_id), number))
-        for key in feed.sent:  # whatever of it has not arrived is news again
-            feed.news[key] = None
+        if "sent-counts-as-received" not in bugs.planted:
+            feed.news.update(feed.sent)  # whatever of it has not arrived
         feed.sent = {}
         for topic in request.topics:
             topic_id = bytes(topic.topic_id)
             for asked in topic.partitions:
                 self._take_partition((topic_id, asked.partition), asked)
-        for key in list(feed.outside):
-            self._look_again(key)
+        if "never-looks-again" not in bugs.planted:
+            for key in list(feed.outside):
+                self._look_again(key)
         self.read_news()
 
     def _take_partition(self, key: Key, asked: FetchRequest.FetchTopic.FetchPartition) -> None:

@@ -45,6 +45,7 @@ CALL_TIMEOUT_MS = 2_000  # Kafka's controller.quorum.request.timeout.ms
 FETCH_BYTES_MAX = 8 << 20
 RETRY_MS = 100
 NO_EPOCH = -1
+STOP_TRIES = 3
 
 
 class Member:
@@ -103,7 +104,7 @@ class Member:
         """Return when this broker leads nothing, and everybody knows; or when there is no controller to ask."""
         for task in self._living:  # one more heartbeat of those, and it would be taken for one that starts again
             task.cancel()
-        for _ in range(self.node.config["controlled.shutdown.max.retries"]):
+        for _ in range(STOP_TRIES if self.node.config["controlled.shutdown.enable"] else 0):
             try:
                 while not (await self._beat(want_shut_down=True)).should_shut_down:
                     pass  # the controller keeps the answer until there is something to say

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from minibroker.broker.node import Node
+from minibroker.broker.node import RACK_AWARE, Node
 from minibroker.cluster.controller_node import ControllerNode
 from minibroker.cluster.disks import Disks
 from minibroker.cluster.links import Links
@@ -108,7 +108,7 @@ class Cluster:
             own = {"node.id": str(broker_id), "listeners": f"PLAINTEXT://{address(host, port)}"}
             if racks:
                 own["broker.rack"] = racks[(broker_id - 1) % len(racks)]
-                own["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+                own["replica.selector.class"] = RACK_AWARE
             self._settings[broker_id] = {**_defaults(brokers), **settings, **own}
             self.storages[broker_id] = new_storage(f"broker-{broker_id}")
             self.states[broker_id] = STOPPED

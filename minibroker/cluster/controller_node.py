@@ -98,6 +98,13 @@ class ControllerNode:
         self._waiting: dict[asyncio.Future[None], None] = {}  # fetches of the metadata, until there are more
         self._heard: dict[asyncio.Future[None], None] = {}  # brokers that stop, until another heartbeat comes
         self._timers: dict[str, Timer] = {}
+        self._answers: dict[type, Callable[[Any, int], Any]] = {
+            BrokerRegistrationRequest: self._register,
+            BrokerHeartbeatRequest: self._heartbeat,
+            AlterPartitionRequest: self._alter_partition,
+            AllocateProducerIdsRequest: self._producer_ids,
+            FetchRequest: self._fetch,
+        }
 
     # Start and stop
 
@@ -273,9 +280,9 @@ class ControllerNode:
 
     def answer(self, source: NodeId, message: Any, version: int) -> Any:
         """Answer a broker, now or later."""
-        own = self._ANSWERS.get(type(message))
+        own = self._answers.get(type(message))
         if own is not None:
-            return own(self, message, version)
+            return own(message, version)
         # The wish of a client. None of these handlers looks at a connection.
         context = Context(self, None, version, None)  # type: ignore[arg-type]
         return find_route(message.api, version).handler(message, context)
@@ -364,14 +371,6 @@ class ControllerNode:
         finally:
             timer.cancel()
             waiting.pop(done, None)
-
-    _ANSWERS: Mapping[type, Callable[[Any, Any, int], Any]] = {
-        BrokerRegistrationRequest: _register,
-        BrokerHeartbeatRequest: _heartbeat,
-        AlterPartitionRequest: _alter_partition,
-        AllocateProducerIdsRequest: _producer_ids,
-        FetchRequest: _fetch,
-    }
 
 
 def _wake(waiting: dict[asyncio.Future[None], None]) -> None:

@@ -16,7 +16,6 @@ background.threads | int cluster-wide | 10 | [1,...]
 broker.id.generation.enable | boolean read-only 3.9 | true
 config.providers | list cluster-wide |
 control.plane.listener.name | string read-only 3.9 | null
-controlled.shutdown.enable | boolean read-only | true
 controlled.shutdown.max.retries | int read-only 3.9 | 3
 controlled.shutdown.retry.backoff.ms | long read-only 3.9 | 5000
 controller.performance.always.log.threshold.ms | long read-only internal | 2000 | [0,...]
@@ -185,7 +184,6 @@ remote.log.storage.manager.class.name | string read-only | null | non-empty stri
 remote.log.storage.manager.class.path | string read-only | null
 remote.log.storage.manager.impl.prefix | string read-only | rsm.config. | non-empty string
 replica.alter.log.dirs.io.max.bytes.per.second | long cluster-wide internal | null | [0,...]
-replica.high.watermark.checkpoint.interval.ms | long read-only | 5000
 replica.socket.receive.buffer.bytes | int read-only | 65536
 replication.quota.window.num | int read-only | 11 | [1,...]
 replication.quota.window.size.seconds | int read-only | 1 | [1,...]

@@ -8,18 +8,20 @@ cluster_engine.py  a cluster in a running loop; cluster_verbs.py, cluster_views.
 watching.py        its events, heard from any thread
 hosted.py          what both have in common: start and stop, in a thread or in the caller's loop
 background.py      a loop in a thread, for programs without one
+faults.py          what the clients of a broker shall meet
 clients.py         what the libraries of others want to be told
 """
 
 from minibroker.embedded.broker import Broker
 from minibroker.embedded.engine import BrokerError, Record
+from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.embedded.cluster import Cluster as Cluster
     from minibroker.embedded.cluster_views import ReplicaRow as ReplicaRow
 
-__all__ = ["Broker", "BrokerError", "Cluster", "Record", "ReplicaRow"]
+__all__ = ["Broker", "BrokerError", "Cluster", "FaultError", "Record", "ReplicaRow"]
 
 
 def __getattr__(name: str) -> object:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from minibroker.embedded.engine import Record
+    from minibroker.embedded.faults import BrokerFaults
 
 
 class Broker(Hosted[Engine]):
@@ -139,3 +140,10 @@ class Broker(Hosted[Engine]):
     async def await_records(self, topic: str, count: int, timeout: float = 5) -> list[Record]:
         """Return all records as soon as there are so many, as wait_records does."""
         return await self._await(self._running().wait_records(topic, count, round(timeout * 1000)))
+
+    @property
+    def faults(self) -> BrokerFaults:
+        """What clients of this broker meet: rules for their requests, toxics for their connections."""
+        from minibroker.embedded.faults import BrokerFaults
+
+        return BrokerFaults(self)

@@ -12,6 +12,7 @@ from minibroker.server.listeners import ListenerError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from minibroker.config.topic_texts import WantedTopic
 
@@ -58,5 +59,9 @@ class Engine(Runs, Protocol):
         ...
 
     async def records(self, topic: str) -> list[Record]: ...
+
+    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Do what HTTP would, by the routes of broker/control.py; FaultError says why not."""
+        ...
 
     async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]: ...

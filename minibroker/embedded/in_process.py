@@ -13,6 +13,7 @@ from minibroker.config import BrokerConfig
 from minibroker.embedded.engine import START_FAILURES, BrokerError
 from minibroker.embedded.reading import records_of
 from minibroker.errors import Error, KafkaError
+from minibroker.faults import FaultError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
 from minibroker.server.listeners import address
@@ -21,6 +22,7 @@ from minibroker.server.server import Reporter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from minibroker.embedded.engine import Record, Start
     from minibroker.log.storage import Storage
@@ -104,6 +106,14 @@ class InProcess:
             end = self._end(topic) + count - len(found)
             if not await self._changed(topic, end, deadline_ms - self._clock.now_ms()):
                 raise TimeoutError(f"{topic} has {len(found)} records after {timeout_ms} ms; {count} were waited for")
+
+    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        from minibroker.broker.control import Refused, call
+
+        try:
+            return await call(self._node, method, path, body)
+        except Refused as refusal:
+            raise FaultError(str(refusal)) from None
 
     async def _changed(self, topic: str, end: int, timeout_ms: int) -> bool:
         """Wait until a topic holds so many offsets, or is made, deleted or enlarged; return whether it was."""

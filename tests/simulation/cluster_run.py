@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -75,8 +76,10 @@ class History:
 class Run:
     """One seed."""
 
-    def __init__(self, world: World):
+    def __init__(self, world: World, *, foreign: bool = False):
+        """foreign: the clients are unmodified aiokafka's, not ours."""
         self.world = world
+        self.foreign = foreign
         self.chance = chance = world.chance
         self.partitions = chance.choice([1, 1, 2, 5])
         self.min_isr = chance.choice([1, 2, 2, 2])
@@ -125,8 +128,9 @@ class Run:
             if chance.random() < 0.5:
                 cluster.links.delay(a, b, chance.uniform(0, 5), jitter_ms=chance.uniform(0, 20))
         cluster.create_topic(TOPIC, self.partitions)
-        clients = [world.loop.create_task(self.write(each)) for each in range(chance.choice([1, 2, 3]))]
-        clients.append(world.loop.create_task(self.read()))
+        write, read = (self.write_aiokafka, self.read_aiokafka) if self.foreign else (self.write, self.read)
+        clients = [world.loop.create_task(write(each)) for each in range(chance.choice([1, 2, 3]))]
+        clients.append(world.loop.create_task(read()))
         drawn = chance.sample(self.faults, chance.randrange(2, len(self.faults)))  # each seed has troubles of its own
         for _ in range(FAULTS):
             await world.clock.sleep(chance.choice([50, 500, 3000]) * chance.random())
@@ -198,6 +202,49 @@ class Run:
                 except KafkaError as error:
                     world.trace.add(f"a consumer failed: {error}")
                     await world.clock.sleep(200)
+
+    async def write_aiokafka(self, producer_number: int) -> None:
+        from aiokafka import AIOKafkaProducer
+        from aiokafka.errors import KafkaError as ForeignError
+
+        world, number = self.world, 0
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.cluster.bootstrap_servers,
+            acks="all",
+            enable_idempotence=True,
+            request_timeout_ms=5000,
+        )
+        await producer.start()
+        while not self.is_over:
+            value = b"%d/%d" % (producer_number, number)
+            self.history.sent[value] = (producer_number, number)
+            number += 1
+            try:
+                # Compiled code of aiokafka would ask the real clock, so it is told the time.
+                metadata = await producer.send_and_wait(
+                    TOPIC, value, partition=self.chance.randrange(self.partitions), timestamp_ms=world.clock.now_ms()
+                )
+                self.history.acknowledged[value] = (metadata.partition, metadata.offset)
+            except ForeignError as error:
+                self.history.failed += 1
+                world.trace.add(f"{value!r} failed: {error!r}")
+            await world.clock.sleep(self.chance.uniform(0, 300))
+        await producer.stop()
+
+    async def read_aiokafka(self) -> None:
+        from aiokafka import AIOKafkaConsumer
+        from aiokafka import TopicPartition as Partition
+
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.cluster.bootstrap_servers, auto_offset_reset="earliest", group_id=None
+        )
+        await consumer.start()
+        consumer.assign([Partition(TOPIC, number) for number in range(self.partitions)])
+        while not self.is_over:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                for record in records:
+                    self.history.serve(record.partition, record.offset, record.value)
+        await consumer.stop()
 
     async def read_all(self) -> dict[tuple[int, int], bytes | None]:
         cluster, found = self.cluster, {}
@@ -362,12 +409,18 @@ async def cluster_run(world: World) -> int:
     return await Run(world).go()
 
 
-def run_seed(seed: int, *, keep_lines: bool = False) -> Outcome:
-    return simulate(cluster_run, seed, limit_s=LIMIT_S, keep_lines=keep_lines)
+async def foreign_cluster_run(world: World) -> int:
+    """The same with clients of aiokafka."""
+    return await Run(world, foreign=True).go()
 
 
-def replay(seed: int) -> str:
-    return f"make sim SEED={seed}"
+def run_seed(seed: int, *, foreign: bool = False, keep_lines: bool = False) -> Outcome:
+    program = foreign_cluster_run if foreign else cluster_run
+    return simulate(program, seed, limit_s=LIMIT_S, keep_lines=keep_lines)
+
+
+def replay(seed: int, *, foreign: bool = False) -> str:
+    return f"make sim SEED={seed}{' CLIENT=aiokafka' if foreign else ''}"
 
 
 def main(words: list[str]) -> int:
@@ -377,27 +430,29 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--bug", default="")
+    parser.add_argument("--client", choices=["own", "aiokafka"], default="own")
     options = parser.parse_args(words)
+    foreign = options.client == "aiokafka"
+    logging.disable()  # what clients complain of is what the run is about
     if options.bug:
         bugs.planted = frozenset((options.bug,))
     if options.seed is not None:
-        outcome = run_seed(options.seed, keep_lines=options.lines)
+        outcome = run_seed(options.seed, foreign=foreign, keep_lines=options.lines)
         print("\n".join(outcome.lines or ()))
         acknowledged = outcome.check()
         print(f"seed {options.seed}: {acknowledged} acknowledged, {outcome.virtual_s:.0f} s, {outcome.trace_hash}")
         return 0
     begun, virtual_s, failed, records = time.perf_counter(), 0.0, 0, 0
     for seed in range(options.first, options.first + options.seeds):
-        outcome = run_seed(seed)
+        outcome = run_seed(seed, foreign=foreign)
         gc.collect()  # a run makes much garbage, and collects none
         virtual_s += outcome.virtual_s
         if outcome.failure is None:
             records += outcome.result
             continue
         failed += 1
-        print(
-            f"seed {seed}: {type(outcome.failure).__name__}: {outcome.failure}\n    replay: {replay(seed)}", flush=True
-        )
+        print(f"seed {seed}: {type(outcome.failure).__name__}: {outcome.failure}", flush=True)
+        print(f"    replay: {replay(seed, foreign=foreign)}", flush=True)
         if options.bug:
             print(f"found after {seed - options.first + 1} seeds")
             return 0
