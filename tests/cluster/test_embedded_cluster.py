@@ -200,6 +200,21 @@ def test_a_client_of_a_paused_broker_sees_a_hang_and_no_error(cluster: Cluster) 
     assert values(cluster) == [b"1"]
 
 
+@pytest.mark.parametrize("away", ["pause", "cut"])
+def test_records_that_a_former_leader_took_are_refused_at_once_and_sent_again(away: str) -> None:
+    with Cluster(config={"broker.session.timeout.ms": 300, "broker.heartbeat.interval.ms": 50}, **ONE) as cluster:
+        produce(cluster, b"1")
+        first = cluster.leader("orders")
+        cluster.pause(first) if away == "pause" else cluster.isolate(first)
+        thread = threading.Thread(target=produce, args=(cluster, b"2"))
+        thread.start()
+        cluster.wait_leader("orders", other_than=first)
+        cluster.resume(first) if away == "pause" else cluster.heal()
+        assert len(cluster.wait_records("orders", 2)) == 2  # and not when the client has lost its patience
+        thread.join(10)
+        cluster.wait_in_sync()
+
+
 def test_a_broker_whose_disk_is_full_ends_and_comes_back_when_there_is_room(cluster: Cluster) -> None:
     first = cluster.leader("orders")
     follower = next(broker for broker in cluster.isr("orders") if broker != first)
