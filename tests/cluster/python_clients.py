@@ -53,7 +53,8 @@ class Confluent:
             "bootstrap.servers": bootstrap_servers,
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 50,
-            "topic.metadata.refresh.fast.interval.ms": 20,
+            "topic.metadata.refresh.interval.ms": 50,  # else librdkafka looks once a second who leads
+            "socket.nagle.disable": True,
             "log_level": 0,
         }
         self._producer: Any = None

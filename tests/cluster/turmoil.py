@@ -28,8 +28,8 @@ BROKERS = 3
 PATIENCE_S = 30.0
 SETTINGS = {
     "min.insync.replicas": 2,
-    "broker.session.timeout.ms": 300,  # so that a broker that hangs is replaced soon
-    "broker.heartbeat.interval.ms": 50,
+    "broker.session.timeout.ms": 200,  # so that a broker that hangs is replaced soon
+    "broker.heartbeat.interval.ms": 40,
     "replica.lag.time.max.ms": 300,
     "replica.fetch.backoff.ms": 20,
 }
