@@ -19,8 +19,8 @@ def plain_verbs(cluster: Cluster) -> None:
     assert_type(cluster.wait_event(lambda event: event.kind == "isr"), Event)
     assert_type(cluster.kill("controller", notice=False), None)
     cluster.create_topic("orders", 3, 2, cleanup_policy="compact")
-    cluster.kill()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    cluster.leader(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    cluster.kill()  # type: ignore[call-arg]
+    cluster.leader(1)  # type: ignore[arg-type]
 
 
 async def twins(cluster: Cluster) -> None:
