@@ -9,17 +9,22 @@ __version__ = "0.1.0.dev0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.embedded import Broker as Broker
+    from minibroker.embedded import Cluster as Cluster
 
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "Cluster", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    if name != "Broker":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    global Broker
-    from minibroker.embedded import Broker
+    global Broker, Cluster
+    if name == "Broker":
+        from minibroker.embedded import Broker
 
-    return Broker
+        return Broker
+    if name == "Cluster":
+        from minibroker.embedded import Cluster
+
+        return Cluster
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -4,11 +4,12 @@
         shop.confirm(kafka.bootstrap_servers, "order 1")
         assert kafka.wait_records("orders", 1)[0].value == b"order 1"
 
-kafka          a broker for one test, on memory and a port of its own; `@pytest.mark.kafka(...)` holds its arguments
-kafka_session  one for all tests, in each worker of xdist; `kafka_session_options` may be overridden with its arguments
-kafka_topic    the name of a topic on `kafka_session` that one test has for itself
+kafka               a broker for one test, on memory and a free port; `@pytest.mark.kafka(...)` holds its arguments
+kafka_session       one for all tests, in each worker of xdist; override `kafka_session_options` with its arguments
+kafka_topic         the name of a topic on `kafka_session` that one test has for itself
+minibroker_cluster  three brokers for one test, to be killed, cut and paused; `@pytest.mark.minibroker_cluster(...)`
 
-The broker runs in a thread, so tests with a loop of their own use it as well, and no plugin for asyncio is asked for.
+A broker runs in a thread, so tests with a loop of their own use it as well, and no plugin for asyncio is asked for.
 Where no test asks for a fixture, nothing of minibroker is imported but this file.
 """
 
@@ -21,16 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from minibroker.embedded import Broker
+    from minibroker.embedded import Broker, Cluster
 
-MARKER = (
-    "kafka(**arguments): what minibroker.Broker is called with for the fixture `kafka`, such as topics=['orders:3']"
+MARKERS = (
+    "kafka(**arguments): what minibroker.Broker is called with for the fixture `kafka`, such as topics=['orders:3']",
+    "minibroker_cluster(**arguments): what minibroker.Cluster is called with for the fixture `minibroker_cluster`",
 )
 NAME_LENGTH_MAX = 200  # of a topic, with room for a number: Kafka takes 249
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", MARKER)
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
 
 
 @pytest.fixture
@@ -38,11 +41,25 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker for this test alone."""
     from minibroker.embedded import Broker
 
-    arguments: dict[str, Any] = {}
-    for marker in reversed(list(request.node.iter_markers("kafka"))):  # the closest comes last and wins
-        arguments |= marker.kwargs
-    with Broker(**arguments) as broker:
+    with Broker(**_arguments(request, "kafka")) as broker:
         yield broker
+
+
+@pytest.fixture
+def minibroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster for this test alone."""
+    from minibroker.embedded import Cluster
+
+    with Cluster(**_arguments(request, "minibroker_cluster")) as cluster:
+        yield cluster
+
+
+def _arguments(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
+    """Return what the markers of a test hold."""
+    arguments: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers(name))):  # the closest comes last and wins
+        arguments |= marker.kwargs
+    return arguments
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
-"""`minibroker serve`: a broker in the foreground, until it is told to stop.
+"""`minibroker serve`: a broker, or a cluster of some, in the foreground, until it is told to stop.
 
-The first line on stdout is the address for clients, printed when requests are answered and not before; what people
-should know goes to stderr.
+The first line on stdout is the address for clients, printed when requests are answered and not before, of a cluster the
+addresses with commas between them; what people should know goes to stderr.
 """
 
 from __future__ import annotations
@@ -31,73 +31,146 @@ if TYPE_CHECKING:
     from minibroker.log.storage import Storage
 
 STOPPED, USAGE = 0, 2
+HOST, PORT = "127.0.0.1", 9092
 DATA_DIRECTORY = "minibroker-data"
+MEMORY = "memory"
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Run a broker; return the exit status."""
+    """Run a broker, or several; return the exit status."""
     try:
-        config = _config(options)
         topics = [parse_topic(text) for text in [*options.topic, *_from_environment("KAFKA_CREATE_TOPICS")]]
-        clock = LoopClock()
-        storage, where = _storage(options, config, clock)
-        node = Node(
-            config,
-            storage,
-            clock=clock,
-            chance=SystemRandom(),
-            log_dir=where,
-            cluster_id=options.cluster_id or os.environ.get("CLUSTER_ID") or None,
-            as_version=options.as_version,
-        )
-        for text in options.fault:
-            from minibroker.faults.rules import values_from_text
-
-            node.faults.add(**values_from_text(text))
+        work = _serve_one(options, topics) if options.brokers is None else _serve_cluster(options, topics)
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(_serve(node, topics, where, options.quiet))
+            runner.run(work)
     except (ConfigError, FaultError, KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
         print(f"minibroker serve: {failure}", file=sys.stderr)
         return USAGE
     return STOPPED
 
 
-async def _serve(node: Node, topics: list[WantedTopic], where: str, is_quiet: bool) -> None:
+async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> None:
+    if options.rack is not None:
+        raise ConfigError("--rack", options.rack, "", "only together with --brokers; one broker takes -o broker.rack=a")
+    config = _config(options, _listener(options))
+    clock = LoopClock()
+    directory = _directory(options, config)
+    node = Node(
+        config,
+        _storage(directory, clock),
+        clock=clock,
+        chance=SystemRandom(),
+        log_dir=directory or MEMORY,
+        cluster_id=_cluster_id(options),
+        as_version=options.as_version,
+    )
+    _add_faults(node, options)
+    stopping = _begin(config, options.quiet)
+    await node.start()
+    try:
+        for name, partitions, configs, _ in topics:
+            if name not in node.image.topics:
+                node.create_topic(name, partitions, configs)
+        _tell(node.bootstrap_servers, directory or MEMORY, options.quiet)
+        await stopping.wait()
+    finally:
+        await node.stop()
+
+
+async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic]) -> None:
+    from minibroker.embedded.cluster_engine import (
+        ClusterEngine,
+        ClusterStart,
+        check_count,
+        check_settings,
+        new_storages,
+        ports_from,
+    )
+    from minibroker.embedded.engine import BrokerError
+    from minibroker.events import EventStream
+    from minibroker.steered_clock import SteeredClock
+
+    if options.node_id is not None:
+        raise ConfigError("--node-id", str(options.node_id), "", "nothing here: brokers of a cluster are 1, 2, 3, ...")
+    config = _config(options, None)
+    check_settings(config)
+    clock = SteeredClock()
+    directory = _directory(options, config)
+    try:
+        check_count(options.brokers)
+        start = ClusterStart(
+            config.static,
+            tuple(topics),
+            options.brokers,
+            options.host or HOST,
+            ports_from(PORT if options.port is None else options.port, options.brokers),
+            tuple(options.rack.split(",")) if options.rack else (),
+            directory,
+            options.as_version,
+            _cluster_id(options),
+        )
+        storages = new_storages(directory, options.brokers, clock.now_ms)
+        engine = ClusterEngine(start, storages, clock=clock, events=EventStream(clock.now_ms))
+        stopping = _begin(config, options.quiet)
+        await engine.start()
+    except (BrokerError, ValueError) as failure:
+        raise OSError(str(failure)) from failure
+    try:
+        for node in engine.core.nodes.values():
+            _add_faults(node, options)
+        _tell(engine.bootstrap_servers, directory or MEMORY, options.quiet)
+        await stopping.wait()
+    finally:
+        await engine.stop()
+
+
+def _add_faults(node: Node, options: argparse.Namespace) -> None:
+    for text in options.fault:
+        from minibroker.faults.rules import values_from_text
+
+        node.faults.add(**values_from_text(text))
+
+
+def _begin(config: BrokerConfig, is_quiet: bool) -> asyncio.Event:
+    """Return what is set when somebody wants an end."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     _raise_file_limit()
     if not is_quiet:
-        for warning in node.config.warnings:
+        for warning in config.warnings:
             print(f"minibroker: {warning}", file=sys.stderr)
-    await node.start()
-    try:
-        for name, partitions, configs in topics:
-            if name not in node.image.topics:
-                node.create_topic(name, partitions, configs)
-        # What is there now stays; the collector need not look at it again and again.
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 50)
-        gc.enable()
-        print(node.bootstrap_servers, flush=True)
-        if not is_quiet:
-            print(f"minibroker: serving {node.bootstrap_servers}, data in {where}; Ctrl-C stops", file=sys.stderr)
-        await stopping.wait()
-    finally:
-        await node.stop()
+    return stopping
 
 
-def _config(options: argparse.Namespace) -> BrokerConfig:
+def _tell(bootstrap_servers: str, where: str, is_quiet: bool) -> None:
+    """Say that requests are answered."""
+    # What is there now stays; the collector need not look at it again and again.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
+    print(bootstrap_servers, flush=True)
+    if not is_quiet:
+        print(f"minibroker: serving {bootstrap_servers}, data in {where}; Ctrl-C stops", file=sys.stderr)
+
+
+def _listener(options: argparse.Namespace) -> str | None:
+    """Return the listener that --port and --host ask for."""
+    if options.port is None and options.host is None:
+        return None
+    return f"PLAINTEXT://{address(options.host or HOST, PORT if options.port is None else options.port)}"
+
+
+def _config(options: argparse.Namespace, listener: str | None) -> BrokerConfig:
     arguments: dict[str, object] = {}
     for text in options.option:
         key, separator, value = text.partition("=")
         if not separator:
             raise ConfigError("-o", text, "", "key=value")
         arguments[key] = value
-    if options.port is not None or options.host is not None:
-        host, port = options.host or "127.0.0.1", 9092 if options.port is None else options.port
-        arguments.setdefault("listeners", f"PLAINTEXT://{address(host, port)}")
+    if listener is not None:
+        arguments.setdefault("listeners", listener)
     if options.node_id is not None:
         arguments["node.id"] = options.node_id
     properties = None
@@ -107,13 +180,10 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
     return BrokerConfig.from_sources(arguments, os.environ, properties)
 
 
-def _storage(options: argparse.Namespace, config: BrokerConfig, clock: LoopClock) -> tuple[Storage, str]:
+def _directory(options: argparse.Namespace, config: BrokerConfig) -> str | None:
+    """Return where data are kept, None for memory."""
     if options.memory:
-        from minibroker.log.memory_storage import MemoryStorage
-
-        return MemoryStorage(clock.now_ms), "memory"
-    from minibroker.log.storage import OsStorage
-
+        return None
     directory = options.data_dir
     if directory is None:
         for name in ("log.dirs", "log.dir"):
@@ -122,7 +192,21 @@ def _storage(options: argparse.Namespace, config: BrokerConfig, clock: LoopClock
                 directory = value[0] if isinstance(value, list) else value.split(",")[0]
     directory = os.path.abspath(directory or DATA_DIRECTORY)
     os.makedirs(directory, exist_ok=True)
-    return OsStorage(directory), directory
+    return directory
+
+
+def _storage(directory: str | None, clock: LoopClock) -> Storage:
+    if directory is None:
+        from minibroker.log.memory_storage import MemoryStorage
+
+        return MemoryStorage(clock.now_ms)
+    from minibroker.log.storage import OsStorage
+
+    return OsStorage(directory)
+
+
+def _cluster_id(options: argparse.Namespace) -> str | None:
+    return options.cluster_id or os.environ.get("CLUSTER_ID") or None
 
 
 def _from_environment(name: str) -> list[str]:

@@ -76,7 +76,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server",
         "broker",
     },
-    "serve": {"errors", "clock", "log", "metadata", "config", "server", "broker", "faults"},
+    "serve": {
+        "errors",
+        "clock",
+        "steered_clock",
+        "events",
+        "log",
+        "metadata",
+        "config",
+        "server",
+        "broker",
+        "embedded",
+        "faults",
+    },
     "explain": {"schema", "errors", "protocol", "stored", "log"},
     "dump": {"schema", "errors", "protocol", "stored", "log", "explain"},
     "cli": {
@@ -93,11 +105,26 @@ MAY_IMPORT: dict[str, set[str]] = {
         "clock",
         "cluster",
     },
-    "embedded": {"errors", "clock", "log", "metadata", "replication", "config", "server", "broker", "client", "faults"},
+    "embedded": {
+        "errors",
+        "clock",
+        "steered_clock",
+        "events",
+        "event_kinds",
+        "log",
+        "metadata",
+        "replication",
+        "config",
+        "server",
+        "broker",
+        "cluster",
+        "client",
+        "faults",
+    },
     "pytest_plugin": {"embedded"},
     "simulation": {"clock", "events"},
 }
-HANDED_OUT = ("__init__", "embedded")  # by the root when somebody asks for Broker, so nothing depends on it
+HANDED_OUT = ("__init__", "embedded")  # by the root when somebody asks for Broker or Cluster, so nothing depends on it
 
 
 class Door(NamedTuple):

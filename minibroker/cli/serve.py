@@ -1,4 +1,4 @@
-"""`minibroker serve`: the options of a broker in the foreground."""
+"""`minibroker serve`: the options of a broker, or of a cluster, in the foreground."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ DESCRIPTION = "Start a broker. The first line on stdout is its address, printed 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="port to listen on; 0 takes a free one (9092)")
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--brokers", type=int, metavar="N", help="a cluster of N, on that port and the next ones")
+    parser.add_argument("--rack", metavar="A,B,...", help="racks of the brokers of a cluster, in their order")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--data-dir", metavar="DIR", help="where logs are kept (./minibroker-data)")
     where.add_argument("--memory", action="store_true", help="keep nothing on disk")

@@ -131,10 +131,16 @@ class Cluster:
 
     async def start_all(self) -> None:
         """Return when every broker answers; a start that fails leaves nothing open."""
+        starts: list[asyncio.Task[None]] = []
         try:
             await self.start(CONTROLLER)
-            await asyncio.gather(*(self.start(broker_id) for broker_id in self.broker_ids))
+            self.controller.forget_sessions()
+            starts += [asyncio.ensure_future(self.start(broker_id)) for broker_id in self.broker_ids]
+            await asyncio.gather(*starts)
         except BaseException:
+            for each in starts:  # who is still starting would go on by itself
+                each.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
             await self.kill_all()
             raise
 

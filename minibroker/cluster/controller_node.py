@@ -214,6 +214,15 @@ class ControllerNode:
         if self.is_running and not is_back and not self.image.brokers[broker_id].fenced:
             self.change(self.registrations.end_session(broker_id), why)
 
+    def forget_sessions(self) -> None:
+        """Know that no broker lives: after a crash of the whole cluster each would have to wait for its own session.
+
+        Kafka: its controller cannot know, so brokers wait for broker.session.timeout.ms there.
+        """
+        for session in self.registrations.sessions.values():
+            session.contact_ms = None
+        self._set_expiry()
+
     def balance(self) -> None:
         """Give partitions back to their preferred leaders, as far as these are in sync."""
         self.change(balance_leaders(self.controller), "its preferred leader is in sync again")

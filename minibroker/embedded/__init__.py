@@ -1,15 +1,37 @@
-"""A broker inside a Python program: `minibroker.Broker`.
+"""Brokers inside a Python program: `minibroker.Broker` and `minibroker.Cluster`.
 
-broker.py      what people use: the same verbs wherever the broker runs
-in_process.py  a broker in a running loop
-process.py     a broker in a process of its own
-background.py  a loop in a thread, for programs without one
-faults.py      what its clients shall meet
-clients.py     what the libraries of others want to be told
+broker.py          one broker, as people use it: the same verbs wherever it runs
+in_process.py      a broker in a running loop
+process.py         a broker in a process of its own
+cluster.py         several brokers, as people use them
+cluster_engine.py  a cluster in a running loop; cluster_verbs.py, cluster_views.py: what is done to it and seen of it
+watching.py        its events, heard from any thread
+hosted.py          what both have in common: start and stop, in a thread or in the caller's loop
+background.py      a loop in a thread, for programs without one
+faults.py          what the clients of a broker shall meet
+clients.py         what the libraries of others want to be told
 """
 
 from minibroker.embedded.broker import Broker
 from minibroker.embedded.engine import BrokerError, Record
 from minibroker.faults import FaultError
 
-__all__ = ["Broker", "BrokerError", "FaultError", "Record"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.embedded.cluster import Cluster as Cluster
+    from minibroker.embedded.cluster_views import ReplicaRow as ReplicaRow
+
+__all__ = ["Broker", "BrokerError", "Cluster", "FaultError", "Record", "ReplicaRow"]
+
+
+def __getattr__(name: str) -> object:
+    """Load what a cluster needs when somebody asks for one: most tests want a single broker, at once."""
+    if name == "Cluster":
+        from minibroker.embedded.cluster import Cluster
+
+        return Cluster
+    if name == "ReplicaRow":
+        from minibroker.embedded.cluster_views import ReplicaRow
+
+        return ReplicaRow
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,13 @@
-"""What a broker can be asked, wherever it runs: in_process.py and subprocess.py are two answers to it."""
+"""What a broker can be asked, wherever it runs: in_process.py and process.py are two answers to it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
+
+from minibroker.embedded.hosted import Runs
+from minibroker.errors import KafkaError, ProtocolError
+from minibroker.metadata.bootstrap import WrongDirectory
+from minibroker.server.listeners import ListenerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,6 +16,7 @@ if TYPE_CHECKING:
 
     from minibroker.config.topic_texts import WantedTopic
 
+START_FAILURES = (KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError)  # and no bugs of ours
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -39,23 +45,10 @@ class BrokerError(RuntimeError):
     """The broker does not start; the reason is in words."""
 
 
-class Engine(Protocol):
-    """A broker that runs, or is about to. Everything is awaited in the loop that started it."""
+class Engine(Runs, Protocol):
+    """A broker that runs, or is about to."""
 
-    bootstrap_servers: str
     listeners: str  # the setting that would take the same ports again
-
-    async def start(self) -> None:
-        """Return when requests are answered; raise BrokerError, and leave nothing behind, if they never will be."""
-        ...
-
-    async def stop(self) -> None:
-        """Return when nothing is left: no socket, file, task or process."""
-        ...
-
-    def abandon(self) -> None:
-        """Let go of what outlives the loop, which has been closed."""
-        ...
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None: ...
 

@@ -10,27 +10,23 @@ from random import SystemRandom
 from minibroker.broker.node import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
-from minibroker.embedded.engine import BrokerError, Record
-from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.embedded.engine import START_FAILURES, BrokerError
+from minibroker.embedded.reading import records_of
+from minibroker.errors import Error, KafkaError
 from minibroker.faults import FaultError
-from minibroker.log.batches import batches
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.reading import read
 from minibroker.log.storage import OsStorage
-from minibroker.metadata.bootstrap import WrongDirectory
-from minibroker.server.listeners import ListenerError, address
+from minibroker.server.listeners import address
 from minibroker.server.server import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
-    from minibroker.embedded.engine import Start
+    from minibroker.embedded.engine import Record, Start
     from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
-
-READ_BYTES = 1024 * 1024
 
 
 class LogReporter(Reporter):
@@ -68,9 +64,9 @@ class InProcess:
         node = self._node
         try:
             await node.start()
-        except (KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
+        except START_FAILURES as failure:
             raise BrokerError(str(failure)) from failure
-        for name, partitions, configs in self._topics:
+        for name, partitions, configs, _ in self._topics:
             try:
                 if name not in node.image.topics:
                     node.create_topic(name, partitions, configs)
@@ -156,21 +152,4 @@ class InProcess:
         return sum(replica.high_watermark for replica in self._replicas(topic))
 
     def _read(self, topic: str) -> list[Record]:
-        return [record for replica in self._replicas(topic) for record in _records(replica)]
-
-
-def _records(replica: Replica) -> Iterator[Record]:
-    """Yield what a consumer would get of a partition, from its beginning."""
-    offset = replica.log.log_start_offset
-    while found := read(replica.log, offset, READ_BYTES, limit_offset=replica.high_watermark):
-        begun = offset
-        for batch in batches(found.view()):
-            if not batch.is_control:
-                for record in batch.records():
-                    if record.offset >= begun:
-                        yield Record(
-                            replica.partition, record.offset, record.key, record.value, record.headers, record.timestamp
-                        )
-            offset = batch.last_offset + 1
-        if offset == begun:  # the rest is a piece of a batch
-            return
+        return [record for replica in self._replicas(topic) for record in records_of(replica)]

@@ -187,7 +187,7 @@ def command(start: Start) -> list[str]:
     words += ["--memory"] if start.data_dir is None else ["--data-dir", start.data_dir]
     for name, value in start.settings.items():
         words += ["-o", f"{name}={value}"]
-    for name, partitions, configs in start.topics:
+    for name, partitions, configs, _ in start.topics:
         settings = [f"{key}={value}" for key, value in configs.items()]
         words += ["--topic", ":".join([name, *([str(partitions)] if partitions > 0 else []), *settings])]
     if start.as_version is not None:

@@ -13,7 +13,12 @@ from __future__ import annotations
 
 from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import format_id
-from minibroker.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from minibroker.log.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
 from minibroker.metadata.features import FINALIZED, METADATA_VERSION, NEWEST
 
 TYPE_CHECKING = False
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 BOOTSTRAP = "bootstrap.checkpoint"
 METADATA_DIRECTORY = "__cluster_metadata-0"
 FIRST_SNAPSHOT = f"{METADATA_DIRECTORY}/{0:020}-{0:010}.checkpoint"
+CLUSTER_DIRECTORY = "controller"  # below the directory of a whole cluster, beside those of its brokers
 IN_LOG_SINCE = 31  # metadata.version of 4.4-IV0: what a cluster begins with lies beside the log
 
 
@@ -76,6 +82,11 @@ def check_directory(storage: Storage, *, node_id: int, cluster_id: str | None = 
     except ProtocolError as error:
         raise WrongDirectory(f"nobody can say whose directory this is: {error}") from error
     if meta is None:
+        if storage.exists(f"{CLUSTER_DIRECTORY}/{META_PROPERTIES}"):
+            raise WrongDirectory(
+                "the directory holds the data of a cluster, whose brokers have theirs below it: start as many brokers, "
+                "or give another directory"
+            )
         return None
     if meta.version == 0:
         raise WrongDirectory("meta.properties has version 0: a broker with ZooKeeper wrote it, and nothing here can")

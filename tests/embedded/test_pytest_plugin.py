@@ -91,6 +91,22 @@ def test_a_marker_and_a_fixture_hold_the_arguments(pytester: pytest.Pytester) ->
     run(pytester, "--strict-markers").assert_outcomes(passed=2)
 
 
+def test_a_cluster_of_its_own_can_be_had(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        def test_three(minibroker_cluster):
+            minibroker_cluster.create_topic("orders")
+            minibroker_cluster.kill(1)
+            assert minibroker_cluster.wait_leader("orders", other_than=1) in (2, 3)
+
+        @pytest.mark.minibroker_cluster(brokers=2, topics=["a"])
+        def test_two(minibroker_cluster):
+            assert sorted(minibroker_cluster.isr("a")) == [1, 2]
+        """)
+    run(pytester, "--strict-markers").assert_outcomes(passed=2)
+
+
 def test_a_plugin_that_nobody_uses_imports_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import sys

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from minibroker.replication.replica import Replica
 
     PartitionRequest = FetchRequest.FetchTopic.FetchPartition
+    Seen = tuple[int, int, int]  # a log's end, high watermark and leader epoch
 
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
@@ -50,7 +51,7 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
     if round_.read() or request.max_wait_ms <= 0:
         return round_.response()
-    return _wait(round_, request, context)
+    return _wait(round_, request, context, round_.seen())
 
 
 def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
@@ -72,9 +73,12 @@ def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
     return FetchResponse(error_code=error, responses=topics if context.api_version < TOPIC_IDS_SINCE else [])
 
 
-async def _wait(round_: Round, request: FetchRequest, context: Context) -> FetchResponse:
+async def _wait(round_: Round, request: FetchRequest, context: Context, seen: list[Seen]) -> FetchResponse:
+    """Answer when there is enough, or the time is over. seen: what the round has read of."""
     from minibroker.broker.handlers.waiting import wait_for
 
+    if round_.seen() != seen and round_.read():  # something came before this coroutine was run for the first time
+        return round_.response()
     missing_bytes = round_.bytes_min - round_.found_bytes
 
     def is_enough(added_bytes: int) -> bool:
@@ -140,6 +144,10 @@ class Round:
             return wanted
         self.session_id = self.session.session_id
         return {key: cached.wanted for key, cached in self.session.partitions.items()}
+
+    def seen(self) -> list[Seen]:
+        """Return how far every partition is."""
+        return [(replica.log.next_offset, replica.high_watermark, replica.leader_epoch) for replica in self.replicas]
 
     def read(self) -> bool:
         """Read every partition; return whether the answer may leave."""

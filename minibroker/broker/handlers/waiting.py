@@ -15,7 +15,8 @@ async def wait_for(
 ) -> bool:
     """Wait until `is_enough` says so; it is asked with each change of a partition, and told how many bytes came.
 
-    Returns whether it did; False: the time is over.
+    Returns whether it did; False: the time is over. It is asked at once, too: a coroutine begins later than the request
+    was looked at, and until then somebody else may lead.
     """
     import asyncio
 
@@ -33,6 +34,7 @@ async def wait_for(
     waited = list(replicas)
     for replica in waited:
         replica.waiters[changed] = None
+    changed(0)
     try:
         return await done
     finally:

@@ -1,0 +1,29 @@
+"""Arguments of Python as Kafka has them: names with dots, values as text, topics as people write them."""
+
+from __future__ import annotations
+
+from minibroker.config.sources import text_of
+from minibroker.config.topic_texts import parse_topic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from minibroker.config.topic_texts import WantedTopic
+
+
+def dotted(name: str) -> str:
+    """Return Kafka's name of a setting that may be written as an argument of Python."""
+    return name if "." in name else name.replace("_", ".")
+
+
+def setting_texts(configs: Mapping[str, object]) -> dict[str, str]:
+    """Return settings of a topic by Kafka's names, as text."""
+    return {dotted(name): text_of(value) for name, value in configs.items()}
+
+
+def wanted_topics(topics: str | Iterable[str], environ: Mapping[str, str] | None) -> tuple[WantedTopic, ...]:
+    """Return the topics to be made at a start: those of an argument, and of KAFKA_CREATE_TOPICS."""
+    wanted = [topics] if isinstance(topics, str) else [*topics]
+    wanted += filter(None, (environ or {}).get("KAFKA_CREATE_TOPICS", "").split(","))
+    return tuple(parse_topic(text) for text in wanted)

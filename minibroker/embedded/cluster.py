@@ -1,0 +1,197 @@
+"""`minibroker.Cluster`: several brokers and their controller, for as long as they are needed, and to be played with.
+
+    with Cluster(brokers=3, topics=["orders"]) as cluster:         in a thread, with a loop of its own
+        cluster.kill(cluster.leader("orders"))
+    async with Cluster(brokers=3, topics=["orders"]) as cluster:   in the caller's loop
+        await cluster.akill(cluster.leader("orders"))
+
+Each verb has a twin to await, with an `a` in front; both may be used from any thread. In the loop that the cluster
+itself runs in, a plain verb that would have to wait refuses, and does nothing.
+What must hold: `stop` leaves nothing behind, neither thread, task, file nor socket, whatever was done before; the next
+`start` takes the same ports, and the disks as they were left.
+Not here: what the verbs do (cluster_verbs.py, cluster_views.py).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import wraps
+
+from minibroker.config import BrokerConfig
+from minibroker.embedded import cluster_verbs as verbs
+from minibroker.embedded import cluster_views as views
+from minibroker.embedded.arguments import dotted, wanted_topics
+from minibroker.embedded.cluster_engine import (
+    ClusterEngine,
+    ClusterStart,
+    check_count,
+    check_settings,
+    new_storages,
+    ports_from,
+)
+from minibroker.embedded.hosted import Hosted
+from minibroker.embedded.in_process import LogReporter
+from minibroker.embedded.watching import Heard
+from minibroker.events import EventStream
+from minibroker.steered_clock import SteeredClock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from typing import Any, Concatenate, ParamSpec, TypeVar
+
+    from minibroker.clock import Clock
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+    Host = Hosted[ClusterEngine]
+    Work = Callable[Concatenate[ClusterEngine, P], Coroutine[Any, Any, T]]
+
+
+def plain(work: Work[P, T], *, blocks: bool = False) -> Callable[Concatenate[Host, P], T]:
+    """Return the plain method for a verb. blocks: it waits in the middle of what it does, see Hosted._call."""
+
+    @wraps(work)
+    def verb(self: Host, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return self._call(work(self._running(), *arguments, **named), blocks=blocks)
+
+    return verb
+
+
+def twin(work: Work[P, T]) -> Callable[Concatenate[Host, P], Coroutine[Any, Any, T]]:
+    """Return the method to await for a verb."""
+
+    @wraps(work)
+    async def verb(self: Host, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await self._await(work(self._running(), *arguments, **named))
+
+    return verb
+
+
+class Cluster(Hosted[ClusterEngine]):
+    """Brokers 1 to n that replicate to each other, on memory and on free ports unless they are told otherwise.
+
+    Used as a context manager, or with `start` and `stop`, or in a loop with `astart` and `astop`; again and again.
+    `clock` and `events` are the cluster's; `events` is for the thread of its loop, `watching` for any.
+    """
+
+    _noun = "cluster"
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        data_dir: str | os.PathLike[str] | None = None,
+        topics: str | Iterable[str] = (),
+        racks: Sequence[str] = (),
+        config: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        as_version: str | None = None,
+        cluster_id: str | None = None,
+        clock: Clock | None = None,
+        **settings: object,
+    ):
+        """Check everything that can be checked without starting; raise ConfigError for what no setting takes.
+
+        port: of the first broker, the others take the next ones; 0 takes free ones. data_dir: None is memory.
+        topics: made at start, as in "orders", "orders:3", "orders:3:2" (replicas), "orders:3:compact".
+        racks: of the brokers in their order; with any, consumers may read from followers near them.
+        config: settings of all brokers by Kafka's names; `settings` are the same with _ for each dot.
+        environ: where KAFKA_... variables are looked up, such as os.environ; by default nowhere.
+        as_version: the release of Kafka to appear as. clock: by default one that can be steered.
+        """
+        super().__init__()
+        check_count(brokers)
+        arguments = {dotted(name): value for name, value in {**(config or {}), **settings}.items()}
+        checked = BrokerConfig.from_sources(arguments, environ)
+        check_settings(checked)
+        for warning in checked.warnings:
+            warnings.warn(f"minibroker.Cluster: {warning}", stacklevel=2)
+        if as_version is not None:
+            from minibroker.broker.releases import release_named
+
+            release_named(as_version)  # raises for what was never released
+        self.clock: Clock = clock or SteeredClock()
+        self.events = EventStream(self.clock.now_ms)
+        self._start = ClusterStart(
+            checked.static,
+            wanted_topics(topics, environ),
+            brokers,
+            host,
+            ports_from(port, brokers),
+            tuple(racks),
+            None if data_dir is None else os.fspath(data_dir),
+            as_version,
+            cluster_id,
+        )
+        self._storages = new_storages(self._start.data_dir, brokers, self.clock.now_ms)
+
+    def __repr__(self) -> str:
+        return f"<minibroker.Cluster, {self.bootstrap_servers if self._engine else 'stopped'}>"
+
+    def _new_engine(self) -> ClusterEngine:
+        return ClusterEngine(self._start, self._storages, clock=self.clock, events=self.events, reporter=LogReporter())
+
+    def _has_started(self, engine: ClusterEngine) -> None:
+        self._start = self._start._replace(ports=engine.ports, cluster_id=engine.core.cluster_id)
+
+    def watching(self, *kinds: str) -> Heard:
+        """Return a list that fills with events in a `with`; of some kinds, or of all."""
+        self._running()
+        return Heard(self, self.events, kinds)
+
+    # The verbs, each with its twin
+
+    start_broker, astart_broker = plain(verbs.start_broker, blocks=True), twin(verbs.start_broker)
+    stop_broker, astop_broker = plain(verbs.stop_broker, blocks=True), twin(verbs.stop_broker)
+    restart_broker, arestart_broker = plain(verbs.restart_broker, blocks=True), twin(verbs.restart_broker)
+    kill, akill = plain(verbs.kill, blocks=True), twin(verbs.kill)
+    pause, apause = plain(verbs.pause), twin(verbs.pause)
+    resume, aresume = plain(verbs.resume), twin(verbs.resume)
+    states, astates = plain(views.states), twin(views.states)
+
+    cut, acut = plain(verbs.cut), twin(verbs.cut)
+    heal, aheal = plain(verbs.heal), twin(verbs.heal)
+    isolate, aisolate = plain(verbs.isolate), twin(verbs.isolate)
+    split, asplit = plain(verbs.split), twin(verbs.split)
+    delay, adelay = plain(verbs.delay), twin(verbs.delay)
+    throttle, athrottle = plain(verbs.throttle), twin(verbs.throttle)
+    lose, alose = plain(verbs.lose), twin(verbs.lose)
+
+    fill_disk, afill_disk = plain(verbs.fill_disk), twin(verbs.fill_disk)
+    slow_disk, aslow_disk = plain(verbs.slow_disk), twin(verbs.slow_disk)
+    heal_disk, aheal_disk = plain(verbs.heal_disk), twin(verbs.heal_disk)
+
+    hold, ahold = plain(verbs.hold), twin(verbs.hold)
+    step, astep = plain(verbs.step), twin(verbs.step)
+    release, arelease = plain(verbs.release), twin(verbs.release)
+    waiting, awaiting = plain(verbs.waiting), twin(verbs.waiting)
+
+    create_topic, acreate_topic = plain(verbs.create_topic, blocks=True), twin(verbs.create_topic)
+    delete_topic, adelete_topic = plain(verbs.delete_topic, blocks=True), twin(verbs.delete_topic)
+    alter_topic, aalter_topic = plain(verbs.alter_topic, blocks=True), twin(verbs.alter_topic)
+    elect, aelect = plain(verbs.elect, blocks=True), twin(verbs.elect)
+    move_leader, amove_leader = plain(verbs.move_leader, blocks=True), twin(verbs.move_leader)
+    reassign, areassign = plain(verbs.reassign, blocks=True), twin(verbs.reassign)
+
+    freeze, afreeze = plain(verbs.freeze), twin(verbs.freeze)
+    thaw, athaw = plain(verbs.thaw), twin(verbs.thaw)
+    advance, aadvance = plain(verbs.advance, blocks=True), twin(verbs.advance)
+    rate, arate = plain(verbs.rate), twin(verbs.rate)
+    jump, ajump = plain(verbs.jump), twin(verbs.jump)
+
+    topics, atopics = plain(views.topics), twin(views.topics)
+    leader, aleader = plain(views.leader), twin(views.leader)
+    isr, aisr = plain(views.isr), twin(views.isr)
+    describe, adescribe = plain(views.describe), twin(views.describe)
+    records, arecords = plain(views.records), twin(views.records)
+
+    wait_records, await_records = plain(views.wait_records), twin(views.wait_records)
+    wait_isr, await_isr = plain(views.wait_isr), twin(views.wait_isr)
+    wait_leader, await_leader = plain(views.wait_leader), twin(views.wait_leader)
+    wait_high_watermark, await_high_watermark = plain(views.wait_high_watermark), twin(views.wait_high_watermark)
+    wait_in_sync, await_in_sync = plain(views.wait_in_sync), twin(views.wait_in_sync)
+    wait_event, await_event = plain(views.wait_event), twin(views.wait_event)

@@ -1,0 +1,245 @@
+"""A cluster in the loop that runs: its directories, its start and its stop.
+
+    DIR/controller      the metadata log
+    DIR/broker-1, ...   the logs of each broker
+
+What must hold: when a start returns, every broker answers, knows every other and leads what it is to lead. A directory
+that holds something else, such as the data of a broker on its own, is not touched.
+Not here: what is done to a cluster while it runs (cluster_verbs.py) and how it is looked at (cluster_views.py).
+"""
+
+from __future__ import annotations
+
+import os
+from random import SystemRandom
+from typing import NamedTuple
+
+from minibroker.clock import LoopClock
+from minibroker.cluster.cluster import Cluster
+from minibroker.config import ConfigError
+from minibroker.embedded.engine import START_FAILURES, BrokerError
+from minibroker.errors import KafkaError
+from minibroker.event_kinds import Clock as ClockMoved
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.meta_properties import META_PROPERTIES
+from minibroker.log.storage import OsStorage
+from minibroker.metadata.bootstrap import CLUSTER_DIRECTORY, WrongDirectory
+from minibroker.steered_clock import SteeredClock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from minibroker.clock import Clock
+    from minibroker.config import BrokerConfig
+    from minibroker.config.topic_texts import WantedTopic
+    from minibroker.events import EventStream
+    from minibroker.log.storage import Storage
+    from minibroker.replication.link import NodeId
+    from minibroker.server.server import Reporter
+
+OWN_SETTINGS = ("listeners", "advertised.listeners", "node.id", "broker.id", "broker.rack")  # of each broker
+LAST_TURNS = 5
+HEARING_MS = 10_000  # how long brokers may take to hear of a change; what keeps them longer is worth an error
+
+
+class ClusterStart(NamedTuple):
+    """What a cluster is started with, checked."""
+
+    settings: Mapping[str, str]  # by Kafka's names
+    topics: tuple[WantedTopic, ...]
+    brokers: int
+    host: str
+    ports: tuple[int, ...]  # of the brokers in their order; empty: free ones
+    racks: tuple[str, ...]
+    data_dir: str | None  # None: memory
+    as_version: str | None
+    cluster_id: str | None
+
+
+class ClusterEngine:
+    """A cluster that runs, or is about to."""
+
+    def __init__(
+        self,
+        start: ClusterStart,
+        storages: dict[str, Storage],
+        *,
+        clock: Clock,
+        events: EventStream,
+        reporter: Reporter | None = None,
+    ):
+        """storages: the disks by name, "controller" or "broker-1"; those in memory outlive the engine there."""
+        self.start_options = start
+        self.clock = clock
+        self.events = events
+        self.storages = storages
+        data_dir = start.data_dir
+        self.core = Cluster(
+            start.settings,
+            storages.__getitem__,
+            brokers=start.brokers,
+            host=start.host,
+            ports=start.ports,
+            racks=start.racks,
+            cluster_id=start.cluster_id,
+            as_version=start.as_version,
+            clock=clock,
+            chance=SystemRandom(),
+            events=events,
+            reporter=reporter,
+            log_dir=lambda name: "memory" if data_dir is None else os.path.join(os.path.abspath(data_dir), name),
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.core.bootstrap_servers
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that were taken."""
+        return tuple(node.servers[0].port for _, node in sorted(self.core.nodes.items()))
+
+    async def start(self) -> None:
+        if isinstance(self.clock, SteeredClock):
+            self.clock.attach()
+            self.clock.watchers[self._tell_clock] = None
+        try:
+            check_directory(self.start_options.data_dir, self.start_options.brokers)
+            await self.core.start_all()
+            await self._make_topics()
+        except BaseException as failure:
+            self._leave_clock()
+            if isinstance(failure, START_FAILURES):
+                raise BrokerError(str(failure)) from failure
+            raise
+
+    async def _make_topics(self) -> None:
+        """Make what is wanted, and see that everybody knows of it and of everybody."""
+        core = self.core
+        name = ""
+        try:
+            for name, partitions, configs, replication_factor in self.start_options.topics:
+                if name not in core.controller.image.topics:
+                    core.create_topic(name, partitions, replication_factor, configs=configs)
+            await self.let_know()
+        except BaseException as failure:
+            await core.stop_all()
+            if isinstance(failure, KafkaError):
+                raise BrokerError(f"topic {name}: {failure.message}") from failure
+            raise
+
+    async def stop(self) -> None:
+        """Stop in order, also what is paused, cut off or frozen."""
+        clock = self.clock
+        is_frozen = isinstance(clock, SteeredClock) and clock.is_frozen
+        self._leave_clock()
+        if isinstance(clock, SteeredClock) and is_frozen:
+            clock.thaw()  # who stops waits for others, and for heartbeats that come by the clock
+        try:
+            self.core.disks.heal()
+            await self.core.stop_all()
+            for _ in range(LAST_TURNS):  # what has been cancelled, and what waited for that, comes to its end
+                await LoopClock().sleep(0)
+        finally:
+            if isinstance(clock, SteeredClock) and is_frozen:
+                clock.freeze()
+            for who, storage in self.core.storages.items():  # a lossy kill may have put another in the place of one
+                self.storages[name_of_storage(who)] = storage
+
+    def abandon(self) -> None:
+        for storage in self.core.storages.values():
+            storage.unlock()
+
+    def _tell_clock(self, what: str) -> None:
+        if self.events.observed:
+            self.events.emit(ClockMoved(what=what))
+
+    def _leave_clock(self) -> None:
+        if isinstance(self.clock, SteeredClock):
+            self.clock.watchers.pop(self._tell_clock, None)
+
+    # What the controller has decided
+
+    async def let_know(self) -> None:
+        """Return when every broker that can hear of it knows what has been decided up to now."""
+        core = self.core
+        offset = core.controller.log.next_offset - 1
+
+        def missing() -> list[int]:
+            return [each for each in self._hearing() if core.nodes[each].image.offset < offset]
+
+        try:
+            await self.events.wait_until(
+                lambda: not missing(), ("metadata", "broker", "link", "step"), timeout_ms=HEARING_MS
+            )
+        except TimeoutError:
+            who = ", ".join(map(str, missing()))
+            raise TimeoutError(
+                f"it is decided, but broker {who} has not heard of it in {HEARING_MS / 1000:g} s"
+            ) from None
+
+    def _hearing(self) -> list[int]:
+        """The brokers that the controller reaches: they run, nothing is cut, and no token is waited for."""
+        core = self.core
+        if "metadata" in core.steps.gates or core.states["controller"] != "running":
+            return []
+        return [
+            each
+            for each in core.broker_ids
+            if core.states[each] == "running"
+            and not core.network.link("controller", each).is_cut
+            and not core.network.link(each, "controller").is_cut
+        ]
+
+
+def new_storages(data_dir: str | None, brokers: int, now_ms: Callable[[], int]) -> dict[str, Storage]:
+    """Return the disks of a cluster, by name: directories, or memory."""
+    names = [CLUSTER_DIRECTORY, *map(name_of_storage, range(1, brokers + 1))]
+    if data_dir is None:
+        return {name: MemoryStorage(now_ms) for name in names}
+    return {name: OsStorage(os.path.join(os.path.abspath(data_dir), name)) for name in names}
+
+
+def name_of_storage(who: NodeId) -> str:
+    return f"broker-{who}" if isinstance(who, int) else who
+
+
+def check_count(brokers: int) -> None:
+    if brokers < 1:
+        raise ValueError(f"a cluster has at least one broker, not {brokers}")
+
+
+def check_settings(config: BrokerConfig) -> None:
+    """Raise ConfigError for a setting that each broker has for itself."""
+    for name in OWN_SETTINGS:
+        if config.is_set(name):
+            raise ConfigError(name, config.static[name], "", "nothing here: each broker of a cluster has its own")
+
+
+def check_directory(data_dir: str | None, brokers: int) -> None:
+    """Raise WrongDirectory for one that cannot be this cluster's."""
+    if data_dir is None:
+        return
+    storage = OsStorage(os.path.abspath(data_dir))
+    if storage.exists(META_PROPERTIES):
+        raise WrongDirectory(
+            f"{data_dir} holds the data of a broker on its own, and no cluster's: start one broker, or give another "
+            "directory"
+        )
+    held = max((number_of(name) for name in storage.list("")), default=0)
+    if held > brokers:
+        raise WrongDirectory(f"{data_dir} holds the data of {held} brokers: start as many, not {brokers}")
+
+
+def number_of(name: str) -> int:
+    """Return the id of the broker that a directory belongs to, 0 if it is none's."""
+    prefix, _, number = name.rpartition("-")
+    return int(number) if prefix == "broker" and number.isdigit() else 0
+
+
+def ports_from(port: int, brokers: int) -> tuple[int, ...]:
+    """Return the ports of so many brokers: one after the other, or free ones if the first is 0."""
+    if port and port + brokers - 1 > 65535:
+        raise ValueError(f"there are no {brokers} ports from {port} on")
+    return tuple(range(port, port + brokers)) if port else ()

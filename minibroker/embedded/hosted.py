@@ -1,0 +1,209 @@
+"""What `Broker` and `Cluster` have in common: an engine in a loop, and verbs that may be called from anywhere.
+
+    with Broker() as broker:        in a thread, with a loop of its own
+    async with Broker() as broker:  in the caller's loop
+
+The verbs of an engine are coroutines for its loop. A plain verb waits for one of them in whatever thread it is called;
+its twin, with an `a` in front, is awaited in whatever loop.
+What must hold: `stop` leaves nothing behind, neither thread, task, file, socket nor process. What nobody stops is
+stopped when it is garbage or the program ends, with a ResourceWarning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+import weakref
+from typing import Generic, Protocol, TypeVar
+
+from minibroker.embedded.background import BackgroundLoop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from types import TracebackType
+    from typing import Any, Self
+
+    from minibroker.embedded.clients import Library
+
+    T = TypeVar("T")
+
+
+class Runs(Protocol):
+    """An engine as its host sees it. Everything is awaited in the loop that started it."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    async def start(self) -> None:
+        """Return when requests are answered; raise BrokerError, and leave nothing behind, if they never will be."""
+        ...
+
+    async def stop(self) -> None:
+        """Return when nothing is left: no socket, file, task or process."""
+        ...
+
+    def abandon(self) -> None:
+        """Let go of what outlives the loop, which has been closed."""
+        ...
+
+
+E = TypeVar("E", bound=Runs)
+
+
+class Hosted(Generic[E]):
+    """Something that is started and stopped, in a thread or in the running loop, again and again."""
+
+    _noun = "broker"
+    _runs_here = True  # in this process, so that a verb that need not wait can be had at once in the engine's own loop
+
+    def __init__(self) -> None:
+        self._engine: E | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # in which the engine runs
+        self._background: BackgroundLoop | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    # What a subclass says
+
+    def _new_engine(self) -> E:
+        raise NotImplementedError
+
+    def _has_started(self, engine: E) -> None:
+        """Keep what the next start has to know."""
+
+    # Start and stop
+
+    def start(self) -> Self:
+        """Start, with a thread for the loop; return when requests are answered. BrokerError says why it cannot be."""
+        self._check_stopped()
+        background = BackgroundLoop("minibroker")
+        try:
+            engine = self._new_engine()
+            background.run(engine.start())
+        except BaseException:
+            background.finish()
+            raise
+        self._started(engine, background.loop, background)
+        return self
+
+    def stop(self) -> None:
+        """Stop; return when nothing is left. What does not run stays as it is."""
+        if self._engine is not None:
+            if self._is_ours():
+                raise RuntimeError(f"{self!r} runs in this very loop: await astop()")
+            self._call(self._engine.stop())
+            self._stopped()
+
+    async def astart(self) -> Self:
+        """Start in the running loop; return when requests are answered. BrokerError says why it cannot be."""
+        self._check_stopped()
+        engine = self._new_engine()
+        await engine.start()
+        self._started(engine, asyncio.get_running_loop(), None)
+        return self
+
+    async def astop(self) -> None:
+        """Stop; return when nothing is left. What does not run stays as it is."""
+        if self._engine is not None:
+            await self._await(self._engine.stop())
+            self._stopped()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.astart()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.astop()
+
+    def _check_stopped(self) -> None:
+        if self._engine is not None:
+            raise RuntimeError(f"{self!r} runs already")
+
+    def _started(self, engine: E, loop: asyncio.AbstractEventLoop, background: BackgroundLoop | None) -> None:
+        self._engine, self._loop, self._background = engine, loop, background
+        self._has_started(engine)
+        self._finalizer = weakref.finalize(self, _forgotten, repr(self), engine, loop, background)
+
+    def _stopped(self) -> None:
+        assert self._finalizer is not None
+        self._finalizer.detach()
+        background, self._background = self._background, None
+        self._engine = self._loop = None
+        if background is not None:
+            background.finish()
+
+    @property
+    def is_running(self) -> bool:
+        return self._engine is not None
+
+    # Where clients find it
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port, for clients; with a comma between those of several brokers."""
+        return self._running().bootstrap_servers
+
+    def client_config(self, library: Library) -> dict[str, str]:
+        """Return the settings with which clients of a library find it, by the names that the library has for them."""
+        from minibroker.embedded.clients import client_config
+
+        return client_config(library, self.bootstrap_servers)
+
+    # Verbs
+
+    def _running(self) -> E:
+        if self._engine is None:
+            raise RuntimeError(f"the {self._noun} is not running: use it in a `with`, or call start() before")
+        return self._engine
+
+    def _is_ours(self) -> bool:
+        """Whether the caller is in the loop in which the engine runs."""
+        return asyncio._get_running_loop() is self._loop
+
+    def _call(self, verb: Coroutine[Any, Any, T], *, blocks: bool = False) -> T:
+        """Return what comes of a verb, in the loop in which the engine runs.
+
+        blocks: it would wait in the middle of what it does, so it is not even begun in that loop.
+        """
+        assert self._loop is not None
+        if not self._is_ours():
+            return asyncio.run_coroutine_threadsafe(verb, self._loop).result()
+        try:
+            # In our own loop a verb can be had at once if it does not wait for anything, as most do not.
+            if self._runs_here and not blocks:
+                verb.send(None)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        verb.close()
+        raise RuntimeError(
+            f"this would block the loop that the {self._noun} runs in: await the twin of it with an `a` before"
+        )
+
+    async def _await(self, verb: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None
+        if self._is_ours():
+            return await verb
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(verb, self._loop))
+
+
+def _forgotten(name: str, engine: Runs, loop: asyncio.AbstractEventLoop, background: BackgroundLoop | None) -> None:
+    """Stop what nobody can stop any more: it is garbage, or the program ends."""
+    try:
+        warnings.warn(f"{name} has not been stopped", ResourceWarning, stacklevel=1)
+    finally:
+        if background is not None:
+            background.finish_with(engine.stop())
+        elif loop.is_closed():
+            engine.abandon()
+        else:
+            asyncio.run_coroutine_threadsafe(engine.stop(), loop)
