@@ -105,14 +105,18 @@ class Waits:
                     found.append(f"{topic.name}-{partition.id}")
                     continue
                 role = leader.role
-                assert isinstance(role, LeaderState)
                 replicas = [cluster.replica(topic.name, partition.id, broker) for broker in partition.replicas]
-                if role.proposal is not None or any(
-                    each is None
-                    or each.leader_epoch != leader.leader_epoch
-                    or each.log.next_offset != leader.log.next_offset
-                    or leader.high_watermark != leader.log.next_offset
-                    for each in replicas
+                # Its role may still be the one of before: events are told while a replica changes.
+                if (
+                    not isinstance(role, LeaderState)
+                    or role.proposal is not None
+                    or any(
+                        each is None
+                        or each.leader_epoch != leader.leader_epoch
+                        or each.log.next_offset != leader.log.next_offset
+                        or leader.high_watermark != leader.log.next_offset
+                        for each in replicas
+                    )
                 ):
                     found.append(f"{topic.name}-{partition.id}")
         return found
