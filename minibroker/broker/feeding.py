@@ -85,11 +85,21 @@ class Feed:
         self.sent: dict[Key, None] = {}  # with the last answer
         self._waiting: asyncio.Future[bool] | None = None
 
+    @property
+    def has_high_watermarks(self) -> bool:
+        """Whether there are high watermarks that may not wait for the next records."""
+        return self.tells_high_watermarks and bool(self.stale)
+
     def has_news(self, fed: Fed) -> None:
         if fed.key not in self.news:
             self.news[fed.key] = None
             progress = fed.role.followers.get(self.follower_id)
-            if fed.key not in self.sent and progress is not None and progress.broker_epoch is not None:
+            if (
+                fed.key not in self.sent
+                and progress is not None
+                and progress.broker_epoch is not None
+                and progress.end_offset >= progress.leader_end_offset
+            ):
                 # It had everything when it last asked for anything, though it did not name this partition then.
                 progress.note(
                     progress.end_offset,
@@ -169,7 +179,7 @@ class Feeding:
         feed.fetched_ms = self.node.clock.now_ms()
         round_ = FeedRound(self.node, feed, request)
         round_.take()
-        if round_.is_due or request.max_wait_ms <= 0:
+        if round_.is_due or request.max_wait_ms <= 0 or feed.has_high_watermarks:
             return round_.response()
         return self._wait(round_, request)
 
@@ -185,7 +195,7 @@ class Feeding:
             if feed.epoch != request.session_epoch or self.feeds.get(feed.follower_id) is not feed:
                 return FetchResponse(responses=[])  # nobody waits for this answer any more
             round_.read_news()
-            if feed.tells_high_watermarks and feed.stale:
+            if feed.has_high_watermarks:
                 break
         return round_.response()
 
