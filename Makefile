@@ -5,6 +5,7 @@
 #   make imports  the start-up figures        make fuzz SECONDS=60
 #   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
 #   make docs     the pages made from code    make format   what ruff can mend by itself
+#   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
 
@@ -12,11 +13,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
 SECONDS ?= 60
+SEED ?=
+SEEDS ?= 100
+FIRST ?= 0
+CLIENT ?= own
 ARGS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports bench bench-broker fuzz docs format clean
+.PHONY: help run test check lint types imports bench bench-broker sim fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -54,6 +59,9 @@ bench: $(VENV)/.installed-bench
 # Needs java and mvn for Kafka and go for kfake, and leaves out what has none: `make bench-broker ARGS=--quick`.
 bench-broker: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.broker.compare $(ARGS)
+
+sim: $(VENV)/.installed-test
+	$(BIN)/python -m tests.simulation.cluster_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)
 
 # libFuzzer writes what it finds into its first folder, so the committed corpus stays as it is.
 fuzz: $(VENV)/.installed-fuzz

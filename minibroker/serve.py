@@ -18,6 +18,7 @@ from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig, ConfigError
 from minibroker.config.topic_texts import parse_topic
 from minibroker.errors import KafkaError, ProtocolError
+from minibroker.faults import FaultError
 from minibroker.metadata.bootstrap import WrongDirectory
 from minibroker.server.listeners import ListenerError, address
 from minibroker.server.loops import new_loop
@@ -49,9 +50,13 @@ def serve(options: argparse.Namespace) -> int:
             cluster_id=options.cluster_id or os.environ.get("CLUSTER_ID") or None,
             as_version=options.as_version,
         )
+        for text in options.fault:
+            from minibroker.faults.rules import values_from_text
+
+            node.faults.add(**values_from_text(text))
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(_serve(node, topics, where, options.quiet))
-    except (ConfigError, KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
+    except (ConfigError, FaultError, KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
         print(f"minibroker serve: {failure}", file=sys.stderr)
         return USAGE
     return STOPPED

@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"errors", "log"},
     "client": {"__init__", "clock", "schema", "errors", "protocol", "log"},
     "server": {"errors", "clock"},
+    "faults": {"errors", "clock", "events", "event_kinds", "schema", "protocol", "server"},
     "broker": {
         "errors",
         "clock",
@@ -58,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "replication",
         "config",
         "server",
+        "faults",
     },
     "cluster": {
         "errors",
@@ -73,7 +75,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server",
         "broker",
     },
-    "serve": {"errors", "clock", "log", "metadata", "config", "server", "broker"},
+    "serve": {"errors", "clock", "log", "metadata", "config", "server", "broker", "faults"},
     "explain": {"schema", "errors", "protocol", "stored", "log"},
     "dump": {"schema", "errors", "protocol", "stored", "log", "explain"},
     "cli": {
@@ -92,7 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "lessons",
         "watch",
     },
-    "embedded": {"errors", "clock", "log", "metadata", "replication", "config", "server", "broker", "client"},
+    "embedded": {"errors", "clock", "log", "metadata", "replication", "config", "server", "broker", "client", "faults"},
     "watch": {"log", "replication", "cluster", "events", "steered_clock"},
     "lessons": {
         "errors",
@@ -137,7 +139,7 @@ DOORS = {
         r"|\?\.(read_text|write_text|read_bytes|write_bytes)",
     ),
     "network": Door(
-        ("server/", "client/", "cli/health.py", "simulation/"),
+        ("server/", "client/", "cli/health.py", "simulation/", "faults/links.py"),
         r"(socket|ssl)(\..*)?|asyncio\.(open_connection|start_server|open_unix_connection|start_unix_server)"
         r"|\?\.(create_connection|create_server)",
     ),

@@ -22,9 +22,11 @@ class Chores:
     def __init__(self, node: Node):
         self.node = node
         self._timers: dict[str, Timer] = {}
+        self._noted: dict[tuple[str, int], int] = {}  # high watermarks, as of the last time they were written
 
     def start(self) -> None:
         self._every(CHECKPOINT_MS, self.checkpoint)
+        self._every(self.node.config["replica.high.watermark.checkpoint.interval.ms"], self.checkpoint_high_watermarks)
         self._every(EXPIRY_MS, self.expire_producers)
         self._every(FLUSH_MS, self.flush_due)
 
@@ -48,6 +50,12 @@ class Chores:
     def checkpoint(self) -> None:
         replicas = self.node.replicas
         self.node.directory.write_checkpoints({key: replica.high_watermark for key, replica in replicas.items()})
+
+    def checkpoint_high_watermarks(self) -> None:
+        found = {key: replica.high_watermark for key, replica in self.node.replicas.items()}
+        if found != self._noted:
+            self.node.directory.write_high_watermarks(found)
+            self._noted = found
 
     def expire_producers(self) -> None:
         now_ms = self.node.clock.now_ms()

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from minibroker.broker.injection import Injection
     from minibroker.broker.node import Node
     from minibroker.protocol.headers import Request
     from minibroker.server.connection import Answer, Connection
+    from minibroker.server.http import HttpAnswer, HttpRequest
 
 PRODUCE, API_VERSIONS = 0, 18
 # Wishes that the controller of a cluster fulfils, whichever broker they come to.
@@ -38,6 +40,7 @@ class Dispatcher:
     def __init__(self, node: Node):
         self.node = node
         self.request_counts: dict[tuple[int, int], int] = {}
+        self.injection: Injection | None = None  # there is one as long as there are rules for faults
         self._client_ids: dict[bytes, str] = {}
         self._routes: dict[tuple[int, int], Route] = {}
 
@@ -72,7 +75,12 @@ class Dispatcher:
         handler = route.handler
         if api in FORWARDED and self.node.replication is not None:
             handler = _forward
-        response = handler(request, Context(self.node, connection, version, client_id))
+        context = Context(self.node, connection, version, client_id)
+        if self.injection is not None:
+            rule = self.injection.find_rule(route, request, context)
+            if rule is not None:
+                return self.injection.carry_out(rule, route, handler, request, context, correlation_id)
+        response = handler(request, context)
         if response is None:
             return None
         if isinstance(response, Response):
@@ -89,10 +97,19 @@ class Dispatcher:
                 self._client_ids[name] = known
         return known
 
-    def http(self, path: str) -> tuple[str, str, bytes]:
-        from minibroker.broker.http_pages import page
+    def switch_faults(self, is_on: bool) -> None:
+        """Ask the rules for faults before each request, or no more."""
+        if is_on:
+            from minibroker.broker.injection import Injection
 
-        return page(self.node, path)
+            self.injection = Injection(self.node)
+        else:
+            self.injection = None
+
+    def http(self, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
+        from minibroker.broker.control import answer
+
+        return answer(self.node, request)
 
     def _unserved(self, api: int, version: int, correlation_id: int) -> list[bytes | memoryview]:
         if api == API_VERSIONS and API_VERSIONS in self.node.served:

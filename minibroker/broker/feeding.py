@@ -19,6 +19,7 @@ from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from minibroker.replication import bugs
 from minibroker.replication.fetching import Wanted, read_for_follower
 
 TYPE_CHECKING = False
@@ -59,6 +60,8 @@ class Fed:
         """Hear that the partition has moved, or that this broker leads no longer."""
         replica, log = self.replica, self.replica.log
         is_over = replica.role is not self.role
+        if self.feed.follower_id not in self.role.in_sync:
+            self.feed.outside[self.key] = None
         if is_over or log.next_offset > self.wanted.offset or log.log_start_offset != self.log_start_offset:
             self.feed.has_news(self)
         else:
@@ -81,14 +84,10 @@ class Feed:
         self.fetched_ms = 0  # when it came
         self.fed: dict[Key, Fed] = {}
         self.news: dict[Key, None] = {}  # partitions that may have records, or an error
+        self.outside: dict[Key, None] = {}  # where the follower is not in sync, and may come to be with each fetch
         self.stale: dict[Key, None] = {}  # partitions of which only the high watermark is news
         self.sent: dict[Key, None] = {}  # with the last answer
         self._waiting: asyncio.Future[bool] | None = None
-
-    @property
-    def has_high_watermarks(self) -> bool:
-        """Whether there are high watermarks that may not wait for the next records."""
-        return self.tells_high_watermarks and bool(self.stale)
 
     def has_news(self, fed: Fed) -> None:
         if fed.key not in self.news:
@@ -120,6 +119,7 @@ class Feed:
             fed.close()
             self.news.pop(key, None)
             self.stale.pop(key, None)
+            self.outside.pop(key, None)
 
     def close(self) -> None:
         for key in list(self.fed):
@@ -145,7 +145,6 @@ class Feeding:
     def __init__(self, node: Node):
         self.node = node
         self.feeds: dict[int, Feed] = {}  # by the follower's id
-        self._tells_high_watermarks = bool(node.config["replica.selector.class"])
 
     def stop(self) -> None:
         for feed in self.feeds.values():
@@ -169,17 +168,19 @@ class Feeding:
             feed = self.feeds[state.replica_id] = Feed(
                 state.replica_id,
                 self.node.chance.randrange(1, 1 << 31),
-                tells_high_watermarks=self._tells_high_watermarks,
+                tells_high_watermarks=self.node.sends_to_racks,
             )
         elif feed is None or feed.session_id != request.session_id:
             return FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-        elif request.session_epoch != (1 if feed.epoch == EPOCH_MAX else feed.epoch + 1):
+        elif request.session_epoch != (1 if feed.epoch == EPOCH_MAX else feed.epoch + 1) and (
+            "any-session-epoch" not in bugs.planted
+        ):
             return FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, responses=[])
         feed.epoch = request.session_epoch
         feed.fetched_ms = self.node.clock.now_ms()
         round_ = FeedRound(self.node, feed, request)
         round_.take()
-        if round_.is_due or request.max_wait_ms <= 0 or feed.has_high_watermarks:
+        if round_.is_due or request.max_wait_ms <= 0:
             return round_.response()
         return self._wait(round_, request)
 
@@ -187,17 +188,14 @@ class Feeding:
         feed = round_.feed
         clock = self.node.clock
         deadline_ms = clock.now_ms() + request.max_wait_ms
-        while not round_.is_due:
-            left_ms = deadline_ms - clock.now_ms()
-            if left_ms <= 0:
-                break
-            await feed.wait(self.node, left_ms)
+        while True:  # there may be news before this coroutine is run for the first time
             if feed.epoch != request.session_epoch or self.feeds.get(feed.follower_id) is not feed:
                 return FetchResponse(responses=[])  # nobody waits for this answer any more
             round_.read_news()
-            if feed.has_high_watermarks:
-                break
-        return round_.response()
+            left_ms = deadline_ms - clock.now_ms()
+            if round_.is_due or left_ms <= 0 or (feed.tells_high_watermarks and feed.stale):
+                return round_.response()
+            await feed.wait(self.node, left_ms)
 
     # Where a log begins and ends
 
@@ -233,6 +231,7 @@ class FeedRound:
         self.is_due = False
         self.left_bytes = request.max_bytes
         self._answers: dict[Key, Answer] = {}
+        self._named: dict[Key, None] = {}  # by the request
 
     def take(self) -> None:
         """Note what the follower says, and read what there is for it."""
@@ -240,13 +239,16 @@ class FeedRound:
         for forgotten in request.forgotten_topics_data:
             for number in forgotten.partitions:
                 feed.drop((bytes(forgotten.topic_id), number))
-        for key in feed.sent:  # whatever of it has not arrived is news again
-            feed.news[key] = None
+        if "sent-counts-as-received" not in bugs.planted:
+            feed.news.update(feed.sent)  # whatever of it has not arrived
         feed.sent = {}
         for topic in request.topics:
             topic_id = bytes(topic.topic_id)
             for asked in topic.partitions:
                 self._take_partition((topic_id, asked.partition), asked)
+        if "never-looks-again" not in bugs.planted:
+            for key in list(feed.outside):
+                self._look_again(key)
         self.read_news()
 
     def _take_partition(self, key: Key, asked: FetchRequest.FetchTopic.FetchPartition) -> None:
@@ -266,9 +268,23 @@ class FeedRound:
                 fed = feed.fed[key] = Fed(feed, key, replica, replica.as_leader(), asked.partition_max_bytes)
             fed.wanted = wanted
             replica.waiters[fed.changed] = None
+            self._named[key] = None
+            if feed.follower_id not in fed.role.in_sync:
+                feed.outside[key] = None
             self._read(fed, counts=True)
         except KafkaError as error:
             self._refuse(key, error)
+
+    def _look_again(self, key: Key) -> None:
+        """Let a follower that is not in sync say again how far it is: who may join depends on the controller too."""
+        fed = self.feed.fed[key]
+        if self.feed.follower_id in fed.role.in_sync:
+            del self.feed.outside[key]
+        elif key not in self._named:
+            try:
+                self._read(fed, counts=True)
+            except KafkaError as error:
+                self._refuse(key, error)
 
     def read_news(self) -> None:
         """Read partitions that have got something since; they come in turns, for an answer has its limit."""

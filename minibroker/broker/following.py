@@ -256,7 +256,8 @@ class Fetcher:
             outcome = role.on_fetched(wanted, answer, node.clock.now_ms())
         except StorageError as failure:
             node.reporter.say(f"{replica.topic}-{replica.partition}: {failure}")
-            self.remove(key)  # its log is offline
+            self.remove(key)
+            node.disk_failed(failure)
             return
         if outcome == OUT_OF_RANGE:
             self._beside(self._find_ends(key, replica, role))

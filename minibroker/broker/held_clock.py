@@ -20,7 +20,7 @@ class HeldClock:
     def __init__(self, clock: Clock):
         self.skew_ms = 0
         self._clock = clock
-        self._is_paused = self._has_ended = False
+        self.is_paused = self._has_ended = False
         self._missed: list[Callable[[], object]] = []
 
     # A Clock
@@ -50,22 +50,22 @@ class HeldClock:
 
     def run(self, callback: Callable[[], object]) -> None:
         """Call back if the process runs, later if it is paused."""
-        if self._is_paused:
+        if self.is_paused:
             self._missed.append(callback)
         elif not self._has_ended:
             callback()
 
     def pause(self) -> None:
-        self._is_paused = True
+        self.is_paused = True
 
     def resume(self) -> None:
-        self._is_paused = False
+        self.is_paused = False
         missed, self._missed = self._missed, []
         for callback in missed:
             self.run(callback)
 
     def end(self) -> None:
-        self._is_paused = False
+        self.is_paused = False
         self._has_ended = True
         self._missed.clear()
 

@@ -1,4 +1,4 @@
-"""What the broker answers to `GET`: health, readiness, metrics."""
+"""What the broker shows to whoever asks by `GET`: health, readiness, metrics. Verbs are in control.py."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ TEXT = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
+PAGES = ("/", "/health", "/healthz", "/live", "/ready", "/readyz", "/metrics")
+
+
 def page(node: Node, path: str) -> tuple[str, str, bytes]:
     """Return status, content type and body of a path."""
     if path in ("/health", "/healthz", "/live"):
@@ -21,8 +24,8 @@ def page(node: Node, path: str) -> tuple[str, str, bytes]:
     if path == "/metrics":
         return "200 OK", PROMETHEUS, "".join(f"{line}\n" for line in metrics(node)).encode()
     if path == "/":
-        return "200 OK", TEXT, b"minibroker, a Kafka-compatible broker: /health /ready /metrics\n"
-    return "404 Not Found", TEXT, b"there are /health /ready /metrics\n"
+        return "200 OK", TEXT, b"minibroker, a Kafka-compatible broker: /health /ready /metrics /faults /toxics\n"
+    return "404 Not Found", TEXT, b"there are /health /ready /metrics /faults /toxics\n"
 
 
 def metrics(node: Node) -> Iterator[str]:

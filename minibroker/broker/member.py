@@ -45,6 +45,7 @@ CALL_TIMEOUT_MS = 2_000  # Kafka's controller.quorum.request.timeout.ms
 FETCH_BYTES_MAX = 8 << 20
 RETRY_MS = 100
 NO_EPOCH = -1
+STOP_TRIES = 3
 
 
 class Member:
@@ -60,6 +61,7 @@ class Member:
         self.replication = Replication(node, network, CONTROLLER)
         self._is_open = False  # the partitions follow the metadata
         self._tasks: list[asyncio.Task[None]] = []
+        self._living: list[asyncio.Task[None]] = []  # those that send heartbeats
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._poked: asyncio.Future[None] | None = None  # while the heart rests
         self._stopping_seen: set[int] = set()
@@ -88,7 +90,7 @@ class Member:
         self.replication.start()
         while await self._is_fenced():
             await self.node.clock.sleep(RETRY_MS)
-        self._begin(self._live(), "heartbeats")
+        self._living.append(self._begin(self._live(), "heartbeats"))
         me = self.node.node_id
         await self._until(lambda: me in self.image.brokers and not self.image.brokers[me].fenced)
 
@@ -100,7 +102,9 @@ class Member:
 
     async def leave(self) -> None:
         """Return when this broker leads nothing, and everybody knows; or when there is no controller to ask."""
-        for _ in range(self.node.config["controlled.shutdown.max.retries"]):
+        for task in self._living:  # one more heartbeat of those, and it would be taken for one that starts again
+            task.cancel()
+        for _ in range(STOP_TRIES if self.node.config["controlled.shutdown.enable"] else 0):
             try:
                 while not (await self._beat(want_shut_down=True)).should_shut_down:
                     pass  # the controller keeps the answer until there is something to say
@@ -117,10 +121,11 @@ class Member:
             task.cancel()
         self.network.detach(self.node.node_id)
 
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=f"{name} {self.node.node_id}")
         self._tasks.append(task)
         task.add_done_callback(_raise_failure)
+        return task
 
     # Registration and heartbeats
 

@@ -21,6 +21,7 @@ from minibroker.broker.own_metadata import OwnMetadata
 from minibroker.broker.partitions import Partitions
 from minibroker.config import TopicConfig, check_topic_config
 from minibroker.events import EventStream
+from minibroker.faults.faults import Faults
 from minibroker.log.checkpoints import format_id
 from minibroker.log.directory import LogDirectory
 from minibroker.metadata.bootstrap import check_directory, random_id
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from minibroker.broker.replication import Replication
     from minibroker.clock import Clock
     from minibroker.config import BrokerConfig
+    from minibroker.faults.toxics import Toxics
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage
     from minibroker.protocol.headers import Request, Response
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from minibroker.server.listeners import Listener
     from minibroker.stored.kinds import MetadataRecord
 
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 EVERY_ADDRESS = ("0.0.0.0", "::")
 # Kinds of metadata records.
 PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
@@ -92,9 +95,18 @@ class Node:
             config["max.incremental.fetch.session.cache.slots"], lambda: self.chance.randrange(1, 1 << 31)
         )
         self.fetch_bytes_max: int = config["fetch.max.bytes"]
+        self.sends_to_racks = config["replica.selector.class"] == RACK_AWARE
         self.is_ready = False
         self.appearance = Appearance(as_version)
         self.served, self.announced = self.appearance.served, self.appearance.announced
+        self.faults = Faults(
+            broker=self.node_id,
+            chance=chance,
+            served=self.served,
+            switch=self.dispatcher.switch_faults,
+            new_toxics=self._new_toxics,
+        )
+        self.faults.events = self.events
         config.release = self.appearance.settings_release
         self.metadata: OwnMetadata | Member
         if network is None:
@@ -108,6 +120,7 @@ class Node:
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
         self._advertised: dict[str, tuple[str, int]] = {}
         self._next_producer_id = self._producer_ids_end = 0
+        self.disk_failed: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
 
     # Start and stop
@@ -192,6 +205,10 @@ class Node:
         self.replicas.clear()
         await self._close_servers()
 
+    @property
+    def is_held(self) -> bool:
+        return self.clock.is_paused
+
     def pause(self) -> None:
         """Stand still, as after SIGSTOP: clients see a machine that hangs."""
         self.clock.pause()
@@ -222,6 +239,11 @@ class Node:
     def _advertised_listeners(self) -> list[Listener]:
         texts = self.config["advertised.listeners"] if self.config.is_set("advertised.listeners") else None
         return parse_listeners(texts or [])
+
+    def _new_toxics(self) -> Toxics:
+        from minibroker.faults.toxics import Toxics
+
+        return Toxics(self.servers, self.clock, self.chance)
 
     # The metadata and what follows from it
 
@@ -303,6 +325,10 @@ class Node:
         """Return where a listener is found by who has not come through it yet."""
         host = "localhost" if server.host in EVERY_ADDRESS else server.host
         return self._advertised.get(server.listener_name, (host, server.port))
+
+    def advertised_host(self, server: Server) -> str:
+        """Return the name under which clients of a listener find this broker."""
+        return self._endpoint(server)[0]
 
     def brokers_for(self, connection: Connection) -> list[tuple[int, str, int, str | None]]:
         """Return id, host, port and rack of every broker, as the client on a connection is to reach it."""

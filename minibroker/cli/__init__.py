@@ -25,6 +25,7 @@ COMMANDS = {
     "offsets": ("offsets", "where partitions begin and end, and which offset a moment has"),
     "configs": ("configs", "show and change settings of topics and brokers"),
     "metadata": ("metadata", "brokers, topics and partitions, as kcat -L shows them"),
+    "faults": ("faults", "let clients meet errors, delays, broken connections"),
     "health": ("health", "exit with 0 if a broker answers, with 1 if not"),
     "explain": ("explain", "say what bytes mean, field by field"),
     "dump": ("dump", "print what kafka-dump-log prints of log segments, indexes and snapshots"),

@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--topic", action="append", default=[], metavar="NAME[:PARTITIONS[:compact]]", help="make a topic at start"
     )
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="NAME=VALUE,...", help="a rule for clients, see faults --help"
+    )
     parser.add_argument("--as-version", metavar="RELEASE", help="serve what that release of Kafka served: 0.8.2 to 4.4")
     parser.add_argument("--cluster-id", metavar="ID", help="of a new directory; one that is there must have it")
     parser.add_argument("--node-id", type=int, metavar="N", help="number of this broker (1)")

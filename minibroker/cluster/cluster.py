@@ -3,6 +3,7 @@
     start, stop, kill, pause, resume    here
     topics and leaders                  here
     cut, heal, delay, ...               links.py
+    slow and full disks                 disks.py
     hold, step, release                 steps.py
     waiting                             waits.py
 
@@ -21,8 +22,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from minibroker.broker.node import Node
+from minibroker.broker.node import RACK_AWARE, Node
 from minibroker.cluster.controller_node import ControllerNode
+from minibroker.cluster.disks import Disks
 from minibroker.cluster.links import Links
 from minibroker.cluster.steps import Steps
 from minibroker.cluster.waits import Waits
@@ -94,6 +96,7 @@ class Cluster:
         self.storages: dict[NodeId, Storage] = {CONTROLLER: new_storage(CONTROLLER)}
         self.cluster_id = cluster_id or ""
         self.links = Links(self)
+        self.disks = Disks(self)
         self.steps = Steps(self)
         self.waits = Waits(self)
         self.controller: ControllerNode
@@ -105,7 +108,7 @@ class Cluster:
             own = {"node.id": str(broker_id), "listeners": f"PLAINTEXT://{address(host, port)}"}
             if racks:
                 own["broker.rack"] = racks[(broker_id - 1) % len(racks)]
-                own["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+                own["replica.selector.class"] = RACK_AWARE
             self._settings[broker_id] = {**_defaults(brokers), **settings, **own}
             self.storages[broker_id] = new_storage(f"broker-{broker_id}")
             self.states[broker_id] = STOPPED
@@ -163,6 +166,7 @@ class Cluster:
             self._became(who, RUNNING)
             return
         node = self.nodes[who] = self._new_node(who)
+        node.disk_failed = lambda failure: self._disk_failed(who, node, failure)
         await node.start()
         self._settings[who]["listeners"] = ",".join(
             f"{each.listener_name}://{address(each.host, each.port)}" for each in node.servers
@@ -203,7 +207,9 @@ class Cluster:
         await self._process(who).stop()
         self._became(who, STOPPED)
 
-    async def kill(self, who: NodeId, *, lossy: bool = False, torn_bytes: int = 0, notice: bool = True) -> None:
+    async def kill(
+        self, who: NodeId, *, lossy: bool = False, torn_bytes: int = 0, notice: bool = True, why: str = ""
+    ) -> None:
         """End a broker as kill -9 does; lossy: as a power loss, what was not flushed is gone.
 
         torn_bytes: so much of what was lost stays, as half a batch. notice: the controller is told at once, where
@@ -223,11 +229,18 @@ class Cluster:
             else:
                 for each in lost:
                     lose(storage, each, torn_bytes=torn_bytes)
-        self._became(who, KILLED, "its power has gone" if lossy else ASKED)
+        self._became(who, KILLED, why or ("its power has gone" if lossy else ASKED))
         if isinstance(who, int) and notice and self.states[CONTROLLER] == RUNNING:
-            self.steps.election.enter(
-                f"fence broker {who}", lambda: self.controller.end_session(who, f"broker {who} was killed")
-            )
+            self.controller.lose(who, f"broker {who} is gone")
+
+    def _disk_failed(self, broker_id: int, node: Node, failure: Exception) -> None:
+        """Let a broker end whose only disk fails, as Kafka's do: others lead what it led."""
+
+        async def end() -> None:
+            if self.nodes.get(broker_id) is node and self.states[broker_id] in (RUNNING, PAUSED):
+                await self.kill(broker_id, why=f"its disk failed: {failure}")
+
+        self._ending = asyncio.get_running_loop().create_task(end())
 
     def pause(self, who: NodeId) -> None:
         """Let a broker stand still, as SIGSTOP does."""

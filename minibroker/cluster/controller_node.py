@@ -98,6 +98,13 @@ class ControllerNode:
         self._waiting: dict[asyncio.Future[None], None] = {}  # fetches of the metadata, until there are more
         self._heard: dict[asyncio.Future[None], None] = {}  # brokers that stop, until another heartbeat comes
         self._timers: dict[str, Timer] = {}
+        self._answers: dict[type, Callable[[Any, int], Any]] = {
+            BrokerRegistrationRequest: self._register,
+            BrokerHeartbeatRequest: self._heartbeat,
+            AlterPartitionRequest: self._alter_partition,
+            AllocateProducerIdsRequest: self._producer_ids,
+            FetchRequest: self._fetch,
+        }
 
     # Start and stop
 
@@ -192,22 +199,20 @@ class ControllerNode:
     def _expire(self) -> None:
         self._timers.pop("expiry", None)
         for broker_id in self.registrations.silent(self.clock.now_ms()):
-            self.registrations.sessions[broker_id].contact_ms = None
-            self.gate.enter(f"fence broker {broker_id}", lambda broker_id=broker_id: self._fence(broker_id))  # type: ignore[misc]
+            self.lose(broker_id, "it has been silent for longer than broker.session.timeout.ms")
         self._set_expiry()
 
-    def _fence(self, broker_id: int) -> None:
-        """Fence a broker that is silent, if it still is when its turn comes."""
-        if broker_id not in self.image.brokers or self.registrations.has_session(broker_id, self.clock.now_ms()):
-            return
-        self.end_session(broker_id, "it has been silent for longer than broker.session.timeout.ms")
+    def lose(self, broker_id: int, why: str) -> None:
+        """Fence a broker that is gone, when it is its turn in step mode and unless it has come back by then."""
+        session = self.registrations.sessions.get(broker_id)
+        if session is not None:
+            session.contact_ms = None
+            self.gate.enter(f"fence broker {broker_id}", lambda: self._fence(broker_id, why))
 
-    def end_session(self, broker_id: int, why: str) -> None:
-        """Fence a broker now: somebody knows that it is gone."""
-        if broker_id in self.registrations.sessions and not self.image.brokers[broker_id].fenced:
+    def _fence(self, broker_id: int, why: str) -> None:
+        is_back = self.registrations.sessions[broker_id].contact_ms is not None
+        if self.is_running and not is_back and not self.image.brokers[broker_id].fenced:
             self.change(self.registrations.end_session(broker_id), why)
-        elif broker_id in self.registrations.sessions:
-            self.registrations.sessions[broker_id].contact_ms = None
 
     def balance(self) -> None:
         """Give partitions back to their preferred leaders, as far as these are in sync."""
@@ -242,7 +247,9 @@ class ControllerNode:
             self._wake()
 
     def _wake(self) -> None:
+        """Let those hear who wait for a change."""
         _wake(self._waiting)
+        _wake(self._heard)
 
     def _check_configs(self, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
         if resource_type == TOPIC:
@@ -264,9 +271,9 @@ class ControllerNode:
 
     def answer(self, source: NodeId, message: Any, version: int) -> Any:
         """Answer a broker, now or later."""
-        own = self._ANSWERS.get(type(message))
+        own = self._answers.get(type(message))
         if own is not None:
-            return own(self, message, version)
+            return own(message, version)
         # The wish of a client. None of these handlers looks at a connection.
         context = Context(self, None, version, None)  # type: ignore[arg-type]
         return find_route(message.api, version).handler(message, context)
@@ -281,7 +288,7 @@ class ControllerNode:
         response = self._beat(request)
         _wake(self._heard)
         if request.want_shut_down and not response.should_shut_down and response.error_code == Error.NONE:
-            return self._stopping(request)
+            return self._stopping(request, self._begin_wait(self._heard))
         return response
 
     def _beat(self, request: BrokerHeartbeatRequest) -> Any:
@@ -291,9 +298,9 @@ class ControllerNode:
         self._set_expiry()
         return response
 
-    async def _stopping(self, request: BrokerHeartbeatRequest) -> Any:
+    async def _stopping(self, request: BrokerHeartbeatRequest, heard: asyncio.Future[None]) -> Any:
         """Answer a broker that wants to stop when it may, or when its next heartbeat is due."""
-        await self._wait(self._heard, self.config["broker.heartbeat.interval.ms"] / 2)
+        await self._wait(self._heard, heard, self.config["broker.heartbeat.interval.ms"] / 2)
         return self._beat(request)
 
     def _alter_partition(self, request: AlterPartitionRequest, version: int) -> Any:
@@ -315,7 +322,7 @@ class ControllerNode:
 
     def _fetch(self, request: FetchRequest, version: int) -> Any:
         answer = self._read(request)
-        return self._read_later(request) if answer is None else answer
+        return self._read_later(request, self._begin_wait(self._waiting)) if answer is None else answer
 
     def _read(self, request: FetchRequest) -> FetchResponse | None:
         """Return what there is of the metadata log from an offset on, None if there is nothing."""
@@ -336,27 +343,25 @@ class ControllerNode:
             answer.records = found.view()
         return FetchResponse(responses=[Topic(topic_id=request.topics[0].topic_id, partitions=[answer])])
 
-    async def _read_later(self, request: FetchRequest) -> FetchResponse:
-        await self._wait(self._waiting, request.max_wait_ms)
+    async def _read_later(self, request: FetchRequest, more: asyncio.Future[None]) -> FetchResponse:
+        await self._wait(self._waiting, more, request.max_wait_ms)
         return self._read(request) or FetchResponse(responses=[])
 
-    async def _wait(self, waiting: dict[asyncio.Future[None], None], max_wait_ms: float) -> None:
+    def _begin_wait(self, waiting: dict[asyncio.Future[None], None]) -> asyncio.Future[None]:
+        """Hear from now on: a coroutine that waits is run later, and would miss what happens until then."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting[done] = None
+        return done
+
+    async def _wait(
+        self, waiting: dict[asyncio.Future[None], None], done: asyncio.Future[None], max_wait_ms: float
+    ) -> None:
         timer = self.clock.after(max_wait_ms, lambda: None if done.done() else done.set_result(None))
         try:
             await done
         finally:
             timer.cancel()
             waiting.pop(done, None)
-
-    _ANSWERS: Mapping[type, Callable[[ControllerNode, Any, int], Any]] = {
-        BrokerRegistrationRequest: _register,
-        BrokerHeartbeatRequest: _heartbeat,
-        AlterPartitionRequest: _alter_partition,
-        AllocateProducerIdsRequest: _producer_ids,
-        FetchRequest: _fetch,
-    }
 
 
 def _wake(waiting: dict[asyncio.Future[None], None]) -> None:

@@ -69,7 +69,7 @@ class Steps:
         for kind in list(self.gates) if kinds is None else kinds:
             gate = self.gates.pop(kind, None)
             if gate is self.election:
-                gate.open()
+                self.election.open()
             elif gate is not None:
                 self.cluster.network.release(gate)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from minibroker.cluster.cluster import Cluster
+    from minibroker.metadata.image import Partition
 
 TIMEOUT_MS = 10_000
 METADATA_KINDS = ("isr", "leader", "topic", "broker", "metadata", "epoch")
@@ -91,35 +92,46 @@ class Waits:
 
     async def in_sync(self, *, timeout_ms: float = TIMEOUT_MS) -> None:
         """Return when every partition has its leader, and all its replicas are in sync and have everything."""
-        await self._until(
-            lambda: not self.behind(), (), timeout_ms, lambda: f"not in sync: {', '.join(self.behind()[:5])}"
-        )
+        awaited: list[tuple[str, Partition]] = []
+
+        def are_in_sync() -> bool:
+            # Those that were behind at the last look are looked at first: it is done again with each event.
+            while awaited:
+                if self._is_behind(*awaited[-1]):
+                    return False
+                awaited.pop()
+            awaited.extend(self._behind())
+            return not awaited
+
+        def told() -> str:
+            return f"not in sync: {', '.join(self.behind()[:5])}"
+
+        await self._until(are_in_sync, (), timeout_ms, told)
 
     def behind(self) -> list[str]:
         """Return the partitions that lack a leader, a replica in sync, or a record on any replica."""
-        cluster, found = self.cluster, []
-        for topic in cluster.controller.image.topics.values():
-            for partition in topic.partitions:
-                leader = cluster.leader(topic.name, partition.id)
-                if leader is None or len(partition.isr) < len(partition.replicas):
-                    found.append(f"{topic.name}-{partition.id}")
-                    continue
-                role = leader.role
-                replicas = [cluster.replica(topic.name, partition.id, broker) for broker in partition.replicas]
-                # Its role may still be the one of before: events are told while a replica changes.
-                if (
-                    not isinstance(role, LeaderState)
-                    or role.proposal is not None
-                    or any(
-                        each is None
-                        or each.leader_epoch != leader.leader_epoch
-                        or each.log.next_offset != leader.log.next_offset
-                        or leader.high_watermark != leader.log.next_offset
-                        for each in replicas
-                    )
-                ):
-                    found.append(f"{topic.name}-{partition.id}")
-        return found
+        return [f"{topic}-{partition.id}" for topic, partition in self._behind()]
+
+    def _behind(self) -> list[tuple[str, Partition]]:
+        topics = self.cluster.controller.image.topics.values()
+        return [
+            (topic.name, each) for topic in topics for each in topic.partitions if self._is_behind(topic.name, each)
+        ]
+
+    def _is_behind(self, topic: str, partition: Partition) -> bool:
+        if topic not in self.cluster.controller.image.topics:
+            return False
+        leader = self.cluster.leader(topic, partition.id)
+        if leader is None or len(partition.isr) < len(partition.replicas):
+            return True
+        role, end_offset = leader.role, leader.log.next_offset
+        if not isinstance(role, LeaderState) or role.proposal is not None or leader.high_watermark != end_offset:
+            return True
+        for broker in partition.replicas:
+            replica = self.cluster.replica(topic, partition.id, broker)
+            if replica is None or replica.leader_epoch != leader.leader_epoch or replica.log.next_offset != end_offset:
+                return True
+        return False
 
     async def _until(
         self, condition: Callable[[], bool], kinds: Iterable[str], timeout_ms: float, told: Callable[[], str]

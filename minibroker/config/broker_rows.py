@@ -13,10 +13,16 @@ authorizer.class.name | string read-only refused |  | non-null string
   Java class that decides who may do what; refused, so that nobody believes to be guarded.
 auto.create.topics.enable | boolean read-only | true
   Whether asking for an unknown topic may create it.
+auto.leader.rebalance.enable | boolean read-only | true
+  Whether partitions go back to their preferred leaders by themselves.
+broker.heartbeat.interval.ms | int read-only | 2000
+  How often a broker of a cluster tells the controller that it lives.
 broker.id | int read-only | -1
   Older name of node.id.
 broker.rack | string read-only | null
   Rack of this broker, told to clients that read from the closest replica.
+broker.session.timeout.ms | int read-only | 9000
+  A broker that is silent for that long is fenced; others lead what it led.
 client.quota.callback.class | class read-only refused | null
   Java class that sets quotas.
 compression.gzip.level | int cluster-wide | -1 | [1,...,9] or -1
@@ -33,6 +39,8 @@ connections.max.idle.ms | long read-only | 600000
   A connection without a request for that long is closed.
 connections.max.reauth.ms | long read-only later | 0
   How long a login is valid; 0 is for ever.
+controlled.shutdown.enable | boolean read-only | true
+  Whether leaders move before their broker stops.
 controller.listener.names | list read-only | null
   Listeners of the controller; they are not told to clients.
   here CONTROLLER: Kafka has no default; the name is that of its sample files
@@ -100,6 +108,8 @@ group.streams.session.timeout.ms | int read-only later | 45000 | [1,...]
   A streams group's member that is silent for that long is out.
 inter.broker.listener.name | string read-only | null
   Listener that brokers use among themselves.
+leader.imbalance.check.interval.seconds | long read-only | 300 | [1,...]
+  How often the controller looks for partitions that are not led by their preferred leaders.
 listener.security.protocol.map | string per-broker | SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
   Security protocol of each listener name.
 listeners | list per-broker | PLAINTEXT://:9092
@@ -214,8 +224,24 @@ queued.max.requests | int read-only | 500 | [1,...]
   Most requests in work.
 remote.log.storage.system.enable | boolean read-only refused | false
   Whether old segments move to other storage.
+replica.fetch.backoff.ms | int read-only | 1000 | [0,...]
+  How long a follower waits after a fetch that failed.
+replica.fetch.max.bytes | int read-only | 1048576 | [0,...]
+  Most that a follower asks for of one partition.
+replica.fetch.min.bytes | int read-only | 1
+  Least that a follower waits for.
+replica.fetch.response.max.bytes | int read-only | 10485760 | [0,...]
+  Most that a follower asks for at once.
+replica.fetch.wait.max.ms | int read-only | 500
+  How long a follower's fetch waits when there is nothing new.
+replica.high.watermark.checkpoint.interval.ms | long read-only | 5000
+  How often high watermarks are written down.
 replica.lag.time.max.ms | long read-only | 30000
   A follower that has not caught up for that long is out of sync.
+replica.selector.class | string read-only | null
+  org.apache.kafka.common.replica.RackAwareReplicaSelector sends consumers to a replica in their rack.
+replica.socket.timeout.ms | int read-only | 30000
+  How long a follower waits for an answer of its leader.
 sasl.enabled.mechanisms | list per-broker later | GSSAPI
   Login mechanisms that are offered.
 sasl.jaas.config | password per-broker later | null

@@ -12,14 +12,10 @@ alter.config.policy.kraft.compatibility.enable | boolean read-only 3.9 | false
 alter.log.dirs.replication.quota.window.num | int read-only | 11 | [1,...]
 alter.log.dirs.replication.quota.window.size.seconds | int read-only | 1 | [1,...]
 auto.include.jmx.reporter | boolean read-only 3.9 | true
-auto.leader.rebalance.enable | boolean read-only | true
 background.threads | int cluster-wide | 10 | [1,...]
-broker.heartbeat.interval.ms | int read-only | 2000
 broker.id.generation.enable | boolean read-only 3.9 | true
-broker.session.timeout.ms | int read-only | 9000
 config.providers | list cluster-wide |
 control.plane.listener.name | string read-only 3.9 | null
-controlled.shutdown.enable | boolean read-only | true
 controlled.shutdown.max.retries | int read-only 3.9 | 3
 controlled.shutdown.retry.backoff.ms | long read-only 3.9 | 5000
 controller.performance.always.log.threshold.ms | long read-only internal | 2000 | [0,...]
@@ -107,7 +103,6 @@ internal.metadata.log.segment.bytes | int read-only internal | null
 internal.metadata.max.batch.size.in.bytes | int read-only internal | 8388608
 kafka.metrics.polling.interval.secs | int read-only | 10 | [1,...]
 kafka.metrics.reporters | list read-only |
-leader.imbalance.check.interval.seconds | long read-only | 300 | [1,...]
 leader.imbalance.per.broker.percentage | int read-only 3.9 | 10
 leader.replication.throttled.rate | long cluster-wide internal | null | [0,...]
 log.cleaner.dedupe.buffer.size | long cluster-wide | 134217728
@@ -189,15 +184,7 @@ remote.log.storage.manager.class.name | string read-only | null | non-empty stri
 remote.log.storage.manager.class.path | string read-only | null
 remote.log.storage.manager.impl.prefix | string read-only | rsm.config. | non-empty string
 replica.alter.log.dirs.io.max.bytes.per.second | long cluster-wide internal | null | [0,...]
-replica.fetch.backoff.ms | int read-only | 1000 | [0,...]
-replica.fetch.max.bytes | int read-only | 1048576 | [0,...]
-replica.fetch.min.bytes | int read-only | 1
-replica.fetch.response.max.bytes | int read-only | 10485760 | [0,...]
-replica.fetch.wait.max.ms | int read-only | 500
-replica.high.watermark.checkpoint.interval.ms | long read-only | 5000
-replica.selector.class | string read-only | null
 replica.socket.receive.buffer.bytes | int read-only | 65536
-replica.socket.timeout.ms | int read-only | 30000
 replication.quota.window.num | int read-only | 11 | [1,...]
 replication.quota.window.size.seconds | int read-only | 1 | [1,...]
 request.timeout.ms | int read-only | 30000

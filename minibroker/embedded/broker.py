@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from minibroker.embedded.clients import Library
     from minibroker.embedded.engine import Engine, Record
+    from minibroker.embedded.faults import BrokerFaults
 
     T = TypeVar("T")
 
@@ -228,6 +229,13 @@ class Broker:
     async def await_records(self, topic: str, count: int, timeout: float = 5) -> list[Record]:
         """Return all records as soon as there are so many, as wait_records does."""
         return await self._await(self._running().wait_records(topic, count, round(timeout * 1000)))
+
+    @property
+    def faults(self) -> BrokerFaults:
+        """What clients of this broker meet: rules for their requests, toxics for their connections."""
+        from minibroker.embedded.faults import BrokerFaults
+
+        return BrokerFaults(self)
 
     def _running(self) -> Engine:
         if self._engine is None:

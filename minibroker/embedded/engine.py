@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from minibroker.config.topic_texts import WantedTopic
 
@@ -65,5 +66,9 @@ class Engine(Protocol):
         ...
 
     async def records(self, topic: str) -> list[Record]: ...
+
+    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Do what HTTP would, by the routes of broker/control.py; FaultError says why not."""
+        ...
 
     async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]: ...

@@ -12,6 +12,7 @@ from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.embedded.engine import BrokerError, Record
 from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.faults import FaultError
 from minibroker.log.batches import batches
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.reading import read
@@ -23,6 +24,7 @@ from minibroker.server.server import Reporter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from minibroker.embedded.engine import Start
     from minibroker.log.storage import Storage
@@ -108,6 +110,14 @@ class InProcess:
             end = self._end(topic) + count - len(found)
             if not await self._changed(topic, end, deadline_ms - self._clock.now_ms()):
                 raise TimeoutError(f"{topic} has {len(found)} records after {timeout_ms} ms; {count} were waited for")
+
+    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        from minibroker.broker.control import Refused, call
+
+        try:
+            return await call(self._node, method, path, body)
+        except Refused as refusal:
+            raise FaultError(str(refusal)) from None
 
     async def _changed(self, topic: str, end: int, timeout_ms: int) -> bool:
         """Wait until a topic holds so many offsets, or is made, deleted or enlarged; return whether it was."""

@@ -12,13 +12,14 @@ import os
 import subprocess
 import sys
 
+from minibroker.clock import LoopClock
 from minibroker.embedded.engine import BrokerError, Record
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import IO
+    from typing import IO, Any
 
     from minibroker.client import Cluster, Consumer
     from minibroker.embedded.engine import Start
@@ -154,6 +155,16 @@ class Subprocess:
                     )
                 found += await _fetch(consumer, left_ms)
         return sorted(found, key=_place)
+
+    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        from minibroker.client.control import Refusal, ask
+        from minibroker.faults import FaultError
+
+        host, _, port = self.bootstrap_servers.rpartition(":")
+        try:
+            return await ask(host.strip("[]"), int(port), method, path, body, clock=LoopClock())
+        except Refusal as refusal:
+            raise FaultError(str(refusal)) from None
 
     async def _read(self, pipe: IO[bytes] | None, told: Callable[[str], None]) -> Lines:
         _, lines = await asyncio.get_running_loop().connect_read_pipe(lambda: Lines(told), pipe)

@@ -146,7 +146,7 @@ def new_clock(now_ms: int | None = None, source_ms: Callable[[], float] | None =
     return SteeredClock(now_ms) if source_ms is None else SteeredClock(now_ms, source_ms=source_ms)
 
 
-def in_virtual_time(main: Callable[[Stage], Coroutine[Any, Any, T]]) -> T:
+def in_virtual_time(main: Callable[[Stage], Coroutine[Any, Any, T]], *, seed: int = 1) -> T:
     """Run something on a stage whose sockets are in memory, and whose waits take no time."""
     from minibroker.simulation.run import simulate
 
@@ -158,11 +158,13 @@ def in_virtual_time(main: Callable[[Stage], Coroutine[Any, Any, T]]) -> T:
         finally:
             await stage.close()
 
-    found: T = simulate(run, seed=1).check()
+    found: T = simulate(run, seed).check()
     return found
 
 
-def rehearse(scenario: Scenario, watch: Callable[[Outcome], object] = lambda outcome: None) -> list[Outcome]:
+def rehearse(
+    scenario: Scenario, watch: Callable[[Outcome], object] = lambda outcome: None, *, seed: int = 1
+) -> list[Outcome]:
     """Play a lesson in virtual time; return what came of each step, up to the first that failed."""
 
     async def main(stage: Stage) -> list[Outcome]:
@@ -174,11 +176,11 @@ def rehearse(scenario: Scenario, watch: Callable[[Outcome], object] = lambda out
                 break
         return outcomes
 
-    return in_virtual_time(main)
+    return in_virtual_time(main, seed=seed)
 
 
-def check(scenario: Scenario) -> None:
+def check(scenario: Scenario, *, seed: int = 1) -> None:
     """Raise LessonFailed unless a lesson does what it says."""
-    outcome = rehearse(scenario)[-1]
+    outcome = rehearse(scenario, seed=seed)[-1]
     if outcome.failures:
         raise LessonFailed("\n".join(outcome.failures))

@@ -182,7 +182,10 @@ class LogDirectory:
         }
         write_offsets(self.storage, LOG_STARTS, starts)
         if high_watermarks is not None:
-            write_offsets(self.storage, HIGH_WATERMARKS, high_watermarks)
+            self.write_high_watermarks(high_watermarks)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        write_offsets(self.storage, HIGH_WATERMARKS, high_watermarks)
 
     def close(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None, *, broker_epoch: int = NO_BROKER_EPOCH

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-    from minibroker.log.storage import Chunk
+    from minibroker.log.storage import Chunk, Trouble
 
 SPARE_SHARE = 4  # a buffer that must grow gets a quarter of its length on top
 SPARE_BYTES_MIN = 256
@@ -135,6 +135,7 @@ class MemoryStorage:
 
     def __init__(self, now_ms: Callable[[], int]):
         self.now_ms = now_ms
+        self.trouble: Trouble | None = None  # asked before each write
         self.root = self._new_directory()
 
     def lock(self) -> None:
@@ -273,12 +274,14 @@ class MemoryFile:
 
     def append(self, chunks: Sequence[Chunk]) -> None:
         content = self._content or self._closed("append")
+        self._meet_trouble("append")
         for chunk in chunks:
             content.write(content.size_bytes, chunk)
         content.modified_ms = self._storage.now_ms()
 
     def write_at(self, position: int, data: Chunk) -> None:
         content = self._content or self._closed("write")
+        self._meet_trouble("write")
         if data:
             content.write(position, data)
         content.modified_ms = self._storage.now_ms()
@@ -288,6 +291,14 @@ class MemoryFile:
 
     def map(self) -> memoryview:
         return (self._content or self._closed("map")).view()
+
+    def _meet_trouble(self, doing: str) -> None:
+        trouble = self._storage.trouble
+        if trouble is not None:
+            try:
+                trouble(doing, self.path)
+            except OSError as error:
+                raise StorageError.of(doing, self.path, error) from error
 
     def truncate(self, size_bytes: int) -> None:
         content = self._content or self._closed("truncate")

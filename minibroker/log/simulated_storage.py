@@ -205,6 +205,7 @@ class SimulatedFile(MemoryFile):
 
     def _write(self, doing: str, position: int, data: bytes) -> None:
         content = self.lossy(doing)
+        self._meet_trouble(doing)
         fault = self._disk.step(doing, self.path)
         if fault:
             data = data[: fault.written_bytes]

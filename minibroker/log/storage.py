@@ -19,11 +19,12 @@ from minibroker.errors import StorageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Protocol
     from weakref import WeakSet
 
     Chunk = bytes | bytearray | memoryview
+    Trouble = Callable[[str, str], object]  # told what is about to be done to which file; an OSError refuses it
 
     class File(Protocol):
         """One open file. Reads and writes do not move a cursor: there is none."""
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         """A tree of files."""
 
         is_durable: bool  # whether what is synced is there after the process has ended
+        trouble: Trouble | None  # asked before each write to a file
 
         def lock(self) -> None:
             """Keep others off, as Kafka does with .lock; raise StorageError if somebody is there."""
@@ -125,6 +127,7 @@ class OsStorage:
     def __init__(self, root: str):
         self.root = root
         self._lock_handle = -1
+        self.trouble: Trouble | None = None  # asked before each write
         self.mappings: dict[int, WeakSet[mmap.mmap]] = {}  # by inode; alive while a view looks through them
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
@@ -248,10 +251,13 @@ class OsFile:
         self.real_path = storage.real_path(path)
         self.handle = handle  # what sendfile wants
         self.size_bytes = os.fstat(handle).st_size
+        self._storage = storage
         self._mappings = storage.mappings
 
     def append(self, chunks: Sequence[Chunk]) -> None:
         try:
+            if self._storage.trouble is not None:
+                self._storage.trouble("append", self.path)
             if sum(map(len, chunks)) <= WRITE_BYTES:
                 self._gather(list(chunks))
             else:
@@ -279,6 +285,8 @@ class OsFile:
 
     def write_at(self, position: int, data: Chunk) -> None:
         try:
+            if self._storage.trouble is not None:
+                self._storage.trouble("write", self.path)
             while data:
                 written = os.pwrite(self.handle, data, position)
                 position += written

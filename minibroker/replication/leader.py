@@ -168,9 +168,14 @@ class LeaderState:
         if partition_epoch > self.partition_epoch or "same-epoch-ends-proposal" in bugs.planted:
             self.proposal = None
             self.partition_epoch = partition_epoch
-            self.in_sync = tuple(in_sync)
+            self._set_in_sync(in_sync)
         self.followers = self._progress(self.followers, now_ms)
         self.replica.advance(now_ms)
+
+    def _set_in_sync(self, in_sync: Sequence[int]) -> None:
+        if self.in_sync != tuple(in_sync):
+            self.in_sync = tuple(in_sync)
+            self.replica.tell(0)
 
     def _progress(self, known: dict[int, FollowerProgress], now_ms: int) -> dict[int, FollowerProgress]:
         progress = {}
@@ -329,8 +334,8 @@ class LeaderState:
         if error == Error.NONE:
             if leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch:
                 self.partition_epoch = partition_epoch
-                self.in_sync = tuple(in_sync)
                 self.proposal = None
+                self._set_in_sync(in_sync)
                 self.replica.advance(now_ms)
             return None
         if error in NOT_APPLIED or "any-error-ends-proposal" in bugs.planted:

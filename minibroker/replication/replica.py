@@ -162,8 +162,6 @@ class Replica:
             self.leader_epoch = leader_epoch
             if "epoch-is-not-noted" not in bugs.planted:
                 self.log.begin_epoch(leader_epoch)
-            if self.events.observed:
-                self.events.emit(Epoch(**self.place, leader_epoch=leader_epoch, start_offset=self.log.next_offset))
         self.role = LeaderState(
             self,
             leader_epoch,
@@ -173,6 +171,8 @@ class Replica:
             lag_ms_max=lag_ms_max,
             find_broker=find_broker,
         )
+        if self.events.observed:
+            self.events.emit(Epoch(**self.place, leader_epoch=leader_epoch, start_offset=self.log.next_offset))
         if "leader-commits-its-log" in bugs.planted:
             self.high_watermark = self.log.next_offset
         self.advance(now_ms)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from typing import Protocol
 
+    from minibroker.server.http import HttpAnswer, HttpRequest
     from minibroker.server.server import Server
 
     Chunk = bytes | bytearray | memoryview
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
         def answer(self, frame: memoryview, connection: Connection) -> Answer: ...
 
-        def http(self, path: str) -> tuple[str, str, bytes]:
+        def http(self, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
             """Return status, content type and body."""
             ...
 
@@ -43,12 +44,14 @@ OWN_BYTES_MIN = 4 * 1024
 OWN_BYTES_AT_ONCE = 2 * 1024 * 1024  # a frame up to this gets its whole buffer with the first bytes
 UNSENT_BYTES_MAX = 1024 * 1024  # from here on the client has to read before it gets more
 JOIN_BYTES = 64 * 1024  # small answers leave in one piece
-HTTP_GET = b"GET "
+HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI"}  # as four bytes begin
 TLS_HELLO = b"\x16\x03"
 
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol of one accepted socket."""
+
+    may_be_toxic = True  # see faults/toxics.py
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -163,6 +166,11 @@ class Connection(asyncio.BufferedProtocol):
         return not self._may_write
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether nothing has come yet, so that it may still turn out to be HTTP."""
+        return self._is_first and not self._own_end
+
+    @property
     def came_bytes(self) -> int:
         """How much of an unfinished frame there is."""
         return self._own_end
@@ -178,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
     def _is_kafka(self, received: memoryview) -> bool:
         """Look at the first bytes of all: no frame length can look like these."""
         self._is_first = False
-        if received[:4] == HTTP_GET:
+        if bytes(received[:4]) in HTTP_METHODS:
             from minibroker.server.http import HttpConnection
 
             http = HttpConnection(self)

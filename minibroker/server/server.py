@@ -14,12 +14,19 @@ from minibroker.server.connection import SHARED_BYTES, Connection
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Protocol
 
     from minibroker.clock import Clock, Timer
     from minibroker.server.connection import Chunk, Service
     from minibroker.server.http import HttpConnection
 
     AnyConnection = Connection | HttpConnection
+
+    class Toxics(Protocol):
+        """Who wants to stand between connections and their transports."""
+
+        def opened(self, connection: Connection) -> None: ...
+
 
 SPARE_BUFFERS_MAX = 8
 SPARE_BYTES_MAX = 2 * 1024 * 1024
@@ -69,12 +76,14 @@ class Server:
         self.limits = limits
         self.listener_name = listener_name
         self.reporter = reporter
+        self.toxics: Toxics | None = None
         self.now_ms = clock.now_ms
         self.frame_bytes_max = limits.frame_bytes_max
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
         self.connections: dict[AnyConnection, None] = {}  # a dict keeps the order in which they came
         self.per_address: dict[str, int] = {}
         self.host, self.port = "", 0
+        self.asked_host = ""  # as the listener's setting has it: a name perhaps
         self.held_bytes = 0
         self.sent_bytes = 0
         self.accepted_count = 0
@@ -89,7 +98,7 @@ class Server:
 
     async def bind(self, host: str, port: int) -> None:
         """Take an address; port 0 takes a free one, which `port` names then."""
-        wanted = port
+        wanted, self.asked_host = port, host
         for tries_left in range(BIND_TRIES, -1, -1):
             try:
                 listener = await asyncio.get_running_loop().create_server(
@@ -170,6 +179,8 @@ class Server:
             connection.close(f"more than {self.limits.connections_per_address_max} connections from this address")
         elif len(self.connections) > self.limits.connections_max:
             connection.close(f"more than {self.limits.connections_max} connections")
+        elif self.toxics is not None and connection.may_be_toxic:
+            self.toxics.opened(connection)  # type: ignore[arg-type]
         if self.is_paused:
             connection.pause()
 
@@ -187,7 +198,7 @@ class Server:
         if not self.connections and self._all_closed is not None:
             self._all_closed.set()
 
-    def failed(self, connection: Connection, error: Exception) -> None:
+    def failed(self, connection: AnyConnection, error: Exception) -> None:
         """Tell of an error that nobody expected: ours."""
         import traceback
 

@@ -147,7 +147,7 @@ async def test_http_that_never_ends_is_given_up() -> None:
     clock = TestClock()
     async with running(clock=clock) as node, connected(node) as endless, connected(node) as silent:
         endless.send(b"GET /" + b"x" * 20_000)
-        assert b"404" in await endless.reader.read()
+        assert b"431" in await endless.reader.read()
         silent.send(b"GET /metr")
         await settle(node, 1)
         while not all(connection.came_bytes for connection in node.servers[0].connections):

@@ -106,7 +106,6 @@ class Round:
         self.found_bytes = 0
         self._wanted = self._resolve()
         self.bytes_max = min(request.max_bytes, context.node.fetch_bytes_max)
-        self.chooses_replicas = bool(context.node.config["replica.selector.class"])
         self.bytes_min = min(request.min_bytes, self.bytes_max)
         self._answers: dict[Key, PartitionResponse] = {}
 
@@ -196,7 +195,7 @@ class Round:
         if wanted.last_fetched_epoch >= 0 and self._diverges(replica, wanted, answer):
             return 0
         answer.aborted_transactions = [] if is_committed else None
-        if request.rack_id and self.chooses_replicas and self._is_nearer(replica, wanted, answer):
+        if request.rack_id and self.context.node.sends_to_racks and self._is_nearer(replica, wanted, answer):
             return 0
         limit_offset = replica.readable_end(request.isolation_level)
         size_bytes_max = min(wanted.partition_max_bytes, left_bytes)

@@ -87,6 +87,8 @@ def _produce(
                 waits_for = _append(request, partition, replica, answer, context, now_ms)
             except KafkaError as error:
                 _refuse(answer, error, replica, context)
+                if error.code == Error.KAFKA_STORAGE_ERROR:
+                    context.node.disk_failed(error)
                 failed = True
             else:
                 if waits_for > replica.high_watermark:

@@ -1,0 +1,224 @@
+"""What the broker's port answers to HTTP, and who may steer the broker by it.
+
+    ("DELETE", "/faults/<id>"): remove_fault          a line of ROUTES is all that a further verb needs
+
+A function of the table gets the node and what came with the request, and returns what is answered as JSON, or a
+coroutine of it. `call` serves programs that have the broker in their own process: the same verbs without a socket.
+What must hold: a page that somebody looks at must not steer a broker on his machine or in his network. So an Origin
+has to be the broker's own; a Host has to be an address, a loopback name or a name that the broker is known by, for any
+other could have been made to point here (DNS rebinding); and a body has to call itself JSON, which a browser does for
+a foreign page only after asking, and that is refused. Health and metrics tell nothing that needs this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from minibroker.broker.http_pages import PAGES, page
+from minibroker.errors import KafkaError
+from minibroker.faults import FaultError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+    from typing import Any
+
+    from minibroker.broker.node import Node
+    from minibroker.server.http import HttpAnswer, HttpRequest
+
+    Handler = Callable[[Node, "Call"], Any]
+
+JSON = "application/json"
+OK = "200 OK"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Refused(Exception):
+    """A request that is not carried out; the text says why."""
+
+    def __init__(self, status: str, reason: str):
+        super().__init__(reason)
+        self.status = status
+
+
+class Call:
+    """What came with a request: the last piece of its path where the route has <...> there, and its JSON."""
+
+    __slots__ = ("argument", "body")
+
+    def __init__(self, argument: str, body: Mapping[str, Any]):
+        self.argument = argument
+        self.body = body
+
+
+# Faults
+
+
+def list_faults(node: Node, call: Call) -> Any:
+    return [rule.as_json() for rule in node.faults.rules.values()]
+
+
+def add_fault(node: Node, call: Call) -> Any:
+    return node.faults.add(**call.body).as_json()
+
+
+def remove_fault(node: Node, call: Call) -> Any:
+    if not (call.argument.isascii() and call.argument.isdecimal() and int(call.argument) in node.faults.rules):
+        raise Refused("404 Not Found", f"there is no rule {call.argument}")
+    return node.faults.remove(int(call.argument)).as_json()
+
+
+def clear_faults(node: Node, call: Call) -> Any:
+    node.faults.clear()
+    return []
+
+
+def list_toxics(node: Node, call: Call) -> Any:
+    return [toxic.as_json() for toxic in node.faults.toxics.values()]
+
+
+def add_toxic(node: Node, call: Call) -> Any:
+    return node.faults.add_toxic(**call.body).as_json()
+
+
+def remove_toxic(node: Node, call: Call) -> Any:
+    if call.argument not in node.faults.toxics:
+        raise Refused("404 Not Found", f"there is no toxic {call.argument}")
+    return node.faults.remove_toxic(call.argument).as_json()
+
+
+def clear_toxics(node: Node, call: Call) -> Any:
+    node.faults.clear_toxics()
+    return []
+
+
+# Method and path -> who answers. <...> stands for any last piece.
+ROUTES: dict[tuple[str, str], Handler] = {
+    ("GET", "/faults"): list_faults,
+    ("POST", "/faults"): add_fault,
+    ("DELETE", "/faults"): clear_faults,
+    ("DELETE", "/faults/<id>"): remove_fault,
+    ("GET", "/toxics"): list_toxics,
+    ("POST", "/toxics"): add_toxic,
+    ("DELETE", "/toxics"): clear_toxics,
+    ("DELETE", "/toxics/<name>"): remove_toxic,
+}
+
+
+async def call(node: Node, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Do what a request would; FaultError or Refused say why not."""
+    handler, argument = _find(method, path)
+    result = handler(node, Call(argument, body or {}))
+    return await result if asyncio.iscoroutine(result) else result
+
+
+def answer(node: Node, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
+    """Answer a request: a page, or a verb."""
+    if request.method in ("GET", "HEAD") and (request.path in PAGES or not _paths(request.path)):
+        return page(node, request.path)
+    try:
+        check_sender(request.headers, names_of(node))
+        handler, argument = _find(request.method, request.path)
+        result = handler(node, Call(argument, _body(request)))
+    except (Refused, FaultError, KafkaError) as failure:
+        return _refusal(failure)
+    return _later(result) if asyncio.iscoroutine(result) else _json(OK, result)
+
+
+async def _later(waiting: Coroutine[Any, Any, Any]) -> HttpAnswer:
+    try:
+        return _json(OK, await waiting)
+    except (Refused, FaultError, KafkaError) as failure:
+        return _refusal(failure)
+
+
+def _refusal(failure: Exception) -> HttpAnswer:
+    return _json(failure.status if isinstance(failure, Refused) else "400 Bad Request", {"error": str(failure)})
+
+
+def _json(status: str, value: object) -> HttpAnswer:
+    import json
+
+    return status, JSON, json.dumps(value).encode() + b"\n"
+
+
+def _find(method: str, path: str) -> tuple[Handler, str]:
+    """Return who answers, and the last piece of the path where that is an argument."""
+    found = _paths(path)
+    if not found:
+        raise Refused("404 Not Found", f"there is no {path}")
+    for (known, pattern), handler in found.items():
+        if known == method:
+            return handler, _unquoted(path.rpartition("/")[2]) if "<" in pattern else ""
+    raise Refused("405 Method Not Allowed", f"{path} takes {', '.join(known for known, _ in found)}")
+
+
+def _paths(path: str) -> dict[tuple[str, str], Handler]:
+    """Return the routes of a path, whatever their method."""
+    above, _, last = path.rpartition("/")
+    return {
+        route: handler
+        for route, handler in ROUTES.items()
+        if route[1] == path or (last and "<" in route[1] and route[1].rpartition("/")[0] == above)
+    }
+
+
+def _unquoted(text: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(text)
+
+
+def _body(request: HttpRequest) -> Mapping[str, Any]:
+    if not request.body:
+        return {}
+    import json
+
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise Refused("415 Unsupported Media Type", f"a body needs Content-Type: {JSON}")
+    try:
+        found = json.loads(request.body)
+    except (ValueError, RecursionError) as failure:
+        raise Refused("400 Bad Request", f"the body is no JSON: {failure}") from None
+    if not isinstance(found, dict):
+        raise Refused("400 Bad Request", "the body is to be a JSON object")
+    return found
+
+
+# Who may ask
+
+
+def names_of(node: Node) -> set[str]:
+    """Return the names by which the broker is known."""
+    return {host for server in node.servers for host in (server.asked_host, node.advertised_host(server)) if host}
+
+
+def check_sender(headers: Mapping[str, str], names: set[str]) -> None:
+    """Refuse what a page in a browser could have sent without being ours."""
+    host = headers.get("host", "").lower()
+    name = _name_of(host)
+    if not name:
+        raise Refused("400 Bad Request", "a Host is needed")
+    is_known = name in LOOPBACK or name.endswith(".localhost") or name in {each.lower() for each in names}
+    if not is_known and not _is_address(name):
+        raise Refused("403 Forbidden", f"the broker is not known as {name}: use its address, or an advertised name")
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() != f"http://{host}":
+        raise Refused("403 Forbidden", f"a page of {origin} may not steer this broker")
+
+
+def _name_of(host: str) -> str:
+    """Return a Host without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

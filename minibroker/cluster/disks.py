@@ -1,0 +1,69 @@
+"""Disks that are full or slow.
+
+A broker whose disk refuses a write ends, as Kafka's do when their last log directory fails; it starts again when there
+is room. A slow disk holds up the whole broker for each write, as a write that blocks holds up a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from minibroker.event_kinds import Fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.cluster.cluster import Cluster
+    from minibroker.replication.link import NodeId
+
+
+class Disks:
+    """What can be done to the disks of a cluster."""
+
+    def __init__(self, cluster: Cluster):
+        self.cluster = cluster
+
+    def fill(self, broker: NodeId) -> None:
+        """Let a disk have no room: every write is refused."""
+
+        def refuse(doing: str, path: str) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        self.cluster.check(broker)
+        self.cluster.storages[broker].trouble = refuse
+        self._tell("full disk", broker, "is set")
+
+    def slow(self, broker: int, ms: float) -> None:
+        """Let each write to a log take so long."""
+        cluster = self.cluster
+        cluster.check(broker)
+
+        def hold_up(doing: str, path: str) -> None:
+            node = cluster.nodes.get(broker)
+            if node is not None and cluster.states[broker] == "running" and not node.is_held:
+                node.pause()
+                cluster.network.pause(broker)
+                cluster.clock.after(ms, go_on)
+
+        def go_on() -> None:
+            node = cluster.nodes.get(broker)
+            if node is not None and cluster.states[broker] == "running" and node.is_held:
+                node.resume()
+                cluster.links.apply(broker)
+                cluster.network.resume(broker)
+
+        cluster.storages[broker].trouble = hold_up
+        self._tell(f"slow disk ({ms:g} ms)", broker, "is set")
+
+    def heal(self, broker: NodeId | None = None) -> None:
+        """Let a disk work again, or all of them."""
+        for who in self.cluster.states if broker is None else [broker]:
+            self.cluster.check(who)
+            if self.cluster.storages[who].trouble is not None:
+                self.cluster.storages[who].trouble = None
+                self._tell("disk trouble", who, "is removed")
+
+    def _tell(self, fault: str, broker: NodeId, state: str) -> None:
+        events = self.cluster.events
+        if events.observed:
+            events.emit(Fault(fault=fault, where=f"broker {broker}", state=state))

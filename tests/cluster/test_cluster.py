@@ -1,0 +1,377 @@
+"""Several brokers replicate, elect, and come to agree again: in virtual time, so that minutes take no time."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.client import Admin, NewTopic
+from minibroker.client import Cluster as Client
+from minibroker.cluster.cluster import NoSuchBroker
+from minibroker.errors import Error, KafkaError
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.replication.link import CONTROLLER
+
+from .virtual import TOPIC, Lab, in_cluster
+
+
+def test_what_is_acknowledged_is_on_every_replica() -> None:
+    async def main(lab: Lab) -> None:
+        lab.cluster.create_topic(TOPIC, 1)
+        assert await lab.send(b"a", b"b", b"c") == [0, 1, 2]
+        assert {end for end, _ in lab.ends().values()} == {3}
+        assert lab.ends()[1] == (3, 3)
+
+    in_cluster(main)
+
+
+def test_followers_learn_of_the_high_watermark_with_their_next_answer() -> None:
+    async def main(lab: Lab) -> None:
+        lab.cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a")
+        assert sorted(lab.ends().values()) != [(1, 1)] * 3
+        await lab.world.clock.sleep(501)  # replica.fetch.wait.max.ms
+        assert sorted(lab.ends().values()) == [(1, 1)] * 3
+
+    in_cluster(main)
+
+
+def test_a_killed_leader_is_followed_by_one_that_has_everything() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a", b"b")
+        leader = cluster.partition(TOPIC, 0).leader
+        await cluster.kill(leader)
+        assert await cluster.waits.leader(TOPIC, other_than=leader) != leader
+        assert await lab.send(b"c") == [2]
+        await cluster.start(leader)
+        assert sorted(await cluster.waits.isr(TOPIC)) == [1, 2, 3]
+        await cluster.waits.in_sync()
+        assert {end for end, _ in lab.ends().values()} == {3}
+
+    in_cluster(main)
+
+
+def test_without_notice_the_controller_waits_for_a_session_to_expire() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        killed_ms = lab.world.clock.now_ms()
+        await cluster.kill(1, notice=False)
+        await cluster.waits.leader(TOPIC, other_than=1)
+        assert 7000 <= lab.world.clock.now_ms() - killed_ms <= 9100
+
+    in_cluster(main)
+
+
+def test_a_leader_that_only_had_a_record_loses_it_with_itself() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        for other in (2, 3):
+            cluster.links.cut(1, other)
+        assert await lab.send(b"only here", acks=1) == [0]
+        await cluster.kill(1)
+        cluster.links.heal()
+        assert await lab.send(b"instead") == [0]
+        await cluster.start(1)
+        await cluster.waits.in_sync()
+        truncated = lab.lines("truncate")
+        assert truncated == ["truncate b1 orders-0 from=1 to=0"]
+        assert lab.lines("loss") == []  # it had never been committed
+        assert lab.ends()[1] == (1, 1)
+
+    in_cluster(main)
+
+
+def test_too_few_in_sync_refuse_acks_all_and_take_acks_1() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1, configs={"min.insync.replicas": "2"})
+        await cluster.waits.in_sync()
+        await cluster.kill(2)
+        await cluster.kill(3)
+        await cluster.waits.isr(TOPIC, brokers=[1])
+        with pytest.raises(KafkaError) as caught:
+            await lab.send(b"a")
+        assert caught.value.code == Error.NOT_ENOUGH_REPLICAS
+        assert await lab.send(b"b", acks=1) == [0]
+        assert lab.ends()[1] == (1, 0)  # nobody else has it, so it is not committed
+        await cluster.start(2)
+        await cluster.waits.high_watermark(TOPIC, offset=1)
+
+    in_cluster(main)
+
+
+def test_a_broker_that_hangs_is_fenced_and_comes_back() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        cluster.pause(1)
+        await cluster.waits.leader(TOPIC, other_than=1, timeout_ms=20_000)
+        await lab.send(b"a")
+        cluster.resume(1)
+        await cluster.waits.isr(TOPIC)
+        await cluster.waits.in_sync()
+        assert "broker b1 fenced" in lab.lines("broker")
+
+    in_cluster(main)
+
+
+def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1, configs={"min.insync.replicas": "2"})
+        await cluster.waits.in_sync()
+        for other in (2, 3, CONTROLLER):
+            cluster.links.cut(1, other)
+        with pytest.raises(KafkaError):
+            await lab.send(b"a", timeout_ms=3000)  # only 1 leads, as far as it knows
+        await cluster.waits.leader(TOPIC, other_than=1, timeout_ms=20_000)
+        assert cluster.nodes[1].replicas[TOPIC, 0].is_leader
+        assert cluster.nodes[1].replicas[TOPIC, 0].high_watermark == 0
+        cluster.links.heal()
+        await cluster.waits.isr(TOPIC, timeout_ms=60_000)
+        await cluster.waits.in_sync()
+
+    in_cluster(main)
+
+
+def test_a_lagging_follower_leaves_the_isr_and_comes_back_when_it_has_everything() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        cluster.links.cut(1, 3)
+        await lab.send(b"a", timeout_ms=60_000)  # until 3 is out
+        assert cluster.partition(TOPIC, 0).isr == [1, 2]
+        cluster.links.heal()
+        await cluster.waits.isr(TOPIC)
+        isr = [event for event in lab.heard if event.kind == "isr"]
+        assert [event.line for event in isr] == ["isr orders-0 1,2,3->1,2", "isr orders-0 1,2->1,2,3"]
+        assert "replica.lag.time.max.ms" in isr[0].sentence
+        assert "has all that may be committed" in isr[1].sentence
+
+    in_cluster(main, settings={"replica.lag.time.max.ms": "5000"})
+
+
+def test_an_idle_follower_stays_in_the_isr_when_the_leader_is_written_to_again() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a")
+        await lab.world.clock.sleep(14_990)  # the next look at who lags comes at 15 s
+        cluster.links.delay(1, 2, 30)
+        await lab.send(*[b"b"] * 20)
+        assert lab.lines("isr") == []
+
+    in_cluster(main)
+
+
+def test_replicas_move_and_leave_nothing_behind() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await lab.send(b"a", b"b")
+        cluster.reassign(TOPIC, 0, [3, 4])
+        await cluster.waits.isr(TOPIC, brokers=[3, 4])
+        assert cluster.partition(TOPIC, 0).replicas == [3, 4]
+        assert await lab.send(b"c") == [2]
+        await cluster.waits.in_sync()
+        assert sorted(lab.ends()) == [3, 4]
+        assert not cluster.storages[1].exists(f"{TOPIC}-0")
+
+    in_cluster(main, brokers=4)
+
+
+def test_the_preferred_leader_gets_its_partition_back() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        cluster.move_leader(TOPIC, 0, 2)
+        assert await cluster.waits.leader(TOPIC, broker=2) == 2
+        cluster.elect(TOPIC)
+        assert await cluster.waits.leader(TOPIC, broker=1) == 1
+        with pytest.raises(KafkaError) as caught:
+            cluster.elect(TOPIC)
+        assert caught.value.code == Error.ELECTION_NOT_NEEDED
+        cluster.move_leader(TOPIC, 0, 3)
+        await cluster.waits.leader(TOPIC, broker=3)
+        await cluster.waits.leader(TOPIC, broker=1, timeout_ms=61_000)  # by itself, in time
+
+    in_cluster(main, settings={"leader.imbalance.check.interval.seconds": "60"})
+
+
+def test_a_stop_in_order_moves_the_leaders_first() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        begun_ms = lab.world.clock.now_ms()
+        await cluster.stop(1)
+        assert lab.world.clock.now_ms() - begun_ms < 100
+        assert cluster.partition(TOPIC, 0).leader == 2
+        await cluster.start(1)
+        await cluster.waits.isr(TOPIC)
+
+    in_cluster(main)
+
+
+def test_records_are_served_while_there_is_no_controller() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a")
+        await cluster.kill(CONTROLLER)
+        assert await lab.send(b"b") == [1]
+        with pytest.raises(NoSuchBroker, match="the controller is killed"):
+            cluster.elect(TOPIC)
+        await cluster.start(CONTROLLER)
+        cluster.move_leader(TOPIC, 0, 2)
+        await cluster.waits.leader(TOPIC, broker=2)
+        assert await lab.send(b"c") == [2]
+
+    in_cluster(main)
+
+
+def test_what_fell_out_of_the_leaders_log_is_not_asked_for_for_ever() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        await cluster.kill(3)
+        await lab.send(b"a", b"b", b"c")
+        async with Client(cluster.bootstrap_servers, clock=lab.world.clock) as client:
+            await Admin(client).delete_records({(TOPIC, 0): 2})
+        await cluster.start(3)
+        await cluster.waits.isr(TOPIC)
+        await cluster.waits.in_sync()
+        replica = cluster.replica(TOPIC, 0, 3)
+        assert replica is not None and replica.log.log_start_offset == 2 and replica.log.next_offset == 3
+
+    in_cluster(main)
+
+
+def test_any_broker_takes_what_the_controller_decides() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        async with Client(cluster.nodes[3].bootstrap_servers, clock=lab.world.clock) as client:
+            connection = await client.connection(3)
+            asked = [MetadataRequest.MetadataRequestTopic(name="made-by-asking")]
+            answer = await connection.call(MetadataRequest(topics=asked, allow_auto_topic_creation=True))
+            assert [len(topic.partitions) for topic in answer.topics] == [1]
+            await Admin(client).create_topics([NewTopic("wanted", 2, 3, {})])
+            assert cluster.nodes[3].image.topics["wanted"].partitions[1].replicas == [2, 3, 1]
+            await Admin(client).delete_topics(["wanted"])
+        for node in cluster.nodes.values():
+            assert "made-by-asking" in node.image.topics
+        assert cluster.partition("made-by-asking", 0).replicas == [1, 2, 3]
+        cluster.alter_topic("made-by-asking", {"min.insync.replicas": "2"})
+        await lab.world.clock.sleep(1)
+        assert cluster.nodes[1].replicas["made-by-asking", 0].min_in_sync == 2
+        cluster.delete_topic("made-by-asking")
+        await lab.world.clock.sleep(1)
+        assert not any(node.replicas for node in cluster.nodes.values())
+
+    in_cluster(main)
+
+
+def test_producer_ids_come_from_different_blocks_on_each_broker() -> None:
+    async def main(lab: Lab) -> None:
+        found = []
+        for node in lab.cluster.nodes.values():
+            given = node.next_producer_id()
+            found.append(given if isinstance(given, int) else await given)
+            again = node.next_producer_id()
+            found.append(again if isinstance(again, int) else await again)
+        assert len(set(found)) == 6
+
+    in_cluster(main)
+
+
+def test_consumers_read_from_a_replica_in_their_rack() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a")
+        async with Client(cluster.bootstrap_servers, clock=lab.world.clock) as client:
+            request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[], rack_id="b")
+            request.topics = [
+                FetchRequest.FetchTopic(
+                    topic=TOPIC,
+                    topic_id=cluster.controller.image.topics[TOPIC].id,
+                    partitions=[
+                        FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+                    ],
+                )
+            ]
+            leader, follower = await client.connection(1), await client.connection(2)
+            answer = (await leader.call(request, 13)).responses[0].partitions[0]
+            assert answer.preferred_read_replica == 2 and not answer.records
+            await cluster.waits.high_watermark(TOPIC, broker=2, offset=1)
+            near = (await follower.call(request, 13)).responses[0].partitions[0]
+            assert near.preferred_read_replica == -1 and near.records
+
+    in_cluster(main, racks=("a", "b", "c"))
+
+
+def test_a_broker_whose_disk_is_full_ends_and_others_lead() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a")
+        cluster.disks.fill(1)
+        assert await lab.send(b"b") == [1]
+        assert cluster.states[1] == "killed" and cluster.partition(TOPIC, 0).leader == 2
+        assert any("No space left on device" in event.sentence for event in lab.heard if event.kind == "broker")
+        cluster.disks.heal(1)
+        await cluster.start(1)
+        await cluster.waits.in_sync()
+
+    in_cluster(main)
+
+
+def test_a_slow_disk_makes_a_slow_acknowledgement() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a")
+        cluster.disks.slow(1, 2000)
+        begun_ms = lab.world.clock.now_ms()
+        await lab.send(b"b", timeout_ms=10_000)
+        assert lab.world.clock.now_ms() - begun_ms >= 2000
+        cluster.disks.heal()
+
+    in_cluster(main)
+
+
+def test_a_power_loss_takes_what_was_not_flushed_and_the_others_have_it() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a", b"b", b"c")
+        await cluster.kill(2, lossy=True)
+        await cluster.start(2)
+        await cluster.waits.isr(TOPIC)
+        await cluster.waits.in_sync()
+        assert {end for end, _ in lab.ends().values()} == {3}
+
+    in_cluster(main)
+
+
+def test_verbs_say_what_is_wrong() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        with pytest.raises(NoSuchBroker, match=r"there is no broker 7: there are controller, 1, 2, 3"):
+            await cluster.kill(7)
+        with pytest.raises(NoSuchBroker, match="broker 1 is running; it would have to be stopped or killed"):
+            await cluster.start(1)
+        with pytest.raises(TimeoutError, match=r"not within 0.5 s: This server does not host this topic-partition"):
+            await cluster.waits.leader("no-such", timeout_ms=500)
+
+    in_cluster(main)
