@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 import minibroker.lessons
+from minibroker.events import EventStream
 from minibroker.lessons import LESSONS, NoSuchLesson, load
-from minibroker.lessons.running import check, rehearse
+from minibroker.lessons.running import Player, check, new_clock, rehearse
 from minibroker.lessons.scenario import EVENT, STATE, TOLD
+from minibroker.lessons.stage import Stage
 from minibroker.replication import bugs
 
 FILES = sorted((Path(minibroker.lessons.__file__).parent / "scenarios").glob("*.txt"))
@@ -47,3 +50,16 @@ def test_a_lesson_goes_the_same_way_each_time() -> None:
 def test_a_lesson_that_is_not_there_is_not_found() -> None:
     with pytest.raises(NoSuchLesson, match=r"did you mean truncation\?"):
         load("truncate")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LESSONS)
+async def test_a_lesson_does_the_same_on_sockets(name: str) -> None:
+    scenario, clock = load(name), new_clock()
+    stage = Stage(clock, EventStream(clock.now_ms), Random(1))
+    player = Player(scenario, stage)
+    try:
+        for step in scenario.steps:
+            assert not (await player.play(step)).failures
+    finally:
+        await stage.close()
