@@ -106,6 +106,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "replication",
         "cluster",
         "client",
+        "server",
         "simulation",
         "watch",
     },

@@ -17,6 +17,7 @@ from minibroker.event_kinds import Clock as ClockMoved
 from minibroker.lessons.clients import Asking, Batch, Reader, produce
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.replication import bugs
+from minibroker.server.server import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 CLIENT_ID = "lesson"
 RULES = {"epoch": frozenset[str](), "high-watermark": frozenset({"truncates-to-hw"})}
 ARRIVAL_MS = 3_000  # within which what was sent is at its broker
+
+
+class Quiet(Reporter):
+    """What brokers would tell their operator; a student is told by events."""
+
+    def say(self, text: str) -> None: ...
 
 
 class NotPossible(ValueError):
@@ -96,6 +103,7 @@ class Stage:
             clock=self.clock,
             chance=self._chance,
             events=self.events,
+            reporter=Quiet(),
         )
         await self._in_time(cluster.start_all(), freeze=True)
 
