@@ -2,7 +2,7 @@
 
 scenario.py  a file as prose, steps and expectations; commands.py: what can be commanded
 stage.py     the cluster that a lesson is played on, and what each command does there; clients.py: the lesson's clients
-running.py   the steps one by one, and whether what had to happen did
+running.py   the steps one by one, and whether what had to happen did; states.py: what `state:` says
 telling.py   a lesson as text; show.py: as a picture, with keys
 scenarios/   the lessons
 """

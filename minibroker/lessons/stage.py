@@ -36,7 +36,7 @@ ARRIVAL_MS = 3_000  # within which what was sent is at its broker
 class Quiet(Reporter):
     """What brokers would tell their operator; a student is told by events."""
 
-    def say(self, text: str) -> None: ...
+    def say(self, line: str) -> None: ...
 
 
 class NotPossible(ValueError):
