@@ -5,11 +5,14 @@ Each page is a function from nothing to text; a test compares it with the file t
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import re
+import shlex
 from pathlib import Path
 
-from minibroker import errors
+from minibroker import cli, errors
 from minibroker.broker.apis import SERVED
 from minibroker.broker.releases import ranges_of
 from minibroker.config.setting import HONOURED, LATER, REFUSED, Setting
@@ -256,7 +259,21 @@ Kafka has dropped are served too; what is not served is not announced. `--as-ver
 |---:|---|---|---|---|---|"""
 
 
+def lessons_page() -> str:
+    """Return docs/lessons.md with what its commands print now."""
+    text = (HERE / "lessons.md").read_text("utf-8")
+
+    def printed(match: re.Match[str]) -> str:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            cli.main(shlex.split(match[1]))
+        return f"$ minibroker {match[1]}\n{out.getvalue()}"
+
+    return re.sub(r"^\$ minibroker (.*)\n(?:(?!\$ |```).*\n)*", printed, text, flags=re.MULTILINE)
+
+
 PAGES = {
+    "lessons.md": lessons_page,
     "apis.md": apis_page,
     "errors.md": errors_page,
     "settings.md": settings_page,

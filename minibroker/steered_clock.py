@@ -155,18 +155,33 @@ class SteeredClock:
         self._is_advancing = True  # meanwhile the source does not move it
         self._set_alarm()
         try:
-            await self._settle()
+            await self.settle()
             end_ms = self._ran_ms + amount_ms
             while (due_ms := self._first_due_ms()) is not None and due_ms <= end_ms:
                 self._ran_ms = max(self._ran_ms, due_ms, min(self._ran_ms + grain_ms, end_ms))
                 self._fire()
-                await self._settle()
+                await self.settle()
             self._ran_ms = end_ms
         finally:
             self._looked_ms = self._source_ms()
             self._is_advancing = False
             self._set_alarm()
         self._tell(f"was advanced by {amount_ms:g} ms")
+
+    async def settle(self) -> None:
+        """Let the loop turn until nobody has work."""
+        import asyncio
+
+        if self._loop is None:
+            self.attach()
+        ready = getattr(self._loop, "_ready", None)  # asyncio's own loop tells; uvloop does not
+        quiet = 0
+        for _ in range(TURNS_MAX):
+            calls = self._calls
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if calls == self._calls else 0
+            if quiet and (not ready if ready is not None else quiet >= QUIET_TURNS):
+                return
 
     def from_thread(self, action: Callable[..., Any], *args: object) -> Any:
         """Do one of the above from another thread, and return when it is done: `from_thread(clock.advance, "7d")`."""
@@ -251,21 +266,6 @@ class SteeredClock:
     def _drop_cancelled(self) -> None:
         while self._timers and self._timers[0].callback is None:
             heappop(self._timers)
-
-    async def _settle(self) -> None:
-        """Let the loop turn until nobody has work."""
-        import asyncio
-
-        if self._loop is None:
-            self.attach()
-        ready = getattr(self._loop, "_ready", None)  # asyncio's own loop tells; uvloop does not
-        quiet = 0
-        for _ in range(TURNS_MAX):
-            calls = self._calls
-            await asyncio.sleep(0)
-            quiet = quiet + 1 if calls == self._calls else 0
-            if quiet and (not ready if ready is not None else quiet >= QUIET_TURNS):
-                return
 
     def _tell(self, what: str) -> None:
         for tell in list(self.watchers):

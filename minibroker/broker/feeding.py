@@ -93,7 +93,12 @@ class Feed:
         if fed.key not in self.news:
             self.news[fed.key] = None
             progress = fed.role.followers.get(self.follower_id)
-            if fed.key not in self.sent and progress is not None and progress.broker_epoch is not None:
+            if (
+                fed.key not in self.sent
+                and progress is not None
+                and progress.broker_epoch is not None
+                and progress.end_offset >= progress.leader_end_offset
+            ):
                 # It had everything when it last asked for anything, though it did not name this partition then.
                 progress.note(
                     progress.end_offset,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Command -> module, and what it does. In the order in which people meet them.
 COMMANDS = {
     "serve": ("serve", "start a broker"),
+    "lesson": ("lesson", "learn how replication works, step by step"),
+    "watch": ("watch", "see replicas as lanes in a terminal, with keys to step, kill and advance"),
     "topics": ("topics", "list, describe, create, change and delete topics"),
     "produce": ("produce", "write records: lines of standard input, files"),
     "consume": ("consume", "read records"),

@@ -68,11 +68,11 @@ def _arguments(verb: str, options: argparse.Namespace) -> dict[str, Any]:
         elif words:
             found[parameter.name] = words.pop(0)
     if words:
-        raise Refused(f"{verb} has no use for {' '.join(words)}: {_usage(verb)}")
+        raise Refused(f"{verb} has no use for {' '.join(words)}: {usage(verb)}")
     return found
 
 
-def _usage(verb: str) -> str:
+def usage(verb: str) -> str:
     """Return a verb as people type it."""
     words = [verb]
     for parameter in _parameters(_verbs()[verb]):
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.verb is None:
         for verb, function in _verbs().items():
-            print(f"{_usage(verb)}\n    {function.__doc__}")
+            print(f"{usage(verb)}\n    {function.__doc__}")
         return DONE
     try:
         if options.verb not in _verbs():

@@ -1,7 +1,7 @@
 """Several brokers and their controller in one loop, and the verbs by which they are held in the hand.
 
     start, stop, kill, pause, resume    here
-    topics and leaders                  here
+    topics, settings, leaders           wishes.py
     cut, heal, delay, ...               links.py
     slow and full disks                 disks.py
     hold, step, release                 steps.py
@@ -29,17 +29,12 @@ from minibroker.cluster.disks import Disks
 from minibroker.cluster.links import Links
 from minibroker.cluster.steps import Steps
 from minibroker.cluster.waits import Waits
+from minibroker.cluster.wishes import Wishes
 from minibroker.config import BrokerConfig
-from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Broker as BrokerChanged
 from minibroker.log.unsynced import lose, unsynced
-from minibroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest
-from minibroker.replication.elections import elect_leaders
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.network import Network
-from minibroker.replication.partition_change import ONLINE, PartitionChange
-from minibroker.replication.reassignment import alter_reassignments
 from minibroker.server.listeners import address
 
 TYPE_CHECKING = False
@@ -50,7 +45,6 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
     from minibroker.events import EventStream
     from minibroker.log.storage import Storage
-    from minibroker.metadata.image import Partition
     from minibroker.replication.link import NodeId
     from minibroker.replication.replica import Replica
     from minibroker.server.server import Reporter
@@ -66,7 +60,7 @@ class NoSuchBroker(ValueError):
     """There is no broker of that name, or it is not in the state that the verb needs."""
 
 
-class Cluster:
+class Cluster(Wishes):
     """Brokers 1 to n and a controller."""
 
     def __init__(
@@ -290,84 +284,7 @@ class Cluster:
         if self.events.observed:
             self.events.emit(BrokerChanged(broker=who if isinstance(who, int) else 0, state=state, why=why))
 
-    # Topics and leaders
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = -1,
-        replication_factor: int = -1,
-        *,
-        configs: Mapping[str, str] | None = None,
-        assignments: Sequence[Sequence[int]] = (),
-    ) -> None:
-        """Make a topic. assignments: brokers of each partition, the preferred leader first."""
-        controller = self.running_controller()
-        config = controller.config
-        controller.change(
-            controller.controller.create_topic(
-                name,
-                partitions=-1 if assignments else partitions,
-                replication_factor=-1 if assignments else replication_factor,
-                assignments=list(enumerate(assignments)),
-                configs=configs,
-                default_partitions=config["num.partitions"],
-                default_replication_factor=config["default.replication.factor"],
-            )
-        )
-
-    def delete_topic(self, name: str) -> None:
-        controller = self.running_controller()
-        controller.change(controller.controller.delete_topic(name=name))
-
-    def alter_topic(self, name: str, configs: Mapping[str, str | None]) -> None:
-        """Make settings of a topic, or take back those that are None."""
-        controller = self.running_controller()
-        controller.change(controller.controller.alter_configs(2, name, configs))
-
-    def elect(self, topic: str, partition: int = 0, *, unclean: bool = False) -> None:
-        """Give a partition to its preferred leader; unclean: to any live replica, where nobody leads."""
-        asked = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])]
-        request = ElectLeadersRequest(election_type=int(unclean), topic_partitions=asked, timeout_ms=0)
-        controller = self.running_controller()
-        records, response = elect_leaders(controller.controller, request)
-        result = response.replica_election_results[0].partition_result[0]
-        if result.error_code:
-            raise KafkaError(Error(result.error_code), result.error_message or "")
-        controller.change(records)
-
-    def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Let a replica that is in sync lead."""
-        controller = self.running_controller()
-        found = controller.controller.get_topic(topic)
-        before = self.partition(topic, partition)
-        if broker not in before.isr:
-            raise KafkaError(
-                Error.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-                f"broker {broker} is not in sync: {', '.join(map(str, before.isr)) or 'nobody'} is",
-            )
-        if before.leader == broker:
-            return
-        change = PartitionChange(
-            controller.controller, found, before, election=ONLINE, is_alive=lambda each: each == broker
-        )
-        record = change.record()
-        controller.change([] if record is None else [record])
-
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Move the replicas of a partition to these brokers; None gives up a move."""
-        asked = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition(
-            partition_index=partition, replicas=None if replicas is None else list(replicas)
-        )
-        request = AlterPartitionReassignmentsRequest(
-            topics=[AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[asked])]
-        )
-        controller = self.running_controller()
-        records, response = alter_reassignments(controller.controller, request)
-        result = response.responses[0].partitions[0]
-        if result.error_code:
-            raise KafkaError(Error(result.error_code), result.error_message or "")
-        controller.change(records)
+    # Verbs by their names
 
     async def call(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         """Do what a verb says, by its name."""
@@ -397,13 +314,6 @@ class Cluster:
     def running_controller(self) -> ControllerNode:
         self._check(CONTROLLER, RUNNING)
         return self.controller
-
-    def partition(self, topic: str, partition: int) -> Partition:
-        """Return a partition as the controller has it."""
-        found = self.controller.controller.get_topic(topic)
-        if not 0 <= partition < len(found.partitions):
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic!r}")
-        return found.partitions[partition]
 
     def replica(self, topic: str, partition: int, broker: int) -> Replica | None:
         """Return a replica of a broker that runs."""

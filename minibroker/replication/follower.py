@@ -83,8 +83,10 @@ class FollowerState:
     def begin(self) -> None:
         """Make the log ready for the first fetch in this epoch."""
         replica = self.replica
-        if not len(replica.log.epochs) or "truncates-to-hw" in bugs.planted:
+        if not len(replica.log.epochs):
             self._cut(replica.high_watermark, "it has no epochs to compare with its leader's")
+        elif "truncates-to-hw" in bugs.planted:
+            self._cut(replica.high_watermark, "it keeps nothing above its high watermark, as before KIP-101")
 
     def next_fetch(self) -> Wanted | None:
         """Return what to ask the leader for; None: there is nobody to ask, or something else to be known first."""

@@ -7,11 +7,13 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from minibroker.cli.cluster import usage
 from minibroker.client.control import Refusal, ask
 from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
@@ -85,6 +87,11 @@ def test_words_are_taken_for_what_they_say() -> None:
 
 def test_every_verb_says_what_it_does() -> None:
     assert all(function.__doc__ and function.__doc__.endswith(".") for function in VERBS.values())
+
+
+def test_the_docs_have_every_verb_as_it_is_typed() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs/cluster.md").read_text(encoding="utf-8")
+    assert [usage(name) for name in VERBS] == page.split("```text\n")[1].split("\n```")[0].splitlines()
 
 
 @asynccontextmanager

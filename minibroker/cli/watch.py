@@ -1,0 +1,197 @@
+"""`minibroker watch`: a cluster in this process, its replicas as lanes, and keys to push it about.
+
+What must hold: however it ends, the terminal is as it was. With --once nothing listens and no time passes: a frame is
+the same each time.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+
+from minibroker.cli.status import DONE, FAILED, USAGE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from minibroker.lessons.scenario import Scenario
+    from minibroker.lessons.show import Show
+    from minibroker.lessons.stage import Stage
+
+DESCRIPTION = "Watch the replicas of a cluster that is started for it, and step, kill and pause its brokers by keys."
+REFRESH_MS = 100  # at most so often, and once in a while because the clock runs
+IDLE_MS = 500
+ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen, no cursor
+ONCE_WIDTH, ONCE_HEIGHT = 80, 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--brokers", type=int, default=3, metavar="N", help="how many brokers (3)")
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="make a topic at the start"
+    )
+    parser.add_argument("--lesson", metavar="NAME", help="play a lesson in it, or a file with one of your own")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="of broker 1; the others take the next ones")
+    parser.add_argument("--once", action="store_true", help="print one frame and end; of a lesson, its end")
+
+
+def run(options: argparse.Namespace) -> int:
+    from minibroker.cli.lesson import find_scenario
+
+    scenario = None
+    if options.lesson is not None:
+        scenario = find_scenario(options.lesson, "watch")
+        if scenario is None:
+            return USAGE
+    commands = _commands(options) if scenario is None else []
+    if options.once:
+        return _once(scenario, commands)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("minibroker watch: this is no terminal; --once prints one frame", file=sys.stderr)
+        return USAGE
+    import asyncio
+
+    return asyncio.run(_watch(scenario, commands, options.port))
+
+
+def _commands(options: argparse.Namespace) -> list[str]:
+    """Return how the cluster begins, in the words of a lesson."""
+    lines = [f"start {options.brokers} brokers"]
+    for text in options.topic:
+        name, _, count = text.partition(":")
+        lines.append(f"topic {name} partitions={count or 1}")
+    return lines
+
+
+async def _begin(stage: Stage, scenario: Scenario | None, commands: Sequence[str]) -> Show:
+    from minibroker.lessons.commands import parse_command
+    from minibroker.lessons.running import Player
+    from minibroker.lessons.show import Show
+
+    show = Show(stage, None if scenario is None else Player(scenario, stage))
+    for line in commands:
+        await stage.do(parse_command(line))
+    return show
+
+
+def _once(scenario: Scenario | None, commands: Sequence[str]) -> int:
+    from minibroker.errors import KafkaError
+    from minibroker.lessons.running import in_virtual_time
+
+    async def main(stage: Stage) -> list[str]:
+        show = await _begin(stage, scenario, commands)
+        if scenario is not None:
+            await show.play_all()
+        return show.lines(ONCE_WIDTH, ONCE_HEIGHT, colour=False, keys=False)
+
+    try:
+        lines = in_virtual_time(main)
+    except (KafkaError, ValueError) as error:
+        print(f"minibroker watch: {error}", file=sys.stderr)
+        return FAILED
+    print("\n".join(lines))
+    return DONE
+
+
+async def _watch(scenario: Scenario | None, commands: Sequence[str], port: int) -> int:
+    from random import Random
+
+    from minibroker.events import EventStream
+    from minibroker.lessons.running import new_clock
+    from minibroker.lessons.stage import Stage
+
+    clock = new_clock()
+    ports = range(port, port + 100) if port else ()
+    stage = Stage(clock, EventStream(clock.now_ms), Random(1), ports=ports)
+    try:
+        show = await _begin(stage, scenario, commands)
+        if scenario is None:
+            clock.thaw()
+        with _raw_terminal():
+            await _loop(show)
+        show.close()
+    finally:
+        await stage.close()
+    return DONE
+
+
+async def _loop(show: Show) -> None:
+    """Draw when something has happened, and do what keys say."""
+    import asyncio
+
+    from minibroker.clock import LoopClock
+
+    loop, clock = asyncio.get_running_loop(), LoopClock()
+    keys: asyncio.Queue[str] = asyncio.Queue()
+    changed = asyncio.Event()
+
+    def read() -> None:
+        for key in keys_of(os.read(sys.stdin.fileno(), 64).decode(errors="ignore")):
+            keys.put_nowait(key)
+
+    async def press() -> None:
+        while not show.is_over:
+            await show.press(await keys.get())
+            changed.set()
+
+    loop.add_reader(sys.stdin.fileno(), read)
+    pressing = loop.create_task(press())
+    subscription = show.stage.events.subscribe(lambda event: changed.set())
+    try:
+        while not pressing.done():
+            _draw(show)
+            changed.clear()
+            timer = clock.after(IDLE_MS, changed.set)
+            await changed.wait()
+            timer.cancel()
+            await clock.sleep(REFRESH_MS)
+        await pressing  # its error, if it had one
+    finally:
+        pressing.cancel()
+        subscription.cancel()
+        loop.remove_reader(sys.stdin.fileno())
+
+
+def keys_of(typed: str) -> list[str]:
+    """Return the keys that characters stand for."""
+    found = []
+    while typed:
+        arrow = typed[:3]
+        if arrow in ARROWS:
+            found.append(ARROWS[arrow])
+            typed = typed[3:]
+        else:
+            found.append("q" if typed[0] == "\x03" else typed[0])
+            typed = typed[1:]
+    return found
+
+
+def _draw(show: Show) -> None:
+    from shutil import get_terminal_size
+
+    size = get_terminal_size()
+    lines = show.lines(size.columns, size.lines, colour="NO_COLOR" not in os.environ)
+    # Each line clears what was behind it, and the last one all below: no flicker.
+    sys.stdout.write("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Get keys as they are pressed, on a screen of its own."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setraw(sys.stdin)
+        sys.stdout.write(ENTER)
+        yield
+    finally:
+        sys.stdout.write(LEAVE)
+        sys.stdout.flush()
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -1,0 +1,238 @@
+"""The clients of a lesson: they ask once, and tell what they were answered.
+
+A real client hides what a lesson is about: it asks again, and finds another leader by itself. These do one thing at a
+time and say so, in lines such as `broker 1 answers 2 records, and a high watermark of 2`.
+What must hold: they come through the brokers' ports as every client does. Their patience is the loop's, for the clock
+of a lesson stands still.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minibroker.client.connection import CallTimeout, Connection, ConnectionLost
+from minibroker.errors import Error, KafkaError
+from minibroker.log.batches import batches
+from minibroker.log.build import build_batch
+from minibroker.log.reading import EARLIEST, LATEST
+from minibroker.log.records import Record
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from minibroker.protocol.headers import Request
+    from minibroker.protocol.messages.fetch import FetchResponse
+
+    FetchedPartition = FetchResponse.FetchableTopicResponse.PartitionData
+
+PATIENCE_MS = 3_000
+LONG_PATIENCE_MS = 24 * 3_600_000  # for answers that nobody waits for
+FETCH_BYTES_MAX = 1 << 20
+ANSWER_MS = 120_000  # how long a leader may wait for its followers, before it says so
+NOBODY = -1
+ASKED_MAX = 5  # brokers, one after the other, for one read
+WORDS = {EARLIEST: "earliest", LATEST: "latest"}
+BEGINNINGS = {word: value for value, word in WORDS.items()}
+ASK_ELSEWHERE = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
+
+
+class Unanswered(KafkaError):
+    """A broker that is not there, or hangs."""
+
+
+class Asking:
+    """Connections to brokers, opened when they are needed."""
+
+    def __init__(self, address_of: Callable[[int], tuple[str, int]], client_id: str):
+        self._address_of = address_of
+        self._client_id = client_id
+        self._connections: dict[int, Connection] = {}
+
+    async def ask(self, broker: int, request: Request, timeout_ms: int = PATIENCE_MS) -> Any:
+        """Return what a broker answers."""
+        try:
+            connection = self._connections.get(broker)
+            if connection is None or connection.closed:
+                host, port = self._address_of(broker)
+                connection = await Connection.open(host, port, client_id=self._client_id, timeout_ms=PATIENCE_MS)
+                self._connections[broker] = connection
+            return await connection.call(request, timeout_ms=timeout_ms)
+        except (CallTimeout, ConnectionLost) as error:
+            lost = self._connections.pop(broker, None)
+            if lost is not None:
+                await lost.close()
+            raise Unanswered(Error.NETWORK_EXCEPTION, f"broker {broker} does not answer") from error
+
+    async def topic(self, broker: int, name: str) -> Any:
+        """Return what a broker knows of a topic."""
+        answer = await self.ask(broker, MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)]))
+        return answer.topics[0]
+
+    async def close(self) -> None:
+        for connection in self._connections.values():
+            await connection.close()
+
+
+class Batch(NamedTuple):
+    """What is to be produced."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    texts: Sequence[str]
+    acks: int
+    now_ms: int
+
+
+async def produce(asking: Asking, broker: int, batch: Batch, *, is_later: bool = False) -> str:
+    """Send records in one batch; return what was answered. is_later: nobody waits for the answer."""
+    rows = [Record(None, text.encode(), (), batch.now_ms, index) for index, text in enumerate(batch.texts)]
+    Topic = ProduceRequest.TopicProduceData
+    data = Topic.PartitionProduceData(index=batch.partition, records=build_batch(2, rows))
+    request = ProduceRequest(
+        acks=batch.acks,
+        timeout_ms=ANSWER_MS,
+        topic_data=[Topic(topic_id=batch.topic_id, name=batch.topic, partition_data=[data])],
+    )
+    answer = await asking.ask(broker, request, LONG_PATIENCE_MS if is_later else PATIENCE_MS)
+    texts = ", ".join(f'"{text}"' for text in batch.texts)
+    if answer is None:
+        return f"nobody answers: acks=0, so {texts} may be anywhere, or nowhere"
+    result = answer.responses[0].partition_responses[0]
+    if result.error_code:
+        raise KafkaError(Error(result.error_code), f"broker {broker} answers this to {texts}")
+    return f"broker {broker} answers: {texts} is at offset {result.base_offset}"
+
+
+class Reader:
+    """A consumer of one partition: what it knows is its position, and who led when it last asked."""
+
+    def __init__(self, asking: Asking, topic: str, partition: int, rack: str = ""):
+        self.topic = topic
+        self.partition = partition
+        self.rack = rack
+        self.position = 0
+        self._asking = asking
+        self._topic_id = b""
+        self._leader = NOBODY
+        self._leader_epoch = -1
+        self._nearby = NOBODY  # the replica that the leader has sent it to
+        self._told: list[str] = []
+
+    async def seek(self, start: int | str, brokers: Sequence[int]) -> list[str]:
+        """Begin elsewhere."""
+        self._told = []
+        if isinstance(start, int):
+            self.position = start
+        else:
+            await self._know_leader(brokers)
+            self.position = await self.find_offset(BEGINNINGS[start])
+            self._told.append(f"broker {self._leader} answers: {start} is offset {self.position}")
+        return self._told
+
+    async def read(self, brokers: Sequence[int]) -> list[str]:
+        """Read until there is no more; return what was answered. brokers: that can be asked who leads."""
+        self._told = []
+        for _ in range(ASKED_MAX):
+            await self._know_leader(brokers)
+            source = self._leader if self._nearby == NOBODY else self._nearby
+            try:
+                answer = await self._fetch(source)
+            except Unanswered as error:
+                self._forget(error.message)
+                continue
+            code = answer.error_code
+            if code in ASK_ELSEWHERE or (code and source == self._nearby):
+                self._forget(f"broker {source} answers {Error(code).name}")
+            elif code:
+                raise KafkaError(Error(code), f"broker {source} answers this to offset {self.position}")
+            elif answer.preferred_read_replica != NOBODY:
+                self._nearby = answer.preferred_read_replica
+                self._told.append(f"broker {source} answers: read from broker {self._nearby}")
+            else:
+                self._take(source, answer)
+                return self._told
+        raise KafkaError(Error.LEADER_NOT_AVAILABLE, "; ".join(self._told))
+
+    def _take(self, source: int, answer: FetchedPartition) -> None:
+        before = self.position
+        rows = []
+        for batch in batches(answer.records or b""):
+            for record in batch.records():
+                if record.offset >= before:
+                    rows.append(f"{record.offset} {(record.value or b'').decode(errors='replace')}")
+            self.position = max(self.position, batch.next_offset)
+        count = f"{len(rows) or 'no'} record{'' if len(rows) == 1 else 's'}"
+        self._told.append(
+            f"broker {source} answers {count} from {before}; its high watermark is {answer.high_watermark}"
+        )
+        self._told += rows
+        self._told.append(f"position {self.position}")
+
+    async def _fetch(self, broker: int) -> FetchedPartition:
+        Topic = FetchRequest.FetchTopic
+        asked = Topic.FetchPartition(
+            partition=self.partition,
+            current_leader_epoch=self._leader_epoch,
+            fetch_offset=self.position,
+            partition_max_bytes=FETCH_BYTES_MAX,
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=FETCH_BYTES_MAX,
+            topics=[Topic(topic_id=self._topic_id, topic=self.topic, partitions=[asked])],
+            rack_id=self.rack,
+        )
+        answer: FetchResponse = await self._asking.ask(broker, request)
+        if answer.error_code:
+            raise KafkaError(Error(answer.error_code), f"broker {broker} answers this")
+        return answer.responses[0].partitions[0]
+
+    async def _know_leader(self, brokers: Sequence[int]) -> None:
+        """Ask who leads, unless that is known: one broker after the other, until one answers."""
+        for broker in brokers:
+            if self._leader != NOBODY:
+                return
+            try:
+                topic = await self._asking.topic(broker, self.topic)
+            except Unanswered as error:
+                self._told.append(error.message)
+                continue
+            if topic.error_code:
+                raise KafkaError(Error(topic.error_code), f"broker {broker} answers this, asked for {self.topic}")
+            found = topic.partitions[self.partition]
+            self._topic_id, self._leader, self._leader_epoch = topic.topic_id, found.leader_id, found.leader_epoch
+            who = "nobody" if self._leader == NOBODY else f"broker {self._leader}"
+            self._told.append(f"broker {broker}, asked who leads, answers: {who}, in epoch {self._leader_epoch}")
+        if self._leader == NOBODY:
+            raise KafkaError(Error.LEADER_NOT_AVAILABLE, "nobody leads")
+
+    def _forget(self, why: str) -> None:
+        self._told.append(why)
+        self._leader = self._nearby = NOBODY
+
+    async def find_offset(self, timestamp: int) -> int:
+        """Return the offset of a time, by ListOffsets."""
+        Topic = ListOffsetsRequest.ListOffsetsTopic
+        asked = Topic.ListOffsetsPartition(partition_index=self.partition, timestamp=timestamp)
+        request = ListOffsetsRequest(replica_id=-1, topics=[Topic(name=self.topic, partitions=[asked])])
+        answer = await self._asking.ask(self._leader, request)
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise KafkaError(Error(found.error_code), f"broker {self._leader} answers this")
+        offset: int = found.offset
+        return offset
+
+    async def ends(self, brokers: Sequence[int]) -> list[str]:
+        """Tell where the partition begins and ends to consumers."""
+        self._told = []
+        await self._know_leader(brokers)
+        first, end = await self.find_offset(EARLIEST), await self.find_offset(LATEST)
+        return [f"earliest is {first}, latest is {end}"]

@@ -1,0 +1,243 @@
+"""The commands of a lesson: their forms, and how a line is read by them.
+
+    produce orders-0 "a" "b" acks=all later     is     produce PARTITION TEXTS [acks=ACKS] [to=BROKER] [later]
+
+A form is a line as people type it. Lower-case words stand for themselves, upper-case ones for a value of that type;
+what is in brackets may be left out, and may stand anywhere behind the verb.
+What must hold: a line fits one form or none; who gets none is told the forms there are.
+Not here: what commands do (stage.py).
+"""
+
+from __future__ import annotations
+
+import re
+
+from minibroker.steered_clock import duration_ms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# Each with what it does, in the order in which people meet them.
+FORMS = {
+    "start COUNT brokers [racks=NAMES] [SETTINGS]": "start a cluster with a controller, once at the beginning",
+    "topic NAME [partitions=COUNT] [replicas=REPLICAS] [SETTINGS]": "make a topic; `replicas=1,2,3/2,3,1` says where "
+    "the replicas of each partition are, the preferred leader first",
+    "set TOPIC SETTINGS": "change settings of a topic",
+    "produce PARTITION TEXTS [acks=ACKS] [to=BROKER] [later]": "send records in one batch, without another try; `to` "
+    "another broker than the leader; `later` does not wait for the answer",
+    "consume PARTITION [from=START] [rack=NAME]": "read on to the high watermark, from where it was left or `from` "
+    "another place, as a consumer in a rack",
+    "offsets PARTITION": "ask where a partition begins and ends (ListOffsets)",
+    "hold KINDS [of=BROKER]": "let these wait for tokens from now on: " + "`fetch`, `answer`, `isr`, `election`, "
+    "`metadata`; `of` one follower",
+    "step [KIND] [times=COUNT]": "let the first one that waits go on",
+    "release [KINDS]": "let nothing wait any more",
+    "kill WHO [lossy] [torn=COUNT] [unnoticed]": "as kill -9; `lossy`: what was not flushed is gone, but for `torn` "
+    "bytes of it; `unnoticed`: the controller has to find out",
+    "stop WHO": "stop in order",
+    "start WHO": "start again what was stopped or killed",
+    "pause WHO": "let a broker stand still",
+    "resume WHO": "let it go on",
+    "cut END END [one-way]": "let nothing through between two of: brokers, `controller`, `clients`",
+    "isolate WHO": "cut one off from everybody",
+    "heal END END [one-way]": "undo that",
+    "heal": "undo it everywhere",
+    "freeze": "let the clock stand still, as it does when a lesson begins",
+    "thaw": "let it run",
+    "advance TIME": "move it on, such as by `30s`",
+    "elect PARTITION [unclean]": "give it to its preferred leader; `unclean`: to any live replica",
+    "move PARTITION to BROKER": "let another replica that is in sync lead",
+    "reassign PARTITION to BROKERS": "move the replicas",
+    "reassign PARTITION cancel": "give that up",
+    "followers cut by RULE": "`epoch`, or as before Kafka 0.11 `high-watermark`: where a follower cuts its log when "
+    "it begins to follow",
+    "wait isr PARTITION BROKERS": "until these are in sync",
+    "wait leader PARTITION BROKER": "until it leads",
+    "wait hw PARTITION OFFSET": "until the leader's high watermark is there",
+    "wait in sync": "until every replica has everything",
+}
+
+PIECE = re.compile(r'"([^"]*)"|(\S+)')
+OPTION = re.compile(r"([\w.-]+)=(.*)", re.DOTALL)
+LISTS = {"TEXTS", "KINDS"}  # take all that is left of the words
+QUOTED = "\0"  # stands before a value that was in quotes
+
+
+class CommandError(ValueError):
+    """A line that is no command; the text says what would be."""
+
+
+class Command:
+    """A line that fits a form."""
+
+    def __init__(self, line: str, form: str, values: dict[str, Any]):
+        self.line = line
+        self.form = form
+        self.values = values  # by type, or by option; flags are there if they were given
+
+    @property
+    def verb(self) -> str:
+        """The words of the form that stand for themselves, as one: `wait isr`, `start brokers`."""
+        words = [word for word in self.form.split() if word[0] != "[" and word == word.lower()]
+        return " ".join(words)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name, default)
+
+
+def parse_command(line: str) -> Command:
+    """Return the command that a line is."""
+    words = [QUOTED + quoted if word == "" else word for quoted, word in PIECE.findall(line)]
+    verb = words[0]
+    forms = [form for form in FORMS if form.split()[0] == verb]
+    if not forms:
+        from difflib import get_close_matches
+
+        verbs = list(dict.fromkeys(form.split()[0] for form in FORMS))
+        near = get_close_matches(verb, verbs, 1)
+        raise CommandError(
+            f"there is no command {verb!r}{f'; did you mean {near[0]}?' if near else ''} There are {', '.join(verbs)}"
+        )
+    reasons = []
+    for form in forms:
+        try:
+            return Command(line, form, _fit(words, form))
+        except CommandError as error:
+            reasons.append(f"  {form}: {error}")
+    raise CommandError("\n".join([f"{line!r} fits none of", *reasons]))
+
+
+def _fit(words: list[str], form: str) -> dict[str, Any]:
+    """Return the values of a line by a form."""
+    pieces = form.split()
+    required = [piece for piece in pieces if piece[0] != "["]
+    optional = [piece[1:-1] for piece in pieces if piece[0] == "["]
+    flags = {piece for piece in optional if piece == piece.lower()}
+    options = dict(piece.split("=") for piece in optional if "=" in piece)
+    takes_settings = "SETTINGS" in (*required, *optional)
+    values: dict[str, Any] = {}
+    plain = []
+    for word in words:
+        option = None if word[0] == QUOTED else OPTION.fullmatch(word)
+        if word in flags:
+            values[word] = True
+        elif option is None:
+            plain.append(word)
+        elif option[1] in options:
+            values[option[1]] = _value(options[option[1]], option[2])
+        elif takes_settings:
+            values.setdefault("SETTINGS", {})[option[1]] = option[2].strip('"')
+        else:
+            raise CommandError(f"there is no {option[1]}= here")
+    if "SETTINGS" in required:
+        required.remove("SETTINGS")
+        if "SETTINGS" not in values:
+            raise CommandError("a setting such as min.insync.replicas=2 is missing")
+    _fit_plain(plain, required, [each for each in optional if each == each.upper() and "=" not in each], values)
+    return values
+
+
+def _fit_plain(words: list[str], required: list[str], optional: list[str], values: dict[str, Any]) -> None:
+    """Take the words of a line one after the other, as the form has them."""
+    left = list(words)
+    for piece in [*required, *(each for each in optional if each != "SETTINGS")]:
+        if not left:
+            if piece in required:
+                raise CommandError(f"{piece} is missing")
+            break
+        name = piece
+        while name in values:  # cut END END
+            name += "'"
+        if piece in LISTS:
+            values[name] = [_value(piece, word) for word in left]
+            left.clear()
+        elif piece == piece.lower():
+            if left.pop(0) != piece:
+                raise CommandError(f"{piece!r} is missing")
+        else:
+            values[name] = _value(piece, left.pop(0))
+    if left:
+        raise CommandError(f"{left[0].lstrip(QUOTED)!r} is too much")
+
+
+# Values
+
+
+def _value(kind: str, text: str) -> Any:
+    is_quoted = text[:1] == QUOTED
+    if is_quoted != (kind == "TEXTS"):
+        wish = f"a {kind} has no quotes" if is_quoted else 'records stand "in quotes"'
+        raise CommandError(f"{text.lstrip(QUOTED)!r}: {wish}")
+    try:
+        return TYPES[kind](text)
+    except ValueError as error:
+        raise CommandError(f"{text!r} is no {kind}: {error}") from None
+
+
+def _partition(text: str) -> tuple[str, int]:
+    topic, dash, number = text.rpartition("-")
+    if not dash or not number.isdigit():
+        raise ValueError("one is called orders-0")
+    return topic, int(number)
+
+
+def _brokers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"it is one of {', '.join(words)}")
+        return text
+
+    return check
+
+
+def _end(text: str) -> int | str:
+    return int(text) if text.isdigit() else _one_of("controller", "clients")(text)
+
+
+def _who(text: str) -> int | str:
+    return int(text) if text.isdigit() else _one_of("controller")(text)
+
+
+def _acks(text: str) -> int:
+    return {"all": -1, "-1": -1, "0": 0, "1": 1}[_one_of("all", "-1", "0", "1")(text)]
+
+
+def _start(text: str) -> int | str:
+    return int(text) if text.isdigit() else _one_of("earliest", "latest")(text)
+
+
+def _time(text: str) -> str:
+    duration_ms(text)
+    return text
+
+
+KIND = _one_of("fetch", "answer", "isr", "election", "metadata")
+TYPES: dict[str, Callable[[str], Any]] = {
+    "ACKS": _acks,
+    "BROKER": int,
+    "BROKERS": _brokers,
+    "COUNT": int,
+    "END": _end,
+    "KIND": KIND,
+    "KINDS": KIND,
+    "NAME": str,
+    "NAMES": lambda text: text.split(","),
+    "OFFSET": int,
+    "PARTITION": _partition,
+    "REPLICAS": lambda text: [_brokers(each) for each in text.split("/")],
+    "RULE": _one_of("epoch", "high-watermark"),
+    "START": _start,
+    "TEXTS": lambda text: text[1:],
+    "TIME": _time,
+    "TOPIC": str,
+    "WHO": _who,
+}

@@ -1,0 +1,69 @@
+"""What `state:` says of a cluster, and how it differs from what is.
+
+state: orders-0 leader=1 isr=1,2,3 epoch=0       a partition, as the controller has it; `elr` too
+state: orders-0 b2 leo=3 hw=2 start=0 epoch=0    a replica; also role=leader or follower, records=a,b,c
+state: b2 running                                a broker: running, paused, stopped, killed
+state: waiting fetch 2                           how many wait at a gate
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.watch.state import ClusterState, PartitionState, ReplicaState
+
+
+def differences(state: ClusterState, text: str) -> str:
+    """Return how a state differs from what a line says of it; empty: it does not."""
+    first, *rest = text.split()
+    if first == "waiting":
+        kind, count = rest
+        waiting = [what for gate, what in state["held"] if gate == kind]
+        return "" if len(waiting) == int(count) else f"{len(waiting)} wait at {kind}: {', '.join(waiting) or 'nobody'}"
+    if first[0] == "b" and first[1:].isdigit():
+        broker = next((each for each in state["brokers"] if each["id"] == int(first[1:])), None)
+        is_now = "not there" if broker is None else broker["state"]
+        return "" if [is_now] == rest else f"{first} is {is_now}"
+    partition = next((each for each in state["partitions"] if f"{each['topic']}-{each['partition']}" == first), None)
+    if partition is None:
+        return f"there is no partition {first}"
+    if rest and "=" not in rest[0]:
+        if rest[0][1:] not in partition["replicas"]:
+            return f"{first} has no replica on {rest[0]}"
+        replica = partition["replicas"][rest[0][1:]]
+        if replica is None:
+            return f"{rest[0]} does not run"
+        return _differences(rest[1:], _of_replica(replica), f"{first} {rest[0]}")
+    return _differences(rest, _of_partition(partition), first)
+
+
+def _of_replica(replica: ReplicaState) -> dict[str, str]:
+    return {
+        "leo": str(replica["end_offset"]),
+        "hw": str(replica["high_watermark"]),
+        "start": str(replica["start_offset"]),
+        "epoch": str(replica["leader_epoch"]),
+        "role": "leader" if replica["is_leader"] else "follower",
+        "records": ",".join(replica["texts"].values()),
+    }
+
+
+def _of_partition(partition: PartitionState) -> dict[str, str]:
+    return {
+        "leader": str(partition["leader"]) if partition["leader"] >= 0 else "nobody",
+        "epoch": str(partition["leader_epoch"]),
+        "isr": ",".join(map(str, sorted(partition["isr"]))) or "nobody",
+        "elr": ",".join(map(str, sorted(partition["elr"]))) or "nobody",
+        "replicas": ",".join(partition["replicas"]),
+    }
+
+
+def _differences(wanted: list[str], found: dict[str, str], what: str) -> str:
+    differing = []
+    for each in wanted:
+        name, _, value = each.partition("=")
+        if name not in found:
+            return f"{what} has no {name!r}; it has {', '.join(found)}"
+        if found[name] != value:
+            differing.append(f"{name} is {found[name]} and not {value}")
+    return f"{what}: {', '.join(differing)}" if differing else ""

@@ -1,0 +1,69 @@
+"""A lesson as text: words and commands of a step, then what happened, and how the replicas are now.
+
+What must hold: everything that a step expects is told; of the rest only what a student can learn from.
+"""
+
+from __future__ import annotations
+
+from minibroker.event_kinds import Broker
+from minibroker.lessons.scenario import STATE
+from minibroker.watch.lanes import partition_lines
+from minibroker.watch.painting import paint, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.events import Event
+    from minibroker.lessons.running import Outcome
+    from minibroker.lessons.scenario import Scenario, Step
+
+WIDTH = 78
+TOLD = {"append", "truncate", "recover", "loss", "delete", "high_watermark", "isr", "leader", "ack", "link"}
+TOLD_STATES = {"killed", "paused", "stopped", "fenced"}
+
+
+def tell_title(scenario: Scenario) -> list[str]:
+    return [scenario.title, "=" * len(scenario.title), ""]
+
+
+def tell_step(step: Step) -> list[str]:
+    """Return the words before a step, and its commands."""
+    lines = tell_words(step.prose)
+    return [*lines, *(f"    {command.line}" for command in step.commands), ""]
+
+
+def tell_words(paragraphs: list[str]) -> list[str]:
+    return [line for paragraph in paragraphs for line in [*wrap(paragraph, WIDTH), ""]]
+
+
+def tell_outcome(outcome: Outcome, *, colour: bool = False, everything: bool = False) -> list[str]:
+    """Return what came of a step."""
+    lines = []
+    for event in outcome.events:
+        if everything or event in outcome.expected or is_of_interest(event):
+            lines += wrap(event.sentence, WIDTH, "      ", first="    - ")
+    lines += [f"    < {line}" for line in [*outcome.told, *outcome.errors]]
+    if outcome.failures:
+        lines += ["", *(line for failure in outcome.failures for line in f"  ! {failure}".splitlines())]
+    lines += ["", *_replicas(outcome, colour=colour)]
+    return lines
+
+
+def is_of_interest(event: Event) -> bool:
+    return event.kind in TOLD or (isinstance(event, Broker) and event.state in TOLD_STATES)
+
+
+def _replicas(outcome: Outcome, *, colour: bool) -> list[str]:
+    """Return the lanes of the partitions that have anything in them and changed, or are spoken of."""
+    state = outcome.state
+    if state is None:
+        return []
+    brokers = {str(each["id"]): each for each in state["brokers"]}
+    concerned = {f"{each.topic}-{each.partition}" for each in outcome.events if hasattr(each, "partition")}  # type: ignore[attr-defined]
+    concerned |= {each.text.split()[0] for each in outcome.step.of_kind(STATE)}
+    lines = []
+    for partition in state["partitions"]:
+        if f"{partition['topic']}-{partition['partition']}" in concerned:
+            pieces = partition_lines(partition, brokers, WIDTH - 4)
+            lines += [f"    {paint(each, WIDTH - 4, colour=colour)}".rstrip() for each in pieces]
+            lines.append("")
+    return lines

@@ -1,0 +1,102 @@
+"""The picture of a cluster: what `minibroker watch` shows, as lines of text.
+
+    the brokers that clients begin with, and the clock
+    brokers, what is cut, what waits at gates
+    each partition, replica by replica
+    what is said (a lesson's words), what happened last, and the keys
+
+What must hold: the same state has the same frame; never more lines or columns than there are.
+"""
+
+from __future__ import annotations
+
+from minibroker.watch.lanes import NOBODY, partition_lines
+from minibroker.watch.painting import paint, pressed_into, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from minibroker.watch.lanes import Piece
+    from minibroker.watch.state import BrokerState, ClusterState
+
+DAY_MS = 86_400_000
+EVENT_LINES_MIN = 4  # of what happened last
+KEYS = "s step  h hold  r release  a advance  f freeze  k kill/start  p pause/resume  <> choose  ? help  q quit"
+
+
+def frame(
+    state: ClusterState,
+    width: int = 80,
+    height: int = 24,
+    *,
+    colour: bool = False,
+    chosen: int = NOBODY,
+    words: Sequence[str] = (),
+    keys: str = "",
+) -> list[str]:
+    """Return the lines of a picture. chosen: the broker that keys are about. words: paragraphs to be shown."""
+    brokers = {str(each["id"]): each for each in state["brokers"]}
+    head = [_title(state), _brokers(state, chosen)]
+    head += [[("bad", line)] for line in _troubles(state)]
+    head.append([])
+    lanes: list[list[Piece]] = []
+    for partition in state["partitions"]:
+        lanes += partition_lines(partition, brokers, width, chosen)
+        lanes.append([])
+    said: list[list[Piece]] = [[("bold", line)] for each in words for line in [*wrap(each, width), ""]]
+    foot: list[list[Piece]] = [[("reverse", keys.ljust(width))]] if keys else []
+    room = height - len(head) - len(foot)
+    said = pressed_into(said, max(room - EVENT_LINES_MIN - 4, 0)) if said else []
+    lanes = pressed_into(lanes, max(room - len(said) - EVENT_LINES_MIN, 1))
+    happened = _happened(state, width)
+    happened = happened[max(len(happened) - max(room - len(said) - len(lanes), 0), 0) :]
+    return [paint(pieces, width, colour=colour) for pieces in [*head, *lanes, *said, *happened, *foot]][:height]
+
+
+def time_of(now_ms: int) -> str:
+    """Return the time of the day."""
+    seconds, ms = divmod(now_ms % DAY_MS, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}"
+
+
+def _title(state: ClusterState) -> list[Piece]:
+    clock = f"{time_of(state['now_ms'])}{' (frozen)' if state['is_frozen'] else ''}"
+    return [("bold", clock), ("", f"  {state['bootstrap']}")]
+
+
+def _brokers(state: ClusterState, chosen: int) -> list[Piece]:
+    pieces: list[Piece] = []
+    for each in state["brokers"]:
+        mark = ">" if each["id"] == chosen else ""
+        style = "bad" if each["state"] != "running" else "bold" if mark else ""
+        pieces.append((style, f"{mark}b{each['id']} {_state(each)}  "))
+    if state["controller"] != "running":
+        pieces.append(("bad", f"controller {state['controller']}"))
+    return pieces
+
+
+def _state(broker: BrokerState) -> str:
+    rack = f" in {broker['rack']}" if broker["rack"] else ""
+    return broker["state"] + (", fenced" if broker["is_fenced"] and broker["state"] == "running" else "") + rack
+
+
+def _troubles(state: ClusterState) -> list[str]:
+    cuts = [tuple(each) for each in state["cuts"]]
+    both = [f"{a}-{b}" for a, b in cuts if a < b and (b, a) in cuts]
+    one_way = [f"{a}->{b}" for a, b in cuts if (b, a) not in cuts]
+    clients = [f"{each['id']}-clients" for each in state["brokers"] if each["is_cut_from_clients"]]
+    lines = [f"cut: {', '.join([*both, *one_way, *clients])}"] if cuts or clients else []
+    for gate in dict.fromkeys(gate for gate, _ in state["held"]):
+        waiting = [what for each, what in state["held"] if each == gate]
+        lines.append(f"{gate} waits: {', '.join(waiting)}")
+    return lines
+
+
+def _happened(state: ClusterState, width: int) -> list[list[Piece]]:
+    lines: list[list[Piece]] = []
+    for at_ms, sentence in state["said"]:
+        first, *more = wrap(sentence, width - 14) or [""]
+        lines.append([("dim", f"{time_of(at_ms)}  "), ("", first)])
+        lines += [[("", f"{'':14}{line}")] for line in more]
+    return lines

@@ -1,0 +1,111 @@
+"""A replica as a lane of cells, one for each record if there is room, else one for some.
+
+    a b|c         records a and b are below the high watermark, c is not
+    ####==        of many records: committed, not committed
+
+Pieces of a line are (style, text); painting.py makes a line of them.
+What must hold: lanes of one partition have one scale, so what is at the same offset is in the same column.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.watch.state import BrokerState, PartitionState, ReplicaState
+
+    Piece = tuple[str, str]
+
+NOBODY = -1
+GONE, NOT_COMMITTED, COMMITTED = ".", "=", "#"
+NAME_WIDTH, FIGURES_WIDTH = 14, 32
+LANE_WIDTH_MIN = 11
+
+
+def partition_lines(
+    partition: PartitionState, brokers: dict[str, BrokerState], width: int, chosen: int = NOBODY
+) -> list[list[Piece]]:
+    """Return a heading and a lane for each replica."""
+    leader = "nobody leads" if partition["leader"] < 0 else f"broker {partition['leader']} leads"
+    in_sync = ",".join(map(str, partition["isr"])) or "nobody"
+    name = f"{partition['topic']}-{partition['partition']}"
+    lines: list[list[Piece]] = [
+        [("bold", name), ("", f"  {leader} in epoch {partition['leader_epoch']}, in sync: {in_sync}")]
+    ]
+    scale = Scale(partition, max(width - NAME_WIDTH - FIGURES_WIDTH, LANE_WIDTH_MIN))
+    for broker in sorted(partition["replicas"], key=int):
+        replica = partition["replicas"][broker]
+        mark = ">" if int(broker) == chosen else " "
+        role = _role(partition, broker, replica, brokers[broker])
+        pieces: list[Piece] = [("bold" if mark == ">" else "", f"{mark} b{broker} {role}".ljust(NAME_WIDTH))]
+        if replica is not None:
+            pieces += scale.lane(replica)
+            pieces.append(("", f"  hw {replica['high_watermark']}  leo {replica['end_offset']}"))
+            pieces.append(("dim", "".join(f"  e{epoch}@{start}" for epoch, start in replica["epochs"][-3:])))
+        lines.append(pieces)
+    return lines
+
+
+def _role(partition: PartitionState, broker: str, replica: ReplicaState | None, state: BrokerState) -> str:
+    if replica is None or state["state"] != "running":
+        return state["state"]
+    if partition["leader"] == int(broker):
+        return "leader"
+    if replica["is_leader"]:
+        return "led once"  # and has not heard that another one does
+    return "in sync" if int(broker) in partition["isr"] else "behind"
+
+
+class Scale:
+    """From offsets to columns."""
+
+    def __init__(self, partition: PartitionState, width: int):
+        replicas = [each for each in partition["replicas"].values() if each is not None]
+        self.start = min((each["start_offset"] for each in replicas), default=0)
+        self.end = max((each["end_offset"] for each in replicas), default=0)
+        self.width = width
+        count = self.end - self.start
+        self.shows_each = 2 * count + 1 <= width
+        self.step = -(-count // width) or 1  # offsets in one cell
+
+    def lane(self, replica: ReplicaState) -> list[Piece]:
+        pieces = self._records(replica) if self.shows_each else self._bar(replica)
+        used = sum(len(text) for _, text in pieces)
+        return [*pieces, ("", " " * (self.width - used))]
+
+    def _records(self, replica: ReplicaState) -> list[Piece]:
+        pieces: list[Piece] = []
+        for offset in range(self.start, self.end + 1):
+            is_mark = offset == replica["high_watermark"]
+            pieces.append(("bold", "|") if is_mark else ("", " "))
+            if offset < replica["start_offset"]:
+                pieces.append(("dim", GONE))
+            elif offset < replica["end_offset"]:
+                text = replica["texts"].get(str(offset), "")
+                shown = text[:1] if text[:1].isprintable() and text[:1] != " " else ""
+                is_committed = offset < replica["high_watermark"]
+                pieces.append((_style(replica, offset), shown or (COMMITTED if is_committed else NOT_COMMITTED)))
+            elif offset < self.end:
+                pieces.append(("", " "))
+        return pieces
+
+    def _bar(self, replica: ReplicaState) -> list[Piece]:
+        pieces: list[Piece] = []
+        for offset in range(self.start, self.end, self.step):
+            last = min(offset + self.step, self.end) - 1
+            if last < replica["start_offset"]:
+                pieces.append(("dim", GONE))
+            elif offset >= replica["end_offset"]:
+                pieces.append(("", " "))
+            else:
+                is_committed = min(last, replica["end_offset"] - 1) < replica["high_watermark"]
+                pieces.append((_style(replica, offset), COMMITTED if is_committed else NOT_COMMITTED))
+        return pieces
+
+
+def _style(replica: ReplicaState, offset: int) -> str:
+    """Return the colour of the epoch in which a record was written."""
+    found = 0
+    for epoch, start_offset in replica["epochs"]:
+        if start_offset <= offset:
+            found = epoch
+    return f"epoch{found % 6}"

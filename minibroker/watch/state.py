@@ -1,0 +1,151 @@
+"""What there is to see of a cluster, as plain values: the page of the moment, which `json.dumps` takes as it is.
+
+What must hold: taking a snapshot changes nothing and waits for nothing. What cannot be known is not made up: the log of
+a broker that was killed is None.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from minibroker.log.batches import batches
+from minibroker.log.reading import read
+from minibroker.replication.leader import LeaderState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from minibroker.cluster.cluster import Cluster
+    from minibroker.events import Event
+    from minibroker.replication.replica import Replica
+    from minibroker.steered_clock import SteeredClock
+
+SHORT_LOG_BYTES_MAX = 16_384  # so much of the end of a log is looked into
+CONTROLLER = "controller"
+
+
+class ReplicaState(TypedDict):
+    """A replica on a broker that runs, or hangs."""
+
+    start_offset: int
+    high_watermark: int
+    end_offset: int
+    leader_epoch: int
+    is_leader: bool  # as far as it knows
+    epochs: list[tuple[int, int]]  # epoch and first offset, rising
+    texts: dict[str, str]  # offset -> value, of short logs; strings, for JSON has no others
+
+
+class PartitionState(TypedDict):
+    """A partition as the controller has it, and its replicas."""
+
+    topic: str
+    partition: int
+    leader: int  # -1: nobody
+    leader_epoch: int
+    isr: list[int]
+    elr: list[int]
+    replicas: dict[str, ReplicaState | None]  # by broker
+
+
+class BrokerState(TypedDict):
+    """A broker."""
+
+    id: int
+    state: str
+    is_fenced: bool
+    rack: str
+    is_cut_from_clients: bool
+
+
+class ClusterState(TypedDict):
+    """All of it."""
+
+    bootstrap: str
+    now_ms: int
+    is_frozen: bool
+    controller: str
+    brokers: list[BrokerState]
+    cuts: list[tuple[str, str]]  # links that let nothing through, one direction each
+    held: list[tuple[str, str]]  # the gate, and what waits there
+    partitions: list[PartitionState]
+    said: list[tuple[int, str]]  # the last events: when, and the sentence
+
+
+def snapshot(cluster: Cluster, clock: SteeredClock, events: Sequence[Event] = ()) -> ClusterState:
+    """Return what there is to see now. events: to be told of, the last one last."""
+    image = cluster.controller.image
+    brokers: list[BrokerState] = []
+    for broker in cluster.broker_ids:
+        known = image.brokers.get(broker)
+        brokers.append(
+            {
+                "id": broker,
+                "state": cluster.states[broker],
+                "is_fenced": known is None or known.fenced,
+                "rack": (known.rack if known is not None else "") or "",
+                "is_cut_from_clients": cluster.links.is_cut_from_clients(broker),
+            }
+        )
+    ends = list(cluster.states)
+    links = [(a, b) for a in ends for b in ends if a != b]
+    return {
+        "bootstrap": cluster.bootstrap_servers,
+        "now_ms": clock.now_ms(),
+        "is_frozen": clock.is_frozen,
+        "controller": cluster.states[CONTROLLER],
+        "brokers": brokers,
+        "cuts": [(str(a), str(b)) for a, b in links if cluster.network.link(a, b).is_cut],
+        "held": list(cluster.steps.waiting),
+        "partitions": [
+            partition_state(cluster, topic.name, partition.id)
+            for topic in sorted(image.topics.values(), key=lambda each: each.name)
+            for partition in topic.partitions
+        ],
+        "said": [(event.at_ms, event.sentence) for event in events],
+    }
+
+
+def partition_state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
+    found = cluster.partition(topic, partition)
+    replicas: dict[str, ReplicaState | None] = {}
+    for broker in found.replicas:
+        replica = cluster.replica(topic, partition, broker)
+        replicas[str(broker)] = None if replica is None else replica_state(replica)
+    return {
+        "topic": topic,
+        "partition": partition,
+        "leader": found.leader,
+        "leader_epoch": found.leader_epoch,
+        "isr": list(found.isr),
+        "elr": list(found.elr),
+        "replicas": replicas,
+    }
+
+
+def replica_state(replica: Replica) -> ReplicaState:
+    log = replica.log
+    return {
+        "start_offset": log.log_start_offset,
+        "high_watermark": replica.high_watermark,
+        "end_offset": log.next_offset,
+        "leader_epoch": replica.leader_epoch,
+        "is_leader": replica.is_leader and isinstance(replica.role, LeaderState),
+        "epochs": [(entry.epoch, entry.start_offset) for entry in log.epochs.entries],
+        "texts": _texts(replica),
+    }
+
+
+def _texts(replica: Replica) -> dict[str, str]:
+    """Return the values of the records of a log, if it is a short one."""
+    log, found = replica.log, {}
+    if log.active.size_bytes > SHORT_LOG_BYTES_MAX:
+        return {}
+    offset = max(log.log_start_offset, log.active.base_offset)
+    slice_ = read(log, offset, SHORT_LOG_BYTES_MAX, limit_offset=log.next_offset)
+    for batch in batches(slice_.view() if slice_ is not None else b""):
+        if not batch.is_control:
+            for record in batch.records():
+                found[str(record.offset)] = (record.value or b"").decode(errors="replace")
+    return found

@@ -1,0 +1,25 @@
+"""Waiting for a cluster to be as one wants it."""
+
+from __future__ import annotations
+
+from minibroker.cluster.cluster import Cluster
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.simulation.run import World, simulate
+
+
+def test_a_wait_looks_while_a_replica_is_changing_its_role() -> None:
+    async def main(world: World) -> None:
+        cluster = Cluster(
+            {},
+            lambda name: MemoryStorage(world.clock.now_ms),
+            clock=world.clock,
+            chance=world.chance,
+            events=world.events,
+        )
+        await cluster.start_all()
+        cluster.create_topic("orders", 1, 3)  # its leader tells of a new epoch before it has the role
+        await cluster.waits.in_sync()
+        assert not cluster.waits.behind()
+        await cluster.stop_all()
+
+    simulate(main, seed=1).check()

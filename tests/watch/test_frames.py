@@ -1,0 +1,139 @@
+"""Frames: a picture of a state, line by line."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from minibroker.watch.frame import frame
+from minibroker.watch.state import ClusterState, PartitionState, ReplicaState
+
+
+def replica(start: int, high_watermark: int, end: int, text: str = "", **more: object) -> ReplicaState:
+    found: ReplicaState = {
+        "start_offset": start,
+        "high_watermark": high_watermark,
+        "end_offset": end,
+        "leader_epoch": 0,
+        "is_leader": False,
+        "epochs": [(0, 0)],
+        "texts": {str(start + index): letter for index, letter in enumerate(text)},
+    }
+    return {**found, **more}  # type: ignore[typeddict-item]
+
+
+def partition(*replicas: ReplicaState | None, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1) -> PartitionState:
+    return {
+        "topic": "orders",
+        "partition": 0,
+        "leader": leader,
+        "leader_epoch": 2,
+        "isr": list(isr),
+        "elr": [],
+        "replicas": {str(number): each for number, each in enumerate(replicas, 1)},
+    }
+
+
+def state(*partitions: PartitionState, states: str = "running running running") -> ClusterState:
+    return {
+        "bootstrap": "127.0.0.1:9092",
+        "now_ms": 45_296_789,
+        "is_frozen": True,
+        "controller": "running",
+        "brokers": [
+            {"id": number, "state": each, "is_fenced": False, "rack": "", "is_cut_from_clients": False}
+            for number, each in enumerate(states.split(), 1)
+        ],
+        "cuts": [],
+        "held": [],
+        "partitions": list(partitions),
+        "said": [],
+    }
+
+
+LOGS = partition(
+    replica(0, 2, 4, "abcd", is_leader=True, epochs=[(0, 0), (2, 3)]),
+    replica(0, 1, 3, "abx"),
+    replica(1, 1, 2, "b"),
+    isr=(1, 2),
+)
+
+
+def test_replicas_are_lanes() -> None:
+    assert frame(state(LOGS), 74) == [
+        "12:34:56.789 (frozen)  127.0.0.1:9092",
+        "b1 running  b2 running  b3 running",
+        "",
+        "orders-0  broker 1 leads in epoch 2, in sync: 1,2",
+        "  b1 leader    a b|c d                      hw 2  leo 4  e0@0  e2@3",
+        "  b2 in sync   a|b x                        hw 1  leo 3  e0@0",
+        "  b3 behind    .|b                          hw 1  leo 2  e0@0",
+        "",
+    ]
+
+
+def test_what_is_wrong_with_brokers_links_and_gates_is_seen() -> None:
+    shown = state(
+        partition(replica(0, 1, 1, "a", is_leader=True), None, replica(0, 1, 1, "a", is_leader=True), leader=3),
+        states="paused killed running",
+    )
+    shown["brokers"][2]["is_cut_from_clients"] = True
+    shown["cuts"] = [("1", "2"), ("2", "1"), ("3", "1")]
+    shown["held"] = [("fetch", "FetchRequest 1->3"), ("fetch", "FetchRequest 2->3")]
+    shown["controller"] = "killed"
+    assert frame(shown, 74, chosen=3) == [
+        "12:34:56.789 (frozen)  127.0.0.1:9092",
+        "b1 paused  b2 killed  >b3 running  controller killed",
+        "cut: 1-2, 3->1, 3-clients",
+        "fetch waits: FetchRequest 1->3, FetchRequest 2->3",
+        "",
+        "orders-0  broker 3 leads in epoch 2, in sync: 1,2,3",
+        "  b1 paused    a|                           hw 1  leo 1  e0@0",
+        "  b2 killed",
+        "> b3 leader    a|                           hw 1  leo 1  e0@0",
+        "",
+    ]
+
+
+def test_a_leader_that_does_not_know_that_it_is_none_is_told_from_the_other() -> None:
+    shown = frame(state(partition(replica(0, 0, 1, "z", is_leader=True), replica(0, 0, 0), leader=2)), 74)
+    assert [line[:14].strip() for line in shown[4:6]] == ["b1 led once", "b2 leader"]
+
+
+def test_a_long_log_is_a_bar_to_scale() -> None:
+    lines = frame(state(partition(replica(0, 500, 1000), replica(500, 500, 750))), 74)
+    lanes = [line[14:42] for line in lines[4:6]]
+    assert lanes == ["#" * 13 + "=" * 15, "." * 13 + "=" * 8 + " " * 7]
+
+
+def test_the_last_things_that_happened_are_at_the_bottom_as_far_as_there_is_room() -> None:
+    shown = state(LOGS)
+    shown["said"] = [(45_000_000 + number, f"Thing number {number} happened.") for number in range(50)]
+    lines = frame(shown, 74, 12)
+    assert len(lines) == 12
+    assert lines[-1] == "12:30:00.049  Thing number 49 happened."
+    assert lines[8] == "12:30:00.046  Thing number 46 happened."
+
+
+@pytest.mark.parametrize("height", [1, 5, 10, 24])
+@pytest.mark.parametrize("width", [30, 80, 200])
+def test_there_are_never_more_lines_or_columns_than_there_are(width: int, height: int) -> None:
+    shown = state(*[LOGS] * 20)
+    shown["said"] = [(0, "A sentence that is long enough to be wrapped more than once. " * 3)] * 20
+    for colour in (False, True):
+        lines = frame(shown, width, height, colour=colour, words=["Words of a lesson. " * 20], keys="s step  q quit")
+        assert len(lines) <= height
+        assert all(len(re.sub(r"\x1b\[\d+m", "", line)) <= width for line in lines)
+
+
+def test_colours_are_epochs_and_change_no_letter() -> None:
+    plain, coloured = frame(state(LOGS), 74), frame(state(LOGS), 74, colour=True)
+    assert "\x1b[36mc\x1b[0m" in coloured[4] and "\x1b[35md\x1b[0m" in coloured[4]
+    assert [re.sub(r"\x1b\[\d+m", "", line).rstrip() for line in coloured] == plain
+
+
+def test_a_state_is_what_json_takes() -> None:
+    shown = state(LOGS)
+    assert frame(json.loads(json.dumps(shown)), 74) == frame(shown, 74)

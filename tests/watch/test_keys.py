@@ -1,0 +1,144 @@
+"""What keys do, on a stage in virtual time; and both commands at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from minibroker.cli.watch import keys_of
+from minibroker.lessons import load
+from minibroker.lessons.commands import parse_command
+from minibroker.lessons.running import Player, in_virtual_time
+from minibroker.lessons.show import Show
+from minibroker.lessons.stage import Stage
+from minibroker.watch.state import snapshot
+
+
+def test_keys_move_a_cluster() -> None:
+    async def main(stage: Stage) -> None:
+        show = Show(stage)
+        for line in ("start 3 brokers", "topic orders replicas=1,2,3"):
+            await stage.do(parse_command(line))
+        cluster = stage.on
+        await show.press("right")
+        await show.press("k")
+        assert (show.chosen, cluster.states[2]) == (2, "killed")
+        await show.press("k")
+        await show.press("p")
+        assert cluster.states[2] == "paused"
+        await show.press("p")
+        assert cluster.states[2] == "running"
+        await show.press("s")
+        assert "no step waits" in show.words[0]
+        await show.press("h")
+        await stage.do(parse_command('produce orders-0 "a" later'))
+        assert cluster.steps.waiting
+        await show.press("s")
+        await show.press("r")
+        assert not cluster.steps.waiting and not show.words
+        now_ms = stage.clock.now_ms()
+        await show.press("a")
+        assert stage.clock.now_ms() == now_ms + 5000
+        await show.press("f")
+        assert not stage.clock.is_frozen
+        await show.press("left")
+        await show.press("left")
+        assert show.chosen == 3
+        await show.press("?")
+        assert any("Arrows choose" in line for line in show.lines(80, 40, colour=False))
+        await show.press("x")
+        await show.press("q")
+        assert show.is_over
+        assert json.loads(json.dumps(snapshot(cluster, stage.clock)))["brokers"][2]["id"] == 3
+
+    in_virtual_time(main)
+
+
+def test_a_lesson_is_played_step_by_step() -> None:
+    async def main(stage: Stage) -> None:
+        scenario = load("high-watermark")
+        show = Show(stage, Player(scenario, stage))
+        assert scenario.title in show.lines(80, 24, colour=False)
+        for _ in range(len(scenario.steps) + 1):
+            await show.press("n")
+        lines = "\n".join(show.lines(80, 40, colour=False))
+        assert "hw 1  leo 1" in lines and "lesson" in lines
+
+    in_virtual_time(main)
+
+
+def test_arrows_are_keys_too() -> None:
+    assert keys_of("s\x1b[C\x1b[Dq") == ["s", "right", "left", "q"]
+    assert keys_of("\x03") == ["q"]
+
+
+class Terminal:
+    """A command at a terminal of its own."""
+
+    def __init__(self, *words: str):
+        self.end, other = pty.openpty()
+        command = [sys.executable, "-m", "minibroker", *words]
+        self.process = subprocess.Popen(
+            command, stdin=other, stdout=other, stderr=other, env=os.environ | {"COLUMNS": "80", "LINES": "40"}
+        )
+        os.close(other)
+        self.seen = ""
+
+    def wait_for(self, pattern: str) -> str:
+        """Read until a pattern comes; what was before it is forgotten."""
+        while not (found := re.search(pattern, self.seen, re.DOTALL)):
+            assert select.select([self.end], [], [], 20)[0], f"{pattern!r} did not come: {self.seen[-2000:]}"
+            try:
+                self.seen += os.read(self.end, 65_536).decode(errors="replace")
+            except OSError:
+                raise AssertionError(f"{pattern!r} did not come: {self.seen[-2000:]}") from None
+        self.seen = self.seen[found.end() :]
+        return found[0]
+
+    def type(self, keys: str) -> None:
+        os.write(self.end, keys.encode())
+
+
+@contextmanager
+def terminal(*words: str) -> Iterator[Terminal]:
+    opened = Terminal(*words)
+    try:
+        yield opened
+    finally:
+        opened.process.kill()
+        opened.process.wait()
+        os.close(opened.end)
+
+
+@pytest.mark.slow
+def test_watch_at_a_terminal() -> None:
+    with terminal("watch", "--brokers", "2", "--topic", "orders") as screen:
+        screen.wait_for(r"\x1b\[\?1049h.*orders-0")
+        screen.type("k")
+        screen.wait_for("b1 killed")
+        screen.type("q")
+        screen.wait_for(r"\x1b\[\?1049l")
+        assert screen.process.wait(20) == 0
+
+
+@pytest.mark.slow
+def test_a_lesson_at_a_terminal_can_be_joined() -> None:
+    with terminal("lesson", "committed-offset") as screen:
+        screen.wait_for(r"start 3 brokers.*\[Enter\] ")
+        screen.type("\n")
+        addresses = screen.wait_for(r"may join: [\d.:,]+").split(": ")[1]
+        read = [sys.executable, "-m", "minibroker", "consume", "-b", addresses, "-t", "orders", "-e", "-o", "beginning"]
+        done = subprocess.run(read, capture_output=True, text=True, timeout=30)
+        assert done.stdout.split() == ["a", "b", "c"], done.stderr
+        screen.wait_for(r"\[Enter\] ")
+        screen.type("q\n")
+        assert screen.process.wait(20) == 0
