@@ -44,6 +44,7 @@ class Chores:
                 act()
             except StorageError as failure:
                 self.node.reporter.say(str(failure))
+                self.node.disk_failed(failure)
 
         self._timers[act.__name__] = self.node.clock.after(period_ms, again)
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from minibroker.server.server import Reporter
 
 RUNNING, PAUSED, STOPPED, KILLED = "running", "paused", "stopped", "killed"
+STARTING, STOPPING = "starting", "stopping"
 REPLICATION_FACTOR = 3  # of topics that nobody gave one, if there are so many brokers
 ASKED = "somebody asked for it"
 SILENCING = ("kill", "stop", "pause", "isolate")
@@ -99,6 +100,7 @@ class Cluster(Wishes):
         self.waits = Waits(self)
         self.controller: ControllerNode
         self._as_version = as_version
+        self._begun: dict[NodeId, asyncio.Task[None]] = {}  # starts that are under way
         self._calls: dict[asyncio.Task[Any], None] = {}  # verbs that came through a port
         self._log_dir = log_dir
         self._settings: dict[NodeId, dict[str, str]] = {CONTROLLER: {**_defaults(brokers), **settings}}
@@ -143,6 +145,8 @@ class Cluster(Wishes):
         for who, state in self.states.items():
             if state == PAUSED:
                 self.resume(who)
+            elif state == STARTING:
+                await self.kill(who, notice=False)
         self.links.heal()
         self.steps.release()
         for gate in self.network.gates:
@@ -156,7 +160,7 @@ class Cluster(Wishes):
 
     async def kill_all(self) -> None:
         for who, state in self.states.items():
-            if state in (RUNNING, PAUSED):
+            if state in (RUNNING, PAUSED, STARTING):
                 await self.kill(who, notice=False)
 
     # One of them
@@ -164,6 +168,23 @@ class Cluster(Wishes):
     async def start(self, who: NodeId) -> None:
         """Start a broker that does not run; return when it may lead."""
         self._check(who, STOPPED, KILLED)
+        before, self.states[who] = self.states[who], STARTING
+        begun = self._begun[who] = asyncio.get_running_loop().create_task(self._start(who))
+        try:
+            await begun
+        except asyncio.CancelledError:
+            if self.states[who] != KILLED:  # it is the caller who was cancelled
+                begun.cancel()
+                self.states[who] = before
+                raise
+            raise NoSuchBroker(f"{_name(who)} was killed before it had started") from None
+        except BaseException:
+            self.states[who] = before
+            raise
+        finally:
+            self._begun.pop(who, None)
+
+    async def _start(self, who: NodeId) -> None:
         if isinstance(who, str):
             self.controller = self._new_controller()
             await self.controller.start()
@@ -210,6 +231,7 @@ class Cluster(Wishes):
     async def stop(self, who: NodeId) -> None:
         """Stop a broker in order: its partitions get other leaders first."""
         self._check(who, RUNNING)
+        self.states[who] = STOPPING
         await self._process(who).stop()
         self._became(who, STOPPED)
 
@@ -221,23 +243,31 @@ class Cluster(Wishes):
         torn_bytes: so much of what was lost stays, as half a batch. notice: the controller is told at once, where
         Kafka's would wait until the broker has been silent for broker.session.timeout.ms.
         """
-        self._check(who, RUNNING, PAUSED)
-        if isinstance(who, str):
+        self._check(who, RUNNING, PAUSED, STARTING)
+        was_starting = self.states[who] == STARTING
+        self.states[who] = KILLED
+        if was_starting:
+            begun = self._begun[who]
+            begun.cancel()
+            await asyncio.wait([begun])
+        elif isinstance(who, str):
             await self.controller.kill()
         else:
-            node = self.nodes[who]
-            lost = [unsynced(log) for log in node.directory.logs.values()] if lossy else []
-            await node.kill()
-            storage = self.storages[who]
-            crashed = getattr(storage, "crashed", None)
-            if lossy and crashed is not None:
-                self.storages[who] = crashed(self.chance)
-            else:
-                for each in lost:
-                    lose(storage, each, torn_bytes=torn_bytes)
+            await self._kill_broker(who, lossy=lossy, torn_bytes=torn_bytes)
         self._became(who, KILLED, why or ("its power has gone" if lossy else ASKED))
         if isinstance(who, int) and notice and self.states[CONTROLLER] == RUNNING:
             self.controller.lose(who, f"broker {who} is gone")
+
+    async def _kill_broker(self, broker_id: int, *, lossy: bool, torn_bytes: int) -> None:
+        node, storage = self.nodes[broker_id], self.storages[broker_id]
+        lost = [unsynced(log) for log in node.directory.logs.values()] if lossy else []
+        await node.kill()
+        crashed = getattr(storage, "crashed", None)
+        if lossy and crashed is not None:
+            self.storages[broker_id] = crashed(self.chance)
+        else:
+            for each in lost:
+                lose(storage, each, torn_bytes=torn_bytes)
 
     def _disk_failed(self, broker_id: int, node: Node, failure: Exception) -> None:
         """Let a broker end whose only disk fails, as Kafka's do: others lead what it led."""

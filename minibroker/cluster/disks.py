@@ -47,7 +47,7 @@ class Disks:
 
         def go_on() -> None:
             node = cluster.nodes.get(broker)
-            if node is not None and cluster.states[broker] == "running" and node.is_held:
+            if node is not None and cluster.states[broker] != "paused" and node.is_held:
                 node.resume()
                 cluster.links.apply(broker)
                 cluster.network.resume(broker)

@@ -13,6 +13,7 @@ heals, everybody has to agree, and what clients were told is compared with what 
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import logging
 import sys
@@ -21,8 +22,8 @@ from collections.abc import Awaitable, Callable
 
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
-from minibroker.cluster.cluster import KILLED, PAUSED, RUNNING, STOPPED, Cluster
-from minibroker.errors import KafkaError
+from minibroker.cluster.cluster import KILLED, PAUSED, RUNNING, STOPPED, Cluster, NoSuchBroker
+from minibroker.errors import KafkaError, StorageError
 from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.replication import bugs
 from minibroker.replication.link import CONTROLLER
@@ -30,6 +31,8 @@ from minibroker.simulation.run import Outcome, World, simulate
 
 from .invariants import Invariants, Violation
 from .runs import TraceReporter
+
+Fault = tuple[Callable[[], Awaitable[object]], str]
 
 TOPIC = "orders"
 FAULTS = 12
@@ -105,7 +108,7 @@ class Run:
         self.history = History(world)
         self.is_over = False
         self.lossy: set[int] = set()  # who lost records, and may not have them again
-        self.faults: list[tuple[Callable[[], Awaitable[object]], str]] = [
+        self.faults: list[Fault] = [
             (self.crash, "crash"),
             (self.crash, "crash"),
             (self.lossy_crash, "lossy crash"),
@@ -117,6 +120,7 @@ class Run:
             (self.reassign, "reassign"),
             (self.controller_away, "controller away"),
             (self.skew, "skew"),
+            (self.disk, "disk"),
             (self.strike, "strike"),
         ]
 
@@ -132,14 +136,10 @@ class Run:
         clients = [world.loop.create_task(write(each)) for each in range(chance.choice([1, 2, 3]))]
         clients.append(world.loop.create_task(read()))
         drawn = chance.sample(self.faults, chance.randrange(2, len(self.faults)))  # each seed has troubles of its own
-        for _ in range(FAULTS):
-            await world.clock.sleep(chance.choice([50, 500, 3000]) * chance.random())
-            if chance.random() < 0.25:
-                continue  # quiet
-            act, name = chance.choice(drawn)
-            world.trace.add(f"-- {name}")
-            await act()
-            self._look()
+        nemeses = chance.choice([1, 1, 2, 3])
+        troubles = [world.loop.create_task(self.trouble(drawn, FAULTS // nemeses)) for _ in range(nemeses)]
+        for each in troubles:
+            await each
         await self.heal()
         await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
         await world.clock.sleep(5000)
@@ -153,6 +153,21 @@ class Run:
         await cluster.stop_all()
         self.invariants.close()
         return len(self.history.acknowledged)
+
+    async def trouble(self, drawn: list[Fault], count: int) -> None:
+        """Do harm for a while; what one of several does may be in the way of another."""
+        world, chance = self.world, self.chance
+        for _ in range(count):
+            await world.clock.sleep(chance.choice([50, 500, 3000]) * chance.random())
+            if chance.random() < 0.25:
+                continue  # quiet
+            act, name = chance.choice(drawn)
+            world.trace.add(f"-- {name}")
+            try:
+                await act()
+            except (NoSuchBroker, IndexError) as reason:
+                world.trace.add(f"-- no {name}: {reason}")
+            self._look()
 
     def _look(self) -> None:
         if self.invariants.failure is not None:
@@ -267,7 +282,8 @@ class Run:
 
     async def crash(self) -> None:
         """kill -9, and another start; now and then of several at once."""
-        for broker in self.chance.sample(self._running(), self.chance.choice([1, 1, 1, 2, 3])):
+        running = self._running()
+        for broker in self.chance.sample(running, min(self.chance.choice([1, 1, 1, 2, 3]), len(running))):
             await self.cluster.kill(broker, notice=self.chance.random() < 0.5)
         await self._pause_then_start()
 
@@ -309,7 +325,10 @@ class Run:
     async def _start_stopped(self) -> None:
         for broker in self.cluster.broker_ids:
             if self.cluster.states[broker] in (STOPPED, KILLED):
-                await self.cluster.start(broker)
+                try:
+                    await self.cluster.start(broker)
+                except (StorageError, NoSuchBroker) as failure:
+                    self.world.trace.add(f"broker {broker} does not start: {failure}")
 
     async def pause(self) -> None:
         broker = self.chance.choice(self._running())
@@ -373,6 +392,22 @@ class Run:
         broker = self.chance.choice(self.cluster.broker_ids)
         self.cluster.nodes[broker].clock.skew_ms = int(self.chance.uniform(-3_600_000, 3_600_000))
 
+    async def disk(self) -> None:
+        """Let a disk refuse something: the broker ends at the next write, and starts again when there is room."""
+        broker = self.chance.choice(self._running())
+        storage = self.cluster.storages[broker]
+        assert isinstance(storage, SimulatedStorage)
+        error = self.chance.choice([errno.ENOSPC, errno.EIO])
+        doing = self.chance.choice(["append", "write", "sync"])
+        if doing == "sync":  # what it should have written may be gone
+            if self.min_isr < 2 or not self._is_spare(broker):
+                return
+            self.lossy.add(broker)
+        storage.fail(error, times=self.chance.choice([1, 5, 1000]), doing=doing)
+        await self.world.clock.sleep(self.chance.choice([500, 10_000]) * self.chance.random())
+        storage.heal()
+        await self._start_stopped()
+
     async def strike(self) -> None:
         """Strike whoever has just been elected, with whatever."""
         try:
@@ -396,12 +431,17 @@ class Run:
     async def heal(self) -> None:
         cluster = self.cluster
         cluster.links.heal()
+        for storage in cluster.storages.values():
+            assert isinstance(storage, SimulatedStorage)
+            storage.heal()
         for who, state in cluster.states.items():
             if state == PAUSED:
                 cluster.resume(who)
         if cluster.states[CONTROLLER] in (STOPPED, KILLED):
             await cluster.start(CONTROLLER)
-        await self._start_stopped()
+        while any(state != RUNNING for state in cluster.states.values()):
+            await self._start_stopped()
+            await self.world.clock.sleep(100)
 
 
 async def cluster_run(world: World) -> int:
@@ -446,6 +486,8 @@ def main(words: list[str]) -> int:
     for seed in range(options.first, options.first + options.seeds):
         outcome = run_seed(seed, foreign=foreign)
         gc.collect()  # a run makes much garbage, and collects none
+        if (seed - options.first) % 100 == 99:
+            print(f"{seed - options.first + 1} of {options.seeds} seeds, {failed} failed", file=sys.stderr, flush=True)
         virtual_s += outcome.virtual_s
         if outcome.failure is None:
             records += outcome.result

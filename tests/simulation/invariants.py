@@ -120,6 +120,17 @@ class Invariants:
             raise Violation("R3", f"{key}: {leader} and {replica.node_id} both lead in epoch {role.leader_epoch}")
         if seen.role is role and replica.high_watermark < seen.high_watermark:
             raise Violation("R1", f"{key}: HW fell from {seen.high_watermark} to {replica.high_watermark}")
+        if seen.role is role and replica.high_watermark > seen.high_watermark:
+            if len(role.maximal_in_sync) < replica.min_in_sync_effective:
+                raise Violation("R8", f"{key}: HW rises to {replica.high_watermark} with ISR {role.in_sync}")
+            for broker in role.in_sync:
+                other = self.cluster.replica(*key, broker)
+                if other is None or self.cluster.states[broker] not in ("running", "paused"):
+                    continue
+                has_moved_on = isinstance(other.role, LeaderState) or other.leader_epoch > role.leader_epoch
+                if other.log.next_offset < replica.high_watermark and not has_moved_on:
+                    ends = f"broker {broker} in sync ends at {other.log.next_offset}"
+                    raise Violation("R1", f"{key}: HW rises to {replica.high_watermark}, {ends}")
 
     def _compare(self, key: Key, replica: Replica, seen: Seen, *, may_grow: bool) -> None:
         """Compare what is committed here with the truth (R2, R4), or add to it."""
