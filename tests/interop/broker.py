@@ -40,6 +40,15 @@ class Broker:
         self.address = f"127.0.0.1:{port}"
         self.said = said  # the end of what it logged
 
+    def wait_until_ready(self) -> None:
+        """Return when it says that it has started."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.said.append(line)
+            if READY in line:
+                return
+        pytest.fail(f"Kafka did not start:\n{self.text[-4000:]}")
+
     def stop(self) -> None:
         """Stop in order, as SIGTERM asks for."""
         self.process.send_signal(signal.SIGTERM)
@@ -63,12 +72,8 @@ class Broker:
 @contextmanager
 def running(directory: Path, work: Path, *, node_id: int = 1) -> Iterator[Broker]:
     """Start a broker on a log directory; whoever did not stop it by the end has it killed."""
-    jars = class_path()
-    port, controller_port = _free_ports(2)
-    work.mkdir(exist_ok=True)
-    (work / "log4j2.properties").write_text(LOGGING)
-    (work / "server.properties").write_text(
-        f"""\
+    port, controller_port = free_ports(2)
+    properties = f"""\
 process.roles=broker,controller
 node.id={node_id}
 controller.quorum.voters={node_id}@127.0.0.1:{controller_port}
@@ -81,7 +86,18 @@ group.initial.rebalance.delay.ms=0
 broker.session.timeout.ms=1000
 broker.heartbeat.interval.ms=200
 """
-    )
+    with launched(properties, work, port) as broker:
+        broker.wait_until_ready()
+        yield broker
+
+
+@contextmanager
+def launched(properties: str, work: Path, port: int) -> Iterator[Broker]:
+    """Begin to start a process of Kafka with these settings; whoever did not stop it by the end has it killed."""
+    jars = class_path()
+    work.mkdir(exist_ok=True)
+    (work / "log4j2.properties").write_text(LOGGING)
+    (work / "server.properties").write_text(properties)
     process = subprocess.Popen(
         [
             *JAVA,
@@ -97,13 +113,6 @@ broker.heartbeat.interval.ms=200
     watchdog = Timer(SECONDS_MAX, process.kill)
     watchdog.start()
     try:
-        assert process.stdout
-        for line in process.stdout:
-            broker.said.append(line)
-            if READY in line:
-                break
-        else:
-            pytest.fail(f"Kafka did not start on {directory}:\n{broker.text[-4000:]}")
         yield broker
     finally:
         watchdog.cancel()
@@ -138,7 +147,7 @@ def _ask_maven(kept: Path) -> None:
         pytest.fail(text) if os.environ.get("MINIBROKER_TEST_CLIENTS_REQUIRED") else pytest.skip(text)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in held]
     for each in held:
