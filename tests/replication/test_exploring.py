@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from minibroker.replication import bugs
@@ -43,13 +41,6 @@ RARE_BUDGETS = {
     "same-epoch-ends-proposal": 3000,
     "stale-leader-accepts-fetch": 1000,
 }
-
-
-@pytest.fixture
-def plant(request: pytest.FixtureRequest) -> Iterator[None]:
-    bugs.planted = frozenset([request.getfixturevalue("bug")])
-    yield
-    bugs.planted = frozenset()
 
 
 def test_nothing_is_planted_unless_a_test_does_it() -> None:

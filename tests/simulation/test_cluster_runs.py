@@ -41,6 +41,28 @@ def test_nothing_is_lost_of_what_an_unmodified_aiokafka_writes(seed: int) -> Non
     check(seed, foreign=True)
 
 
+# Planted bugs that a whole cluster must notice, and within how many seeds; tests/replication has more of them, which
+# need rarer schedules. Found first at a third of that or sooner.
+BUDGETS = {
+    "acks-before-hw": 15,
+    "anybody-leads": 8,
+    "hw-beyond-own-log": 5,
+    "hw-falls": 15,
+    "hw-is-log-end": 5,
+    "joins-below-hw": 5,
+    "leader-commits-its-log": 15,
+    "rises-under-min-isr": 5,
+    "truncates-to-hw": 20,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUDGETS)
+@pytest.mark.usefixtures("plant")
+def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
+    assert any(run_seed(seed).failure is not None for seed in range(BUDGETS[bug]))
+
+
 def trace_of(seed: int, hash_seed: int) -> str:
     command = [sys.executable, "-m", "tests.simulation.cluster_run", str(seed)]
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
