@@ -22,11 +22,13 @@ from minibroker.metadata.features import supported
 from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import TOPIC_ID
 from minibroker.metadata.records import read_record
+from minibroker.metadata.snapshot import parse_snapshot
 from minibroker.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from minibroker.replication.brokers import SECURITY_PROTOCOLS
 from minibroker.replication.link import CONTROLLER, NetworkError
 
@@ -44,6 +46,7 @@ FETCH_WAIT_MS = 500
 CALL_TIMEOUT_MS = 2_000  # Kafka's controller.quorum.request.timeout.ms
 FETCH_BYTES_MAX = 8 << 20
 RETRY_MS = 100
+METADATA_TOPIC = "__cluster_metadata"
 NO_EPOCH = -1
 STOP_TRIES = 3
 
@@ -221,9 +224,45 @@ class Member:
             except NetworkError:
                 await self.node.clock.sleep(RETRY_MS)
                 continue
-            records = answer.responses[0].partitions[0].records if answer.responses else None
-            if records:
-                self._take(records)
+            found = answer.responses[0].partitions[0] if answer.responses else None
+            if found is None:
+                continue
+            if found.records:
+                self._take(found.records)
+            elif found.snapshot_id.end_offset >= 0 and self.image.offset < 0:
+                await self._fetch_snapshot(found.snapshot_id.end_offset, found.snapshot_id.epoch)
+            elif found.error_code != Error.NONE:
+                name = Error(found.error_code).name
+                self.node.reporter.say(f"broker {self.node.node_id} cannot read the metadata: {name}")
+                await self.node.clock.sleep(FETCH_WAIT_MS)
+
+    async def _fetch_snapshot(self, end_offset: int, epoch: int) -> None:
+        """Begin with what a snapshot says: the log does not go back to its beginning."""
+        data = b""
+        while True:
+            partition = FetchSnapshotRequest.TopicSnapshot.PartitionSnapshot(
+                partition=0,
+                current_leader_epoch=-1,
+                snapshot_id=FetchSnapshotRequest.TopicSnapshot.PartitionSnapshot.SnapshotId(
+                    end_offset=end_offset, epoch=epoch
+                ),
+                position=len(data),
+            )
+            topics = [FetchSnapshotRequest.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])]
+            try:
+                answer = await self._ask(FetchSnapshotRequest(replica_id=self.node.node_id, topics=topics))
+            except NetworkError:
+                await self.node.clock.sleep(RETRY_MS)
+                continue
+            piece = answer.topics[0].partitions[0]
+            if piece.error_code != Error.NONE:
+                return  # there is a newer one: the next fetch says which
+            data += piece.unaligned_records
+            if len(data) >= piece.size:
+                break
+        for record in parse_snapshot(data).records:
+            self.image.apply(record)
+        self.image.offset, self.image.epoch = end_offset - 1, epoch
 
     def _take(self, data: Any) -> None:
         """Take in what the controller decided, batch by batch."""

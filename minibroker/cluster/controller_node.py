@@ -18,6 +18,7 @@ from minibroker.broker.apis import find_route
 from minibroker.broker.appearance import Appearance
 from minibroker.broker.handlers.context import Context
 from minibroker.broker.held_clock import HeldClock
+from minibroker.cluster import metadata_feed
 from minibroker.cluster.decisions import tell_decisions
 from minibroker.config import TopicConfig, check_topic_config
 from minibroker.errors import Error, KafkaError
@@ -31,6 +32,7 @@ from minibroker.protocol.messages.alter_partition import AlterPartitionRequest
 from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from minibroker.replication.controller import Controller
 from minibroker.replication.elections import balance_leaders, elect_uncleanly
 from minibroker.replication.link import CONTROLLER
@@ -54,10 +56,7 @@ if TYPE_CHECKING:
     from minibroker.stored.kinds import MetadataRecord
 
 NODE_ID = 3000  # as in Kafka's sample files: out of the way of brokers
-FETCH_BYTES_MAX = 1 << 20
 UNCLEAN_ELECTION_MS = 300_000  # unclean.leader.election.interval.ms
-Topic = FetchResponse.FetchableTopicResponse
-Answer = Topic.PartitionData
 
 
 class ControllerNode:
@@ -104,6 +103,7 @@ class ControllerNode:
             AlterPartitionRequest: self._alter_partition,
             AllocateProducerIdsRequest: self._producer_ids,
             FetchRequest: self._fetch,
+            FetchSnapshotRequest: self._fetch_snapshot,
         }
 
     # Start and stop
@@ -330,31 +330,15 @@ class ControllerNode:
         )
 
     def _fetch(self, request: FetchRequest, version: int) -> Any:
-        answer = self._read(request)
+        answer = metadata_feed.fetch(self.log, request)
         return self._read_later(request, self._begin_wait(self._waiting)) if answer is None else answer
-
-    def _read(self, request: FetchRequest) -> FetchResponse | None:
-        """Return what there is of the metadata log from an offset on, None if there is nothing."""
-        from minibroker.log.reading import read
-
-        asked = request.topics[0].partitions[0]
-        log = self.log.log
-        end_offset = log.next_offset
-        answer = Answer(partition_index=0, error_code=Error.NONE, high_watermark=end_offset, records=None)
-        try:
-            found = read(log, asked.fetch_offset, FETCH_BYTES_MAX, limit_offset=end_offset)
-        except KafkaError as error:
-            answer.error_code = error.code
-            found = None
-        else:
-            if found is None:
-                return None
-            answer.records = found.view()
-        return FetchResponse(responses=[Topic(topic_id=request.topics[0].topic_id, partitions=[answer])])
 
     async def _read_later(self, request: FetchRequest, more: asyncio.Future[None]) -> FetchResponse:
         await self._wait(self._waiting, more, request.max_wait_ms)
-        return self._read(request) or FetchResponse(responses=[])
+        return metadata_feed.fetch(self.log, request) or FetchResponse(responses=[])
+
+    def _fetch_snapshot(self, request: FetchSnapshotRequest, version: int) -> Any:
+        return metadata_feed.fetch_snapshot(self.log, request)
 
     def _begin_wait(self, waiting: dict[asyncio.Future[None], None]) -> asyncio.Future[None]:
         """Hear from now on: a coroutine that waits is run later, and would miss what happens until then."""

@@ -57,9 +57,14 @@ def find_snapshots(storage: Storage, directory: str) -> list[tuple[int, int]]:
 
 def read_snapshot(storage: Storage, path: str) -> Snapshot:
     """Read a file from header to footer."""
+    return parse_snapshot(read_file(storage, path), path)
+
+
+def parse_snapshot(data: bytes, path: str = "") -> Snapshot:
+    """Read the bytes of a file from header to footer."""
     found, ended = Snapshot(), False
     started = False
-    for record, is_control in _records(read_file(storage, path)):
+    for record, is_control in _records(data):
         if ended:
             raise InvalidRecord("records behind the footer", 0, path)
         kind = control_type(record) if is_control else None

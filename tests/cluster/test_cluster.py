@@ -239,6 +239,25 @@ def test_records_are_served_while_there_is_no_controller() -> None:
     in_cluster(main)
 
 
+def test_a_broker_begins_with_a_snapshot_where_the_metadata_log_begins_later() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 2)
+        await lab.send(b"a")
+        log = cluster.controller.log
+        log.write_snapshot(now_ms=lab.world.clock.now_ms())
+        log.log.roll()
+        log.log.advance_log_start(log.next_offset)  # as Kafka does when it has a snapshot and grows old
+        cluster.create_topic("later", 1)
+        await cluster.kill(3)
+        await cluster.start(3)
+        await cluster.waits.in_sync()
+        assert set(cluster.nodes[3].image.topics) == {TOPIC, "later"}
+        assert cluster.nodes[3].image.features == cluster.controller.image.features
+
+    in_cluster(main)
+
+
 def test_what_fell_out_of_the_leaders_log_is_not_asked_for_for_ever() -> None:
     async def main(lab: Lab) -> None:
         cluster = lab.cluster
