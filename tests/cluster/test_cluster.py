@@ -8,8 +8,11 @@ from minibroker.client import Admin, NewTopic
 from minibroker.client import Cluster as Client
 from minibroker.cluster.cluster import NoSuchBroker
 from minibroker.errors import Error, KafkaError
+from minibroker.log.build import build_batch
+from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.replication.link import CONTROLLER
 
 from .virtual import TOPIC, Lab, in_cluster
@@ -337,6 +340,40 @@ def test_consumers_read_from_a_replica_in_their_rack() -> None:
             assert near.preferred_read_replica == -1 and near.records
 
     in_cluster(main, racks=("a", "b", "c"))
+
+
+def test_who_asks_the_wrong_broker_is_told_who_leads_and_where() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1]])
+        await cluster.waits.in_sync()
+        batch = build_batch(2, [Record(None, b"a", (), 1000)])
+        topic_id = cluster.controller.image.topics[TOPIC].id
+        data = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=batch)
+        produce = ProduceRequest(
+            acks=1,
+            timeout_ms=1000,
+            topic_data=[ProduceRequest.TopicProduceData(name=TOPIC, topic_id=topic_id, partition_data=[data])],
+        )
+        wanted = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        topic = FetchRequest.FetchTopic(topic=TOPIC, topic_id=topic_id, partitions=[wanted])
+        fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[topic])
+        async with Client(cluster.bootstrap_servers, clock=lab.world.clock) as client:
+            connection = await client.connection(2)
+            for version in (10, 13):
+                produced = await connection.call(produce, version)
+                answer = produced.responses[0].partition_responses[0]
+                assert answer.error_code == Error.NOT_LEADER_OR_FOLLOWER
+                assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 0)
+                assert [(each.node_id, each.port) for each in produced.node_endpoints] == [
+                    (1, cluster.nodes[1].servers[0].port)
+                ]
+            fetched = await connection.call(fetch, 16)
+            answer = fetched.responses[0].partitions[0]
+            assert answer.error_code == Error.NOT_LEADER_OR_FOLLOWER and answer.current_leader.leader_id == 1
+            assert [each.node_id for each in fetched.node_endpoints] == [1]
+
+    in_cluster(main)
 
 
 def test_a_broker_whose_disk_is_full_ends_and_others_lead() -> None:

@@ -47,6 +47,15 @@ def find_replica(node: Node, topic: str, topic_id: bytes, partition: int, *, by_
     return replica
 
 
+def known_leader(node: Node, topic: str, topic_id: bytes, partition: int) -> tuple[int, int]:
+    """Return who leads a partition and in which epoch, as clients are told who asked the wrong broker (KIP-951)."""
+    name = topic or node.topic_name(topic_id) or ""
+    found = node.image.topics.get(name)
+    if found is None or not 0 <= partition < len(found.partitions):
+        return -1, -1
+    return found.partitions[partition].leader, found.partitions[partition].leader_epoch
+
+
 def code_for(error: KafkaError, is_old: bool) -> Error:
     """Return the code for a client; old ones do not know that a disk can fail, and look for another leader."""
     if is_old and error.code == Error.KAFKA_STORAGE_ERROR:

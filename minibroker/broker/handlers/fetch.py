@@ -7,7 +7,7 @@ age that does not know the stored format get a copy, converted.
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import code_for, find_replica
+from minibroker.broker.handlers.context import code_for, find_replica, known_leader
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log import reading
@@ -112,6 +112,7 @@ class Round:
         self.bytes_max = min(request.max_bytes, context.node.fetch_bytes_max)
         self.bytes_min = min(request.min_bytes, self.bytes_max)
         self._answers: dict[Key, PartitionResponse] = {}
+        self._leaders: set[int] = set()  # that the answer names
 
     def _resolve(self) -> dict[Key, PartitionRequest]:
         """Return every partition to read: of the request, or of the session that it goes on with."""
@@ -154,6 +155,7 @@ class Round:
         self.replicas = []
         self.found_bytes = 0
         self._answers = {}
+        self._leaders = set()
         unknown: dict[Key, PartitionResponse] = {}
         left_bytes = self.bytes_max
         is_due = not self._wanted
@@ -171,7 +173,7 @@ class Round:
                 size_bytes = self._read_partition(replica, wanted, answer, left_bytes, whole_batch)
             except KafkaError as error:
                 is_due = True
-                self._refuse(answer, error, replica)
+                self._refuse(key, answer, error, replica)
                 if replica is None:
                     unknown[key] = answer  # they come last
                     continue
@@ -287,7 +289,7 @@ class Round:
                 raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, str(error)) from error
         return b"".join(pieces)
 
-    def _refuse(self, answer: PartitionResponse, error: KafkaError, replica: Replica | None) -> None:
+    def _refuse(self, key: Key, answer: PartitionResponse, error: KafkaError, replica: Replica | None) -> None:
         answer.error_code = code_for(error, self.version <= 5)
         is_before_3 = self.context.node.appearance.is_before_3
         answer.records = b""
@@ -296,8 +298,10 @@ class Round:
         elif replica is None and is_before_3:
             answer.aborted_transactions = None
         answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
-        if replica is not None and error.code in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
-            answer.current_leader = LeaderHint(leader_id=replica.leader_id, leader_epoch=replica.leader_epoch)
+        if error.code in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
+            leader, epoch = known_leader(self.context.node, key[0], key[1], answer.partition_index)
+            answer.current_leader = LeaderHint(leader_id=leader, leader_epoch=epoch)
+            self._leaders.add(leader)
 
     def response(self) -> FetchResponse:
         """Return the answer: of a session only what is news."""
@@ -314,4 +318,15 @@ class Round:
                 TopicResponse(topic=topic, topic_id=topic_id, partitions=partitions)
                 for (topic, topic_id), partitions in topics.items()
             ],
+            node_endpoints=self._endpoints(),
         )
+
+    def _endpoints(self) -> list[FetchResponse.NodeEndpoint]:
+        """Say where the leaders are that the answer names."""
+        if not self._leaders:
+            return []
+        return [
+            FetchResponse.NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in self.context.node.brokers_for(self.context.connection)
+            if node_id in self._leaders
+        ]

@@ -6,7 +6,7 @@ receive buffer until then. With acks -1 the answer waits until every replica in 
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import code_for, find_replica, is_internal
+from minibroker.broker.handlers.context import code_for, find_replica, is_internal, known_leader
 from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import ZSTD
 from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
@@ -87,6 +87,9 @@ def _produce(
                 waits_for = _append(request, partition, replica, answer, context, now_ms)
             except KafkaError as error:
                 _refuse(answer, error, replica, context)
+                if error.code == Error.NOT_LEADER_OR_FOLLOWER:
+                    leader, epoch = known_leader(context.node, topic.name, topic.topic_id, partition.index)
+                    answer.current_leader = LeaderHint(leader_id=leader, leader_epoch=epoch)
                 if error.code == Error.KAFKA_STORAGE_ERROR:
                     context.node.disk_failed(error)
                 failed = True
@@ -105,6 +108,8 @@ def _produce(
             context.connection.close("a Produce request with acks 0 failed")
         return None
     response = ProduceResponse(responses=list(topics.values()))
+    if failed:
+        _add_endpoints(response, context)
     if waits and request.acks == ALL:
         return _replicated(response, waits, request.timeout_ms, context)
     return response
@@ -178,8 +183,16 @@ def _refuse(answer: PartitionResponse, error: KafkaError, replica: Replica | Non
         answer.record_errors = [
             RecordError(batch_index=index, batch_index_error_message=message) for index, message in error.record_errors
         ]
-    if error.code == Error.NOT_LEADER_OR_FOLLOWER and replica is not None:
-        answer.current_leader = LeaderHint(leader_id=replica.leader_id, leader_epoch=replica.leader_epoch)
+
+
+def _add_endpoints(response: ProduceResponse, context: Context) -> None:
+    """Say where the leaders are that the answer names."""
+    leaders = {each.current_leader.leader_id for topic in response.responses for each in topic.partition_responses}
+    response.node_endpoints = [
+        ProduceResponse.NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        for node_id, host, port, rack in context.node.brokers_for(context.connection)
+        if node_id in leaders
+    ]
 
 
 async def _replicated(
