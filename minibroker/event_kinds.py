@@ -388,3 +388,12 @@ class Fault(
     where: str
     state: str  # "is set", "strikes", "is removed"
     why: str = "somebody asked for it"
+
+
+# What people are told of without asking for more: results, not the traffic that leads to them.
+TOLD = {"append", "truncate", "recover", "loss", "delete", "high_watermark", "isr", "leader", "ack", "link"}
+TOLD_STATES = {"killed", "paused", "stopped", "fenced"}  # of brokers
+
+
+def is_of_interest(event: Event) -> bool:
+    return event.kind in TOLD or (isinstance(event, Broker) and event.state in TOLD_STATES)

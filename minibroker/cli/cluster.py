@@ -55,9 +55,8 @@ def _parameters(function: Verb) -> list[Parameter]:
     return list(signature(function).parameters.values())[1:]
 
 
-def _arguments(verb: str, options: argparse.Namespace) -> dict[str, Any]:
+def arguments_of(verb: str, words: list[str], options: argparse.Namespace | None = None) -> dict[str, Any]:
     """Return the words and options of a verb by the names that it has for them."""
-    words = list(options.words)
     found: dict[str, Any] = {}
     for parameter in _parameters(_verbs()[verb]):
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.verb not in _verbs():
             raise Refused(f"there is no verb {options.verb!r}: there are {', '.join(_verbs())}")
-        body = _arguments(options.verb, options)
+        body = arguments_of(options.verb, options.words, options)
         answer = asyncio.run(_ask(addresses_of(options), options.verb, body))
     except (Refused, Refusal) as failure:
         complain("cluster", str(failure))
@@ -113,6 +112,8 @@ def run(options: argparse.Namespace) -> int:
         print_json(answer)
     elif options.verb == "state":
         _print_state(answer)
+    elif isinstance(answer, dict):
+        print_json(answer)
     elif isinstance(answer, list):
         for row in answer:
             print(" ".join(map(str, row)) if isinstance(row, list) else row)

@@ -73,7 +73,11 @@ def addresses_of(options: argparse.Namespace) -> list[tuple[str, int]]:
     """Return the brokers to begin with."""
     given = dict(text.partition("=")[::2] for text in options.properties)
     text = options.bootstrap or given.get("bootstrap.servers") or given.get("metadata.broker.list")
-    text = text or os.environ.get("MINIBROKER_BOOTSTRAP") or "localhost"
+    return addresses_in(text or os.environ.get("MINIBROKER_BOOTSTRAP") or "localhost")
+
+
+def addresses_in(text: str) -> list[tuple[str, int]]:
+    """Return the brokers of host:port,host:port."""
     return [_address(item.strip()) for item in text.split(",") if item.strip()]
 
 

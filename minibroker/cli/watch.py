@@ -1,7 +1,8 @@
-"""`minibroker watch`: a cluster in this process, its replicas as lanes, and keys to push it about.
+"""`minibroker watch`: a cluster, its replicas as lanes, and keys to push it about.
 
-What must hold: however it ends, the terminal is as it was. With --once nothing listens and no time passes: a frame is
-the same each time.
+The cluster is one of this process, or with -b one of another.
+What must hold: however it ends, the terminal is as it was. With --once and without -b nothing listens and no time
+passes: a frame is the same each time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 from contextlib import contextmanager
 
+from minibroker.cli.connect import Refused, addresses_in, complain
 from minibroker.cli.status import DONE, FAILED, USAGE
 
 TYPE_CHECKING = False
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
     from minibroker.lessons.scenario import Scenario
     from minibroker.lessons.show import Show
     from minibroker.lessons.stage import Stage
+    from minibroker.watch.screen import Screen
 
-DESCRIPTION = "Watch the replicas of a cluster that is started for it, and step, kill and pause its brokers by keys."
+DESCRIPTION = "Watch the replicas of a cluster, and step, kill and pause its brokers by keys."
+EPILOG = "Without -b a cluster is started for it; minibroker serve --brokers 3 starts one that -b can watch."
 REFRESH_MS = 100  # at most so often, and once in a while because the clock runs
 IDLE_MS = 500
 ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
@@ -30,16 +34,27 @@ ONCE_WIDTH, ONCE_HEIGHT = 80, 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--brokers", type=int, default=3, metavar="N", help="how many brokers (3)")
+    parser.add_argument(
+        "-b",
+        "--bootstrap-server",
+        dest="bootstrap",
+        metavar="HOST[:PORT],...",
+        help="watch the cluster that these brokers belong to, in whatever process it runs",
+    )
+    parser.add_argument("--brokers", type=int, default=None, metavar="N", help="how many brokers (3)")
     parser.add_argument(
         "--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="make a topic at the start"
     )
     parser.add_argument("--lesson", metavar="NAME", help="play a lesson in it, or a file with one of your own")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="of broker 1; the others take the next ones")
+    parser.add_argument(
+        "--port", type=int, default=None, metavar="N", help="of broker 1; the others take the next ones"
+    )
     parser.add_argument("--once", action="store_true", help="print one frame and end; of a lesson, its end")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.bootstrap is not None:
+        return _run_remote(options)
     from minibroker.cli.lesson import find_scenario
 
     scenario = None
@@ -50,17 +65,61 @@ def run(options: argparse.Namespace) -> int:
     commands = _commands(options) if scenario is None else []
     if options.once:
         return _once(scenario, commands)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("minibroker watch: this is no terminal; --once prints one frame", file=sys.stderr)
+    if not _is_terminal():
         return USAGE
     import asyncio
 
-    return asyncio.run(_watch(scenario, commands, options.port))
+    return asyncio.run(_watch(scenario, commands, options.port or 0))
+
+
+def _is_terminal() -> bool:
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return True
+    complain("watch", "this is no terminal; --once prints one frame")
+    return False
+
+
+def _run_remote(options: argparse.Namespace) -> int:
+    """Watch the cluster of another process."""
+    import asyncio
+
+    from minibroker.client.control import Refusal
+
+    if options.lesson or options.topic or options.brokers is not None or options.port is not None:
+        complain("watch", "--brokers, --topic, --lesson and --port are for a cluster that is started here, without -b")
+        return USAGE
+    if not (options.once or _is_terminal()):
+        return USAGE
+    try:
+        asyncio.run(_watch_remote(addresses_in(options.bootstrap), is_once=options.once))
+    except (Refused, Refusal) as failure:
+        complain("watch", str(failure))
+        return failure.status if isinstance(failure, Refused) else FAILED
+    except OSError as failure:
+        why = str(failure) or "no answer"
+        complain(
+            "watch", f"nobody answers at {options.bootstrap} ({why}): minibroker serve --brokers 3 starts a cluster"
+        )
+        return FAILED
+    return DONE
+
+
+async def _watch_remote(addresses: list[tuple[str, int]], *, is_once: bool) -> None:
+    from minibroker.cli.remote_screen import RemoteScreen
+
+    screen = RemoteScreen(addresses)
+    if is_once:
+        await screen.look()
+        print("\n".join(screen.lines(ONCE_WIDTH, ONCE_HEIGHT, colour=False, keys=False)))
+        return
+    async with screen:
+        with _raw_terminal():
+            await _loop(screen)
 
 
 def _commands(options: argparse.Namespace) -> list[str]:
     """Return how the cluster begins, in the words of a lesson."""
-    lines = [f"start {options.brokers} brokers"]
+    lines = [f"start {3 if options.brokers is None else options.brokers} brokers"]
     for text in options.topic:
         name, _, count = text.partition(":")
         lines.append(f"topic {name} partitions={count or 1}")
@@ -119,7 +178,7 @@ async def _watch(scenario: Scenario | None, commands: Sequence[str], port: int) 
     return DONE
 
 
-async def _loop(show: Show) -> None:
+async def _loop(show: Screen) -> None:
     """Draw when something has happened, and do what keys say."""
     import asyncio
 
@@ -140,7 +199,7 @@ async def _loop(show: Show) -> None:
 
     loop.add_reader(sys.stdin.fileno(), read)
     pressing = loop.create_task(press())
-    subscription = show.stage.events.subscribe(lambda event: changed.set())
+    show.changed = changed.set
     try:
         while not pressing.done():
             _draw(show)
@@ -152,7 +211,6 @@ async def _loop(show: Show) -> None:
         await pressing  # its error, if it had one
     finally:
         pressing.cancel()
-        subscription.cancel()
         loop.remove_reader(sys.stdin.fileno())
 
 
@@ -170,7 +228,7 @@ def keys_of(typed: str) -> list[str]:
     return found
 
 
-def _draw(show: Show) -> None:
+def _draw(show: Screen) -> None:
     from shutil import get_terminal_size
 
     size = get_terminal_size()

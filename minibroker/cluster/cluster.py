@@ -6,6 +6,7 @@
     slow and full disks                 disks.py
     hold, step, release                 steps.py
     waiting                             waits.py
+    watching from outside               watchers.py
 
     cluster = Cluster(settings, new_storage, clock=clock, chance=Random(7), brokers=3)
     await cluster.start()
@@ -29,6 +30,7 @@ from minibroker.cluster.disks import Disks
 from minibroker.cluster.links import Links
 from minibroker.cluster.steps import Steps
 from minibroker.cluster.waits import Waits
+from minibroker.cluster.watchers import Watchers
 from minibroker.cluster.wishes import Wishes
 from minibroker.config import BrokerConfig
 from minibroker.event_kinds import Broker as BrokerChanged
@@ -54,6 +56,7 @@ STARTING, STOPPING = "starting", "stopping"
 REPLICATION_FACTOR = 3  # of topics that nobody gave one, if there are so many brokers
 ASKED = "somebody asked for it"
 SILENCING = ("kill", "stop", "pause", "isolate")
+LOOKING = ("wait-", "watch")  # how verbs begin that do nothing but wait: for whoever has gone they need not
 ANSWER_MS = 20  # so long an answer takes to leave
 
 
@@ -98,6 +101,7 @@ class Cluster(Wishes):
         self.disks = Disks(self)
         self.steps = Steps(self)
         self.waits = Waits(self)
+        self.watchers = Watchers(self)
         self.controller: ControllerNode
         self._as_version = as_version
         self._begun: dict[NodeId, asyncio.Task[None]] = {}  # starts that are under way
@@ -142,6 +146,12 @@ class Cluster(Wishes):
 
     async def stop_all(self) -> None:
         """Return when everything is closed, flushed and marked clean; who was paused goes on first."""
+        try:
+            await self._stop_all()
+        finally:
+            self.watchers.close()
+
+    async def _stop_all(self) -> None:
         for who, state in self.states.items():
             if state == PAUSED:
                 self.resume(who)
@@ -162,6 +172,7 @@ class Cluster(Wishes):
         for who, state in self.states.items():
             if state in (RUNNING, PAUSED, STARTING):
                 await self.kill(who, notice=False)
+        self.watchers.close()
 
     # One of them
 
@@ -327,6 +338,8 @@ class Cluster(Wishes):
 
         What ends or stops that very broker is done when it has been answered: it could not be afterwards.
         """
+        if verb.startswith(LOOKING):
+            return await self.call(verb, arguments)
         silences = verb in SILENCING and str(arguments.get("broker")) == str(broker_id)
         if silences:
             self._check(broker_id, RUNNING)

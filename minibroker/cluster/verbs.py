@@ -293,6 +293,12 @@ def state(cluster: Cluster) -> dict[str, Any]:
     }
 
 
+@verb
+async def watch(cluster: Cluster, since: int = -1, *, wait_ms: float = 0) -> dict[str, Any]:
+    """Tell the state as it is drawn, and the events after a number; wait so long for the first of them."""
+    return await cluster.watchers.news(since, wait_ms)
+
+
 def _clock(cluster: Cluster) -> SteeredClock:
     if not isinstance(cluster.clock, SteeredClock):
         raise ValueError("the clock of this cluster cannot be moved")

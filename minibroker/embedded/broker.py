@@ -146,4 +146,4 @@ class Broker(Hosted[Engine]):
         """What clients of this broker meet: rules for their requests, toxics for their connections."""
         from minibroker.embedded.faults import BrokerFaults
 
-        return BrokerFaults(self)
+        return BrokerFaults(self, lambda *what: self._running().control(*what), lambda: self.is_running)

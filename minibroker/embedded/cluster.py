@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from typing import Any, Concatenate, ParamSpec, TypeVar
 
     from minibroker.clock import Clock
+    from minibroker.embedded.faults import BrokerFaults
 
     P = ParamSpec("P")
     T = TypeVar("T")
@@ -142,6 +143,22 @@ class Cluster(Hosted[ClusterEngine]):
         """Return a list that fills with events in a `with`; of some kinds, or of all."""
         self._running()
         return Heard(self, self.events, kinds)
+
+    def faults(self, broker: int) -> BrokerFaults:
+        """Return what clients of a broker meet: rules for their requests, toxics for their connections.
+
+        What the broker and its followers say to each other does not meet them: links are for that.
+        """
+        from minibroker.embedded.faults import BrokerFaults
+
+        if broker not in self._running().core.broker_ids:
+            self._running().core.check(broker)
+            raise ValueError(f"{broker!r} has no clients: faults are of brokers")
+        return BrokerFaults(
+            self,
+            lambda *what: self._running().control(broker, *what),
+            lambda: self._engine is not None and self._engine.has_faults(broker),
+        )
 
     # The verbs, each with its twin
 

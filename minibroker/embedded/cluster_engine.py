@@ -15,11 +15,13 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from minibroker.clock import LoopClock
-from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.cluster import PAUSED, RUNNING, Cluster
 from minibroker.config import ConfigError
 from minibroker.embedded.engine import START_FAILURES, BrokerError
+from minibroker.embedded.in_process import control
 from minibroker.errors import KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
+from minibroker.faults import FaultError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.meta_properties import META_PROPERTIES
 from minibroker.log.storage import OsStorage
@@ -29,6 +31,7 @@ from minibroker.steered_clock import SteeredClock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     from minibroker.clock import Clock
     from minibroker.config import BrokerConfig
@@ -150,6 +153,16 @@ class ClusterEngine:
     def abandon(self) -> None:
         for storage in self.core.storages.values():
             storage.unlock()
+
+    async def control(self, broker: int, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Do what HTTP would at a broker's port; FaultError says why not."""
+        if not self.has_faults(broker):
+            raise FaultError(f"broker {broker} is {self.core.states[broker]}: faults are of a broker that runs")
+        return await control(self.core.nodes[broker], method, path, body)
+
+    def has_faults(self, broker: int) -> bool:
+        """Whether a broker runs, or hangs, so that it can have faults; NoSuchBroker if there is none."""
+        return self.core.check(broker) in (RUNNING, PAUSED)
 
     def _tell_clock(self, what: str) -> None:
         if self.events.observed:

@@ -5,6 +5,8 @@
     with broker.faults.toxic("latency", latency=200):
         ...
 
+    with cluster.faults(2).add(api="Fetch", delay_ms=200): ...
+
 The verbs are those of HTTP (broker/control.py), so they are the same wherever the broker runs; each has a twin to await
 with an `a` in front. A broker that is stopped forgets its faults.
 """
@@ -15,10 +17,13 @@ from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Any, Literal, Self, TypedDict, Unpack
 
-    from minibroker.embedded.broker import Broker
+    from minibroker.embedded.hosted import Hosted
+
+    Control = Callable[[str, str, dict[str, Any] | None], Coroutine[Any, Any, Any]]
 
     class RuleValues(TypedDict, total=False):
         """What a rule may say; docs/faults.md has the table."""
@@ -47,8 +52,11 @@ if TYPE_CHECKING:
 class BrokerFaults:
     """The faults of one broker."""
 
-    def __init__(self, broker: Broker):
-        self._broker = broker
+    def __init__(self, host: Hosted[Any], control: Control, is_running: Callable[[], bool]):
+        """host: what the broker runs in. control: does what HTTP would, as Engine.control says."""
+        self._host = host
+        self._control = control
+        self._is_running = is_running
 
     def add(self, **rule: Unpack[RuleValues]) -> SetFault:
         """Set a rule; FaultError says what is wrong with it."""
@@ -102,15 +110,11 @@ class BrokerFaults:
         await self._await("DELETE", "/faults")
         await self._await("DELETE", "/toxics")
 
-    @property
-    def _is_running(self) -> bool:
-        return self._broker._engine is not None
-
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        return self._broker._call(self._broker._running().control(method, path, body))
+        return self._host._call(self._control(method, path, body))
 
     async def _await(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        return await self._broker._await(self._broker._running().control(method, path, body))
+        return await self._host._await(self._control(method, path, body))
 
 
 class SetFault:
@@ -161,7 +165,7 @@ class SetFault:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._faults._is_running and self._is_in(self._faults._call("GET", self._list_path)):
+        if self._faults._is_running() and self._is_in(self._faults._call("GET", self._list_path)):
             self.remove()
 
     async def __aenter__(self) -> Self:
@@ -170,7 +174,7 @@ class SetFault:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._faults._is_running and self._is_in(await self._faults._await("GET", self._list_path)):
+        if self._faults._is_running() and self._is_in(await self._faults._await("GET", self._list_path)):
             await self.aremove()
 
 

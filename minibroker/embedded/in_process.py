@@ -41,6 +41,16 @@ def new_storage(data_dir: str | None) -> Storage:
     return MemoryStorage(LoopClock().now_ms) if data_dir is None else OsStorage(os.path.abspath(data_dir))
 
 
+async def control(node: Node, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    """Do what HTTP would; FaultError says why not."""
+    from minibroker.broker.control import Refused, call
+
+    try:
+        return await call(node, method, path, body)
+    except Refused as refusal:
+        raise FaultError(str(refusal)) from None
+
+
 class InProcess:
     """An Engine that is a Node."""
 
@@ -108,12 +118,7 @@ class InProcess:
                 raise TimeoutError(f"{topic} has {len(found)} records after {timeout_ms} ms; {count} were waited for")
 
     async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        from minibroker.broker.control import Refused, call
-
-        try:
-            return await call(self._node, method, path, body)
-        except Refused as refusal:
-            raise FaultError(str(refusal)) from None
+        return await control(self._node, method, path, body)
 
     async def _changed(self, topic: str, end: int, timeout_ms: int) -> bool:
         """Wait until a topic holds so many offsets, or is made, deleted or enlarged; return whether it was."""

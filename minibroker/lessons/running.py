@@ -14,23 +14,23 @@ from __future__ import annotations
 from contextlib import suppress
 from random import Random
 
+from minibroker.cluster.snapshot import snapshot
 from minibroker.errors import KafkaError
 from minibroker.events import EventStream
 from minibroker.lessons.scenario import ERROR, EVENT, NEVER, STATE, TOLD
 from minibroker.lessons.stage import Stage
 from minibroker.lessons.states import differences
 from minibroker.steered_clock import SteeredClock
-from minibroker.watch.state import snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import Any, TypeVar
 
+    from minibroker.cluster.snapshot import ClusterState
     from minibroker.events import Event
     from minibroker.lessons.scenario import Expectation, Scenario, Step
     from minibroker.simulation.run import World
-    from minibroker.watch.state import ClusterState
 
     T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class Player:
 
     def _state(self) -> ClusterState | None:
         cluster = self.stage.cluster
-        return None if cluster is None or not cluster.cluster_id else snapshot(cluster, self.stage.clock)
+        return None if cluster is None or not cluster.cluster_id else snapshot(cluster)
 
     def _missing(self, outcome: Outcome) -> list[tuple[Expectation, str]]:
         """Return what has not happened yet, and might."""

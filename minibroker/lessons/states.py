@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.watch.state import ClusterState, PartitionState, ReplicaState
+    from minibroker.cluster.snapshot import ClusterState, PartitionState, ReplicaState
 
 
 def differences(state: ClusterState, text: str) -> str:

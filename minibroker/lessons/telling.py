@@ -5,20 +5,17 @@ What must hold: everything that a step expects is told; of the rest only what a 
 
 from __future__ import annotations
 
-from minibroker.event_kinds import Broker
+from minibroker.event_kinds import is_of_interest
 from minibroker.lessons.scenario import STATE
 from minibroker.watch.lanes import partition_lines
 from minibroker.watch.painting import paint, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.events import Event
     from minibroker.lessons.running import Outcome
     from minibroker.lessons.scenario import Scenario, Step
 
 WIDTH = 78
-TOLD = {"append", "truncate", "recover", "loss", "delete", "high_watermark", "isr", "leader", "ack", "link"}
-TOLD_STATES = {"killed", "paused", "stopped", "fenced"}
 
 
 def tell_title(scenario: Scenario) -> list[str]:
@@ -46,10 +43,6 @@ def tell_outcome(outcome: Outcome, *, colour: bool = False, everything: bool = F
         lines += ["", *(line for failure in outcome.failures for line in f"  ! {failure}".splitlines())]
     lines += ["", *_replicas(outcome, colour=colour)]
     return lines
-
-
-def is_of_interest(event: Event) -> bool:
-    return event.kind in TOLD or (isinstance(event, Broker) and event.state in TOLD_STATES)
 
 
 def _replicas(outcome: Outcome, *, colour: bool) -> list[str]:

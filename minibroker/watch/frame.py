@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from minibroker.cluster.snapshot import BrokerState, ClusterState
     from minibroker.watch.lanes import Piece
-    from minibroker.watch.state import BrokerState, ClusterState
 
 DAY_MS = 86_400_000
 EVENT_LINES_MIN = 4  # of what happened last

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.watch.state import BrokerState, PartitionState, ReplicaState
+    from minibroker.cluster.snapshot import BrokerState, PartitionState, ReplicaState
 
     Piece = tuple[str, str]
 

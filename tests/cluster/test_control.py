@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -19,10 +16,8 @@ from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
 from minibroker.cluster.verbs import VERBS
 from minibroker.errors import KafkaError
-from minibroker.events import EventStream
-from minibroker.log.memory_storage import MemoryStorage
-from minibroker.steered_clock import SteeredClock
 
+from .served import served
 from .virtual import TOPIC, Lab, in_cluster
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -92,24 +87,6 @@ def test_every_verb_says_what_it_does() -> None:
 def test_the_docs_have_every_verb_as_it_is_typed() -> None:
     page = (Path(__file__).parent.parent.parent / "docs/cluster.md").read_text(encoding="utf-8")
     assert [usage(name) for name in VERBS] == page.split("```text\n")[1].split("\n```")[0].splitlines()
-
-
-@asynccontextmanager
-async def served() -> AsyncIterator[Cluster]:
-    """A cluster on real sockets, whose clock can be moved."""
-    clock = SteeredClock()
-    cluster = Cluster(
-        {},
-        lambda name: MemoryStorage(LoopClock().now_ms),
-        clock=clock,
-        chance=Random(1),
-        events=EventStream(clock.now_ms),
-    )
-    await cluster.start_all()
-    try:
-        yield cluster
-    finally:
-        await cluster.stop_all()
 
 
 async def post(cluster: Cluster, at: int, verb: str, **body: Any) -> Any:

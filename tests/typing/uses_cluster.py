@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 from minibroker import Cluster
 from minibroker.embedded import Record, ReplicaRow
@@ -19,6 +19,7 @@ def plain_verbs(cluster: Cluster) -> None:
     assert_type(cluster.wait_event(lambda event: event.kind == "isr"), Event)
     assert_type(cluster.kill("controller", notice=False), None)
     cluster.create_topic("orders", 3, 2, cleanup_policy="compact")
+    assert_type(cluster.faults(1).rules(), list[dict[str, Any]])
     cluster.kill()  # type: ignore[call-arg]
     cluster.leader(1)  # type: ignore[arg-type]
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from minibroker.cluster.snapshot import ClusterState, PartitionState, ReplicaState
 from minibroker.watch.frame import frame
-from minibroker.watch.state import ClusterState, PartitionState, ReplicaState
 
 
 def replica(start: int, high_watermark: int, end: int, text: str = "", **more: object) -> ReplicaState:
@@ -43,7 +43,14 @@ def state(*partitions: PartitionState, states: str = "running running running") 
         "is_frozen": True,
         "controller": "running",
         "brokers": [
-            {"id": number, "state": each, "is_fenced": False, "rack": "", "is_cut_from_clients": False}
+            {
+                "id": number,
+                "address": f"127.0.0.1:{9091 + number}",
+                "state": each,
+                "is_fenced": False,
+                "rack": "",
+                "is_cut_from_clients": False,
+            }
             for number, each in enumerate(states.split(), 1)
         ],
         "cuts": [],

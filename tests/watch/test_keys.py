@@ -15,12 +15,12 @@ from contextlib import contextmanager
 import pytest
 
 from minibroker.cli.watch import keys_of
+from minibroker.cluster.snapshot import snapshot
 from minibroker.lessons import load
 from minibroker.lessons.commands import parse_command
 from minibroker.lessons.running import Player, in_virtual_time
 from minibroker.lessons.show import Show
 from minibroker.lessons.stage import Stage
-from minibroker.watch.state import snapshot
 
 
 def test_keys_move_a_cluster() -> None:
@@ -58,7 +58,7 @@ def test_keys_move_a_cluster() -> None:
         await show.press("x")
         await show.press("q")
         assert show.is_over
-        assert json.loads(json.dumps(snapshot(cluster, stage.clock)))["brokers"][2]["id"] == 3
+        assert json.loads(json.dumps(snapshot(cluster)))["brokers"][2]["id"] == 3
 
     in_virtual_time(main)
 

@@ -1,5 +1,6 @@
 """What there is to see of a cluster, as plain values: the page of the moment, which `json.dumps` takes as it is.
 
+The picture of it is drawn elsewhere (watch/frame.py), perhaps in another process.
 What must hold: taking a snapshot changes nothing and waits for nothing. What cannot be known is not made up: the log of
 a broker that was killed is None.
 """
@@ -11,6 +12,8 @@ from typing import TypedDict
 from minibroker.log.batches import batches
 from minibroker.log.reading import read
 from minibroker.replication.leader import LeaderState
+from minibroker.replication.link import CONTROLLER
+from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +22,8 @@ if TYPE_CHECKING:
     from minibroker.cluster.cluster import Cluster
     from minibroker.events import Event
     from minibroker.replication.replica import Replica
-    from minibroker.steered_clock import SteeredClock
 
 SHORT_LOG_BYTES_MAX = 16_384  # so much of the end of a log is looked into
-CONTROLLER = "controller"
 
 
 class ReplicaState(TypedDict):
@@ -53,6 +54,7 @@ class BrokerState(TypedDict):
     """A broker."""
 
     id: int
+    address: str  # where clients reach it; empty if it never ran
     state: str
     is_fenced: bool
     rack: str
@@ -73,15 +75,16 @@ class ClusterState(TypedDict):
     said: list[tuple[int, str]]  # the last events: when, and the sentence
 
 
-def snapshot(cluster: Cluster, clock: SteeredClock, events: Sequence[Event] = ()) -> ClusterState:
+def snapshot(cluster: Cluster, events: Sequence[Event] = ()) -> ClusterState:
     """Return what there is to see now. events: to be told of, the last one last."""
-    image = cluster.controller.image
+    clock, image = cluster.clock, cluster.controller.image
     brokers: list[BrokerState] = []
     for broker in cluster.broker_ids:
         known = image.brokers.get(broker)
         brokers.append(
             {
                 "id": broker,
+                "address": cluster.nodes[broker].bootstrap_servers if broker in cluster.nodes else "",
                 "state": cluster.states[broker],
                 "is_fenced": known is None or known.fenced,
                 "rack": (known.rack if known is not None else "") or "",
@@ -93,7 +96,7 @@ def snapshot(cluster: Cluster, clock: SteeredClock, events: Sequence[Event] = ()
     return {
         "bootstrap": cluster.bootstrap_servers,
         "now_ms": clock.now_ms(),
-        "is_frozen": clock.is_frozen,
+        "is_frozen": isinstance(clock, SteeredClock) and clock.is_frozen,
         "controller": cluster.states[CONTROLLER],
         "brokers": brokers,
         "cuts": [(str(a), str(b)) for a, b in links if cluster.network.link(a, b).is_cut],

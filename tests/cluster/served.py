@@ -1,0 +1,32 @@
+"""A cluster on real sockets, for tests that come by its ports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from minibroker.clock import LoopClock
+from minibroker.cluster.cluster import Cluster
+from minibroker.events import EventStream
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.steered_clock import SteeredClock
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Cluster]:
+    """A cluster on real sockets, whose clock can be moved."""
+    clock = SteeredClock()
+    cluster = Cluster(
+        {},
+        lambda name: MemoryStorage(LoopClock().now_ms),
+        clock=clock,
+        chance=Random(1),
+        events=EventStream(clock.now_ms),
+    )
+    await cluster.start_all()
+    try:
+        yield cluster
+    finally:
+        clock.thaw()  # who stops waits for heartbeats
+        await cluster.stop_all()

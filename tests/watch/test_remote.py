@@ -1,0 +1,215 @@
+"""Watching the cluster of another process: what its brokers tell, and what the screen makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from minibroker.cli.remote_screen import RemoteScreen
+from minibroker.client.control import Refusal, ask
+from minibroker.clock import LoopClock
+from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.watchers import LEASE_MS, RECENT_MAX
+from minibroker.embedded import Broker
+from tests.cluster.served import served
+from tests.cluster.virtual import TOPIC, Lab, in_cluster
+
+from .test_keys import terminal
+
+
+def ports(cluster: Cluster) -> list[int]:
+    return [node.servers[0].port for node in cluster.nodes.values()]
+
+
+# What brokers tell
+
+
+@pytest.mark.asyncio
+async def test_news_come_as_soon_as_there_are_any() -> None:
+    async with served() as cluster:
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+
+        async def news(since: int, wait_ms: int) -> dict[str, object]:
+            body = {"since": since, "wait_ms": wait_ms}
+            port = cluster.nodes[3].servers[0].port
+            found = await ask("127.0.0.1", port, "POST", "/cluster/watch", body, clock=LoopClock())
+            assert isinstance(found, dict)
+            return found
+
+        first = await news(-1, 0)
+        await cluster.call("freeze", {})  # nothing happens by itself any more
+        first = await news(-1, 0)
+        asking = asyncio.ensure_future(news(int(str(first["number"])), 20_000))
+        await LoopClock().sleep(50)
+        assert not asking.done()
+        cluster.links.cut(1, 2)
+        told = json.dumps(await asking)
+        assert "The link from 1 to 2 is cut" in told and '"cuts": [["1", "2"]' in told
+
+
+@pytest.mark.asyncio
+async def test_a_cluster_that_nobody_watches_keeps_nothing() -> None:
+    async with served() as cluster:
+        assert not cluster.events.observed
+        await cluster.call("watch", {})
+        assert cluster.events.observed and cluster.watchers.is_on
+        cluster.watchers.close()
+        assert not cluster.events.observed
+        waiting = asyncio.ensure_future(cluster.call("watch", {"since": cluster.events.last_number, "wait_ms": 20_000}))
+        await LoopClock().sleep(0)
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert not cluster.watchers.is_on and not cluster.events.observed
+
+
+def test_watchers_who_have_gone_are_forgotten_and_events_are_few() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        await cluster.call("watch", {})
+        for _ in range(RECENT_MAX):
+            cluster.links.cut(1, 2)
+            cluster.links.heal()
+        news = await cluster.call("watch", {"since": 0})
+        assert len(news["events"]) == RECENT_MAX
+        assert news["number"] == news["events"][-1]["number"]
+        assert len((await cluster.call("watch", {"since": news["number"] + 5}))["events"]) == RECENT_MAX
+        await LoopClock().sleep(LEASE_MS - 1)
+        assert cluster.watchers.is_on
+        await LoopClock().sleep(2)
+        assert not cluster.watchers.is_on
+        assert not (await cluster.call("watch", {}))["events"]
+
+    in_cluster(main)
+
+
+# The screen
+
+
+async def until(screen: RemoteScreen, holds: Callable[[str], bool]) -> str:
+    """Return the picture as soon as it fits."""
+    changed = asyncio.Event()
+    screen.changed = changed.set
+    timer = LoopClock().after(10_000, asyncio.current_task().cancel)  # type: ignore[union-attr]
+    while not holds(picture := "\n".join(screen.lines(100, 40, colour=False))):
+        changed.clear()
+        await changed.wait()
+    timer.cancel()
+    return picture
+
+
+@pytest.mark.asyncio
+async def test_keys_act_and_a_broker_that_is_gone_is_not_missed() -> None:
+    async with served() as cluster:
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        async with RemoteScreen([("127.0.0.1", ports(cluster)[0])]) as screen:
+            await screen.press("p")  # the very broker that is asked
+            await until(screen, lambda picture: ">b1 paused" in picture)
+            await screen.press("p")
+            await until(screen, lambda picture: ">b1 running" in picture)
+            await screen.press("right")
+            await screen.press("k")
+            picture = await until(screen, lambda picture: ">b2 killed" in picture and "in sync: 1,3" in picture)
+            assert "Broker 2 is killed, because somebody asked for it." in picture
+            await screen.press("left")
+            await screen.press("k")
+            await until(screen, lambda picture: "b1 killed  b2 killed" in picture and "broker 3 leads" in picture)
+            await screen.press("k")
+            await until(screen, lambda picture: ">b1 running" in picture)
+            await screen.press("s")
+            assert "no step waits" in screen.words[0]
+            await screen.press("h")
+            assert not screen.words and cluster.steps.gates
+            await screen.press("r")
+            await screen.press("f")
+            await until(screen, lambda picture: "(frozen)" in picture)
+            await screen.press("a")
+            assert not screen.words
+
+
+@pytest.mark.asyncio
+async def test_a_screen_says_that_nobody_answers_and_goes_on_asking() -> None:
+    async with served() as cluster, RemoteScreen([("127.0.0.1", port) for port in ports(cluster)]) as screen:
+        for broker in cluster.broker_ids:
+            await cluster.kill(broker)
+        await until(screen, lambda picture: "Nobody answers any more" in picture)
+        await screen.press("k")
+        assert "refused" in screen.words[0].lower() or "connect" in screen.words[0].lower()
+        await cluster.start(2)
+        await until(screen, lambda picture: "b2 running" in picture and "Nobody answers" not in picture)
+
+
+@pytest.mark.asyncio
+async def test_a_broker_alone_is_no_cluster() -> None:
+    async with Broker() as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        with pytest.raises(Refusal, match="minibroker serve --brokers 3"):
+            await RemoteScreen([(host, int(port))]).look()
+
+
+# The command
+
+
+async def command(*words: str) -> tuple[int | None, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "minibroker", "watch", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, complaints = await process.communicate()
+    return process.returncode, out.decode(), complaints.decode()
+
+
+@pytest.mark.asyncio
+async def test_once_prints_a_frame_of_a_cluster_elsewhere() -> None:
+    async with served() as cluster:
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        await cluster.kill(1)
+        await cluster.waits.leader(TOPIC, other_than=1)
+        status, out, complaint = await command("--once", "-b", cluster.bootstrap_servers)
+        assert (status, complaint) == (0, "")
+        assert "b1 killed  b2 running  b3 running" in out and "orders-0  broker 2 leads" in out
+        assert "b2 leader   |" in out
+
+
+@pytest.mark.asyncio
+async def test_who_cannot_watch_is_told_what_to_do() -> None:
+    async with served() as cluster:
+        port = ports(cluster)[0]
+        await cluster.kill(1)
+        status, _, complaint = await command("--once", "-b", f"127.0.0.1:{port}")
+    assert status == 1 and complaint.startswith(f"minibroker watch: nobody answers at 127.0.0.1:{port} (")
+    assert complaint.endswith("): minibroker serve --brokers 3 starts a cluster\n")
+    assert await command("-b", "localhost:1") == (
+        2,
+        "",
+        "minibroker watch: this is no terminal; --once prints one frame\n",
+    )
+    status, _, complaint = await command("-b", "localhost:1", "--brokers", "2")
+    assert status == 2 and "for a cluster that is started here, without -b" in complaint
+    status, _, complaint = await command("--once", "-b", "localhost:http")
+    assert status == 2 and "no address of a broker" in complaint
+
+
+@pytest.mark.slow
+def test_watch_a_cluster_elsewhere_at_a_terminal() -> None:
+    serve = [sys.executable, "-m", "minibroker", "serve", "--brokers", "2", "--port", "0", "--memory", "--quiet"]
+    with subprocess.Popen([*serve, "--topic", "orders"], stdout=subprocess.PIPE, text=True) as served_elsewhere:
+        try:
+            assert served_elsewhere.stdout
+            address = served_elsewhere.stdout.readline().strip()
+            with terminal("watch", "-b", address) as screen:
+                screen.wait_for(r"\x1b\[\?1049h.*orders-0")
+                screen.type("k")
+                screen.wait_for("b1 killed")
+                screen.type("q")
+                screen.wait_for(r"\x1b\[\?1049l")
+                assert screen.process.wait(20) == 0
+        finally:
+            served_elsewhere.terminate()
