@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from bench.broker.brokers import Broker
 from bench.broker.raw import Raw, Topics, fetch_frame, produce_frame
+from bench.broker.rounds import Figures
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 
@@ -43,8 +44,6 @@ WARM_UP_REQUESTS = 200
 # librdkafka would otherwise send metrics to the one broker that takes them.
 CLIENT = {"enable.metrics.push": False}
 
-Figures = dict[str, float]
-
 
 class Load(NamedTuple):
     """What records are like and how they are sent."""
@@ -58,9 +57,12 @@ class Load(NamedTuple):
     def topic(self) -> str:
         return f"load-{self.record_bytes}-{self.partitions}-{self.codec}-{self.acks}"
 
+    @property
+    def size(self) -> str:
+        return "1 KiB" if self.record_bytes == 1024 else f"{self.record_bytes} B"
+
     def __str__(self) -> str:
-        size = "1 KiB" if self.record_bytes == 1024 else f"{self.record_bytes} B"
-        return f"{size}, {self.partitions} partition{'s' * (self.partitions > 1)}, {self.codec}, acks {self.acks}"
+        return f"{self.size}, {self.partitions} partition{'s' * (self.partitions > 1)}, {self.codec}, acks {self.acks}"
 
 
 def values(record_bytes: int, count: int = 1000) -> list[bytes]:
