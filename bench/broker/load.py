@@ -169,6 +169,23 @@ def pipelined(broker: Broker, topic: str, seconds: float, in_flight: int = 64) -
     return {"requests_s": run.requests / run.seconds, "cpu_us": cpu / run.requests * 1e6}
 
 
+def batches(broker: Broker, topic: str, records: int, seconds: float, in_flight: int = 5) -> Figures:
+    """Produce batches of so many small records, with as many requests under way as producers have by default."""
+    frame = produce_frame(topic, batch(SMALL_BYTES, records))
+    with Raw(broker.address) as raw:
+        raw.pipeline([frame], in_flight, seconds / 10)
+        first = Topics(raw).ends(topic, 1)[0][1]
+        cpu = broker.cpu_seconds()
+        run = raw.pipeline([frame], in_flight, seconds)
+        cpu = broker.cpu_seconds() - cpu
+        check_stored(raw, topic, first, run.requests * records)
+    return {
+        "records_s": run.requests * records / run.seconds,
+        "cpu_us": cpu / run.requests * 1e6,
+        "requests": run.requests,
+    }
+
+
 LARGE_RECORDS = 970  # of 1 KiB, framed: just below the 1,048,588 bytes that a batch may have
 
 

@@ -3,7 +3,7 @@
     loads        produce with acks=all and fetch through librdkafka, single requests over one plain socket to the leader
     start        from the start of the process until all brokers answer, and until a record is acknowledged
     partitions   10,000 replicas: how long they take to make, what they hold, what they cost while nothing happens
-    events       produce while nobody watches, and while one subscriber in the process is told of everything
+    events       produce while nobody watches, and while somebody in the process is told of one kind or of everything
     inside       from an append to the high watermark without sockets (inside.py)
 
 How it is measured is as in bench/broker: all run at once, one is loaded at a time, medians over rounds, ratios the
@@ -41,6 +41,7 @@ from bench.cluster.kinds import (
     KINDS,
     NOBODY,
     ONE,
+    ONE_KIND,
     ONE_MEMORY,
     THREE,
     THREE_MEMORY,
@@ -55,6 +56,8 @@ WARM_UP = Load(100, 1, "lz4", "all")
 KAFKA_WARM_UPS = 3
 SMALL, MANY = "small", "many"  # topics
 SETTLE_SECONDS = 3.0
+# Records of 100 bytes: alone, as Kafka's batch.size of 16 KiB takes, and nearly as many as librdkafka puts into 1 MiB.
+EVENT_BATCHES = {"1 x 100 B": 1, "150 x 100 B": 150, "1,000 x 100 B": 1000, "9,000 x 100 B": 9000}
 
 
 class Plan(NamedTuple):
@@ -73,7 +76,7 @@ class Plan(NamedTuple):
 
 
 QUICK = Plan(3, 1, {100: 200_000, 1024: 40_000}, 100_000, 500, 0.4, 667, 5.0, 5, 1000)
-FULL = Plan(5, 3, {100: 500_000, 1024: 100_000}, 200_000, 1500, 1.0, 3334, 10.0, 11, 4000)
+FULL = Plan(5, 3, {100: 500_000, 1024: 100_000}, 200_000, 1500, 0.7, 3334, 10.0, 7, 4000)
 
 
 class Clusters(Rounds):
@@ -177,31 +180,28 @@ class Clusters(Rounds):
             self._made += 1
             broker = Broker(words, watched(brokers), self.directory / str(self._made), {})
             try:
-                broker.create_topic(SMALL, 1)
-                for each in LOADS:
-                    self.watch(f"produce {each.size}, {words}", broker, lambda broker: self.produced(broker, each))  # noqa: B023
-                self.watch(f"pipelined, 1 x 100 B, 64 in flight, {words}", broker, self.pipelined)
-                self.watch(f"round trip, 1 x 100 B, {words}", broker, self.round_trips)
+                for each, records in EVENT_BATCHES.items():
+                    self.watch(f"produce {each}, {words}", broker, lambda broker: self.produced(broker, records))  # noqa: B023
             finally:
                 broker.stop()
 
     def watch(self, what: str, broker: Broker, load: Callable[[Broker], Figures]) -> None:
-        """Do a load while nobody watches and while everything is watched, in turn."""
+        """Do a load while nobody watches and while somebody does, in turn."""
         load(broker)
         for number in range(self.plan.event_rounds):
-            for state in in_turn((NOBODY, EVERYTHING), number):
-                if state == EVERYTHING:
-                    broker.tell("watch")
+            for state in in_turn((NOBODY, ONE_KIND, EVERYTHING), number):
+                if state != NOBODY:
+                    broker.tell("watch" if state == EVERYTHING else "watch leader")
                 figures = load(broker)
-                if state == EVERYTHING:
-                    figures["events"] = float(broker.tell("rest"))
+                if state != NOBODY:
+                    figures["events"] = float(broker.tell("rest")) / figures["requests"]
                 self.note(what, state, number, figures)
 
-    def produced(self, broker: Broker, each: Load) -> Figures:
-        """Produce to a topic that is gone afterwards: what is kept in memory would fill it."""
-        broker.create_topic(each.topic, 1)
-        figures = loads.produce(broker, each, self.plan.records[each.record_bytes] // 2)
-        broker.delete_topic(each.topic)
+    def produced(self, broker: Broker, records: int) -> Figures:
+        """Produce batches of one length, so that there are as many whoever watches, to a topic that is gone then."""
+        broker.create_topic(SMALL, 1)
+        figures = loads.batches(broker, SMALL, records, self.plan.seconds)
+        broker.delete_topic(SMALL)
         return figures
 
     def pipelined(self, broker: Broker) -> Figures:

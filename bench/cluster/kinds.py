@@ -14,7 +14,7 @@ BROKERS = 3
 ONE, ONE_MEMORY = "one", "one, memory"
 UNREPLICATED, THREE, THREE_MEMORY = "three, RF 1", "three, RF 3", "three, RF 3, memory"
 KAFKA = "Kafka, RF 3"
-NOBODY, EVERYTHING = "nobody watches", "all events watched"
+NOBODY, ONE_KIND, EVERYTHING = "nobody watches", "leader watched", "all events watched"
 
 
 def on_disk(order: Order) -> list[list[str]]:

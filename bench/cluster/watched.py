@@ -1,7 +1,7 @@
 """A program: brokers of ours in memory, and a subscriber to all events that comes and goes as stdin says.
 
 python -m bench.cluster.watched 3       prints the address, then answers each line:
-watch      "watching"
+watch      "watching", everything; with a kind behind it only that
 rest       how many events came meanwhile
 """
 
@@ -44,12 +44,12 @@ class Watcher:
 
     def read(self) -> None:
         """Do what the next line says."""
-        line = sys.stdin.readline().strip()
-        if line == "watch":
+        verb, *kinds = sys.stdin.readline().split() or [""]
+        if verb == "watch":
             self.heard = 0
-            self._subscription = self.events.subscribe(self._hear)
+            self._subscription = self.events.subscribe(self._hear, kinds)
             print("watching", flush=True)
-        elif line == "rest":
+        elif verb == "rest":
             if self._subscription is not None:
                 self._subscription.cancel()
             print(self.heard, flush=True)
