@@ -4,7 +4,9 @@
         events.emit(Append(broker=1, topic="orders", partition=0, ...))
 
 Everybody who watches reads the same stream: terminal, page, scenarios, the trace of a simulation. Whoever makes an
-event asks `observed` first, so that a stream that nobody watches costs one look at an attribute.
+event asks `observed` first, so that a stream that nobody watches costs one look at an attribute; kinds that come with
+every record or message ask `wanted`, so that whoever waits for a new leader does not pay for them. They get no numbers
+then.
 What must hold: numbers rise by one and everybody gets the events in their order, also when a watcher's callback makes
 another one. An event that was emitted is never changed. A watcher that fails is no longer told, and its failure goes
 to the loop; the broker does not notice.
@@ -116,6 +118,7 @@ class EventStream:
 
     def __init__(self, now_ms: Callable[[], int] = int):
         self.observed = False  # look here before an event is made
+        self.wanted: frozenset[str] = frozenset()  # or here: the kinds that anybody is told of
         self.last_number = 0
         self._now_ms = now_ms
         self._subscriptions: tuple[Subscription, ...] = ()  # a new one for each change, so that it can be walked
@@ -156,8 +159,7 @@ class EventStream:
     def subscribe(self, tell: Callable[[Event], object], kinds: Iterable[str] = ()) -> Subscription:
         """Call `tell` with each event, of these kinds only if any are named, until the subscription is cancelled."""
         subscription = Subscription(self, tell, frozenset(kinds))
-        self._subscriptions += (subscription,)
-        self.observed = True
+        self._changed((*self._subscriptions, subscription))
         return subscription
 
     def listen(self, kinds: Iterable[str] = (), buffered_max: int = BUFFERED_MAX) -> Listener:
@@ -210,8 +212,12 @@ class EventStream:
 
     def _remove(self, subscription: Subscription) -> None:
         subscription.is_on = False
-        self._subscriptions = tuple(each for each in self._subscriptions if each.is_on)
-        self.observed = bool(self._subscriptions)
+        self._changed(tuple(each for each in self._subscriptions if each.is_on))
+
+    def _changed(self, subscriptions: tuple[Subscription, ...]) -> None:
+        self._subscriptions = subscriptions
+        self.observed = bool(subscriptions)
+        self.wanted = frozenset().union(*(each.kinds or KINDS for each in subscriptions))
 
 
 class Listener:

@@ -1,19 +1,22 @@
 """The brokers that are compared: how each is started, when it answers, what it uses, how it stops.
 
-Each runs as one process on loopback with a directory of its own and the settings it has when somebody just starts it;
-Kafka with those of its config/server.properties and the JVM options of its start script. What must be fetched or built
-is made once: Kafka's jars by Maven into the user's cache, kfake by Go into build/bench.
+Each runs on loopback with a directory of its own and the settings it has when somebody just starts it, as one process
+unless it is a cluster (bench/cluster) that takes several; Kafka with those of its config/server.properties and the JVM
+options of its start script. What must be fetched or built is made once: Kafka's jars by Maven into the user's cache,
+kfake by Go into build/bench.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.broker.raw import Raw, Topics, fetch_frame, produce_frame
 from minibroker.log.build import build_batch
@@ -30,7 +33,6 @@ JAVA = (
 )
 KAFKA_SETTINGS = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "num.network.threads": "3",
@@ -45,37 +47,48 @@ KAFKA_SETTINGS = {
 CLUSTER_ID = "AAECAwQFBgcICQoLDA0ODw"
 LOGGING = "rootLogger.level=INFO\nrootLogger.appenderRef.o.ref=o\nappender.o.type=Console\nappender.o.name=o\n" \
           "appender.o.layout.type=PatternLayout\nappender.o.layout.pattern=[%d] %p %m (%c)%n\n"  # fmt: skip
+MINIBROKER = (sys.executable, "-m", "minibroker", "serve", "--quiet")
+# Where the environment forbids to write .pyc files, each start would compile again.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 FIRST_TOPIC = "first"
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.001
 
 
-def minibroker_disk(port: int, directory: Path, topics: Mapping[str, int]) -> list[str]:
+class Order(NamedTuple):
+    """What a broker is started with."""
+
+    ports: Sequence[int]  # one for each process
+    directory: Path
+    topics: Mapping[str, int]  # name -> partitions, for those who cannot be asked for one
+
+
+def minibroker_disk(order: Order) -> list[list[str]]:
+    return [[*MINIBROKER, "--port", str(order.ports[0]), "--data-dir", f"{order.directory}/data"]]
+
+
+def minibroker_memory(order: Order) -> list[list[str]]:
+    return [[*MINIBROKER, "--port", str(order.ports[0]), "--memory"]]
+
+
+def kafka(order: Order) -> list[list[str]]:
+    """Write the settings and format the directories, which is not part of a start."""
+    controllers = [f"127.0.0.1:{free_port()}" for _ in order.ports]
+    voters = ",".join(f"{node}@{address}" for node, address in enumerate(controllers, 1))
     return [
-        sys.executable,
-        "-m",
-        "minibroker",
-        "serve",
-        "--quiet",
-        "--port",
-        str(port),
-        "--data-dir",
-        f"{directory}/data",
+        kafka_node(order.directory / str(node), node, f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{address}", voters)
+        for node, (port, address) in enumerate(zip(order.ports, controllers), 1)
     ]
 
 
-def minibroker_memory(port: int, directory: Path, topics: Mapping[str, int]) -> list[str]:
-    return [sys.executable, "-m", "minibroker", "serve", "--quiet", "--port", str(port), "--memory"]
-
-
-def kafka(port: int, directory: Path, topics: Mapping[str, int]) -> list[str]:
-    """Write the settings and format the directory, which is not part of a start."""
-    controller_port = free_port()
+def kafka_node(directory: Path, node: int, listeners: str, voters: str) -> list[str]:
+    directory.mkdir(parents=True, exist_ok=True)
     settings = {
         **KAFKA_SETTINGS,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "node.id": str(node),
+        "controller.quorum.voters": voters,
+        "listeners": listeners,
         "log.dirs": str(directory / "data"),
     }
     properties, logging = directory / "server.properties", directory / "log4j2.properties"
@@ -88,17 +101,17 @@ def kafka(port: int, directory: Path, topics: Mapping[str, int]) -> list[str]:
     return [*java, "kafka.Kafka", str(properties)]
 
 
-def kfake_memory(port: int, directory: Path, topics: Mapping[str, int]) -> list[str]:
-    return [str(BUILT / "kfake"), str(port)]
+def kfake_memory(order: Order) -> list[list[str]]:
+    return [[str(BUILT / "kfake"), str(order.ports[0])]]
 
 
-def kfake_disk(port: int, directory: Path, topics: Mapping[str, int]) -> list[str]:
-    return [str(BUILT / "kfake"), str(port), f"{directory}/data"]
+def kfake_disk(order: Order) -> list[list[str]]:
+    return [[str(BUILT / "kfake"), str(order.ports[0]), f"{order.directory}/data"]]
 
 
-def mock(port: int, directory: Path, topics: Mapping[str, int]) -> list[str]:
+def mock(order: Order) -> list[list[str]]:
     """Topics are made here: the mock has no CreateTopics. It takes a port of its own."""
-    return [sys.executable, str(HERE / "mock.py"), *(f"{name}:{count}" for name, count in topics.items())]
+    return [[sys.executable, str(HERE / "mock.py"), *(f"{name}:{count}" for name, count in order.topics.items())]]
 
 
 def build_kfake() -> None:
@@ -110,56 +123,75 @@ def fetch_kafka() -> None:
     fetch_jars(KAFKA_VERSION)
 
 
-# Name -> its command line, the tools it needs, what must be made first.
-BROKERS: dict[str, tuple[Callable[[int, Path, Mapping[str, int]], list[str]], tuple[str, ...], Callable[[], None]]] = {
-    "minibroker": (minibroker_disk, (), lambda: None),
-    "minibroker memory": (minibroker_memory, (), lambda: None),
-    "Kafka": (kafka, ("java", "mvn"), fetch_kafka),
-    "kfake": (kfake_memory, ("go",), build_kfake),
-    "kfake disk": (kfake_disk, ("go",), build_kfake),
-    "mock": (mock, (), lambda: None),
+class Kind(NamedTuple):
+    """How a broker, or a cluster of some, comes to be."""
+
+    commands: Callable[[Order], list[list[str]]]
+    tools: tuple[str, ...] = ()  # that it needs
+    make: Callable[[], None] = lambda: None  # first of all
+    brokers: int = 1
+    processes: int = 1
+    replicas: int = 1  # of each topic
+    prints_address: bool = False  # as its first line; it may also be told something by lines
+
+
+BROKERS = {
+    "minibroker": Kind(minibroker_disk),
+    "minibroker memory": Kind(minibroker_memory),
+    "Kafka": Kind(kafka, ("java", "mvn"), fetch_kafka),
+    "kfake": Kind(kfake_memory, ("go",), build_kfake),
+    "kfake disk": Kind(kfake_disk, ("go",), build_kfake),
+    "mock": Kind(mock, prints_address=True),
 }
 
 
-def lacks(name: str) -> str:
+def lacks(kind: Kind) -> str:
     """Say what is missing for a broker; make what it needs otherwise."""
-    _command, tools, make = BROKERS[name]
-    missing = [tool for tool in tools if shutil.which(tool) is None]
+    missing = [tool for tool in kind.tools if shutil.which(tool) is None]
     if missing:
         return f"needs {' and '.join(missing)}"
     try:
-        make()
+        kind.make()
     except (subprocess.CalledProcessError, RuntimeError) as failure:
         return str(failure).splitlines()[0][:200]
     return ""
 
 
 class Broker:
-    """A running one. `started` says how long the first answers took, in ms from the start of the process."""
+    """A running one, or a cluster. `started` says how long first answers took, in ms from the start of the process."""
 
-    def __init__(self, name: str, directory: Path, topics: Mapping[str, int]):
+    def __init__(self, name: str, kind: Kind, directory: Path, topics: Mapping[str, int]):
         self.name = name
+        self.kind = kind
         directory.mkdir(parents=True)
-        port = free_port()
-        command = BROKERS[name][0](port, directory, {**topics, FIRST_TOPIC: 1})
+        ports = [free_port() for _ in range(kind.processes)]
+        commands = kind.commands(Order(ports, directory, {**topics, FIRST_TOPIC: 1}))
         self._log = directory / "log.txt"
+        self._processes: list[subprocess.Popen[bytes]] = []
         start = time.perf_counter()
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if name == "mock" else log,
-                stderr=log,
-            )
-        self.pid = self._process.pid
-        self.address = f"127.0.0.1:{port}"
+            for command in commands:
+                self._processes.append(
+                    subprocess.Popen(
+                        command,
+                        cwd=ROOT,
+                        env=ENVIRONMENT,
+                        stdin=subprocess.PIPE if kind.prints_address else subprocess.DEVNULL,
+                        stdout=subprocess.PIPE if kind.prints_address else log,
+                        stderr=log,
+                    )
+                )
+        self.address = ",".join(f"127.0.0.1:{port}" for port in ports)
         try:
-            if self._process.stdout:
-                self.address = self._process.stdout.readline().decode().strip()
-            self._wait(self._answers)
+            if kind.prints_address:
+                self.address = self._line()
+            for address in self.address.split(","):
+                self._wait(lambda address=address: self._answers(address))  # type: ignore[misc]
             self.started = {"first_answer_ms": (time.perf_counter() - start) * 1e3}
+            if kind.brokers > 1:
+                self._wait(self._is_complete)
             self.create_topic(FIRST_TOPIC, 1)
+            self.started["first_topic_ms"] = (time.perf_counter() - start) * 1e3
             self._one_record()
             self.started["first_record_ms"] = (time.perf_counter() - start) * 1e3
         except BaseException:
@@ -168,7 +200,7 @@ class Broker:
 
     def create_topic(self, name: str, partitions: int) -> None:
         with Raw(self.address) as raw:
-            Topics(raw).create(name, partitions)
+            Topics(raw).create(name, partitions, self.kind.replicas, self.kind.brokers)
 
     def delete_topic(self, name: str) -> None:
         with Raw(self.address) as raw:
@@ -176,31 +208,56 @@ class Broker:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of all its threads so far, to the nanosecond; /proc/PID/stat counts in 10 ms."""
-        return time.clock_gettime(~self.pid << 3 | 2)  # the clock of a process, as clock_getcpuclockid names it
+        # The clock of a process, as clock_getcpuclockid names it.
+        return sum(time.clock_gettime(~each.pid << 3 | 2) for each in self._processes)
 
     def memory_mb(self) -> dict[str, float]:
         """Return resident memory, and the part of it that is not the page cache's."""
-        with open(f"/proc/{self.pid}/status") as status:
-            found = dict(line.split(":", 1) for line in status)
-        kib = {key: int(found[key].split()[0]) for key in ("VmRSS", "RssAnon")}
+        kib = {"VmRSS": 0, "RssAnon": 0}
+        for each in self._processes:
+            with open(f"/proc/{each.pid}/status") as status:
+                found = dict(line.split(":", 1) for line in status)
+            for key in kib:
+                kib[key] += int(found[key].split()[0])
         return {"rss_mb": kib["VmRSS"] / 1024, "anonymous_mb": kib["RssAnon"] / 1024}
 
-    def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
+    def tell(self, words: str) -> str:
+        """Say something to a process that listens, and return its answer."""
+        stdin = self._processes[0].stdin
+        assert stdin
+        stdin.write(f"{words}\n".encode())
+        stdin.flush()
+        return self._line()
 
-    def _answers(self) -> bool:
+    def stop(self) -> None:
+        for each in self._processes:
+            each.terminate()
+        for each in self._processes:
+            try:
+                each.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                each.kill()
+                each.wait()
+            for pipe in (each.stdin, each.stdout):
+                if pipe:
+                    pipe.close()
+
+    def _line(self) -> str:
+        stdout = self._processes[0].stdout
+        assert stdout
+        return stdout.readline().decode().strip()
+
+    def _answers(self, address: str) -> bool:
         try:
-            with Raw(self.address) as raw:
+            with Raw(address) as raw:
                 return bool(raw.ask("ApiVersionsRequest").error_code == 0)
         except OSError:
             return False
+
+    def _is_complete(self) -> bool:
+        """Return whether the first of a cluster sees all of it: only then is each a leader where it is to be one."""
+        with Raw(self.address) as raw:
+            return len(raw.ask("MetadataRequest", topics=[]).brokers) == self.kind.brokers
 
     def _one_record(self) -> None:
         batch = build_batch(2, [Record(None, b"hello", (), int(time.time() * 1000))])
@@ -212,7 +269,7 @@ class Broker:
     def _wait(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX
         while not condition():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if any(each.poll() is not None for each in self._processes) or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
             time.sleep(POLL_SECONDS)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import platform
 import shutil
@@ -22,13 +21,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.broker import load as loads
 from bench.broker.brokers import BROKERS, BUILT, Broker, lacks
-from bench.broker.load import Figures, Load
+from bench.broker.load import Load
+from bench.broker.rounds import Figures, Rounds
 from bench.broker.table import KAFKA, table
 
 QUICK_BROKERS = ("minibroker", "minibroker memory", "Kafka", "kfake", "mock")
@@ -60,18 +59,13 @@ FULL = Plan(
 )
 
 
-class Comparison:
-    """One run: brokers that are up, and where measurements go."""
+class Comparison(Rounds):
+    """One run of all the loads."""
 
     def __init__(self, names: list[str], plan: Plan, rounds: int, only: str, directory: Path, log: Path):
-        self.plan, self.rounds, self.only = plan, rounds, only
-        self.directory = directory
-        self.log = log.open("w")
-        self.rows: list[dict[str, Any]] = []
+        super().__init__(rounds, only, log)
+        self.names, self.plan, self.directory = names, plan, directory
         self.topics = {each.topic: each.partitions for each in [*plan.loads, WARM_UP]} | {SMALL: 1, LARGE: 1}
-        self.names = names
-        self.brokers: list[Broker] = []
-        self.began = time.monotonic()
 
     def run(self) -> None:
         try:
@@ -83,18 +77,15 @@ class Comparison:
             self.large_fetches()
             self.each_alone("after load", lambda broker: broker.memory_mb())
         finally:
-            for broker in self.brokers:
-                broker.stop()
+            self.stop()
             self.log.close()
 
     def start(self) -> None:
         """Start each broker once a round; those of the last round stay."""
         for number in range(self.rounds):
-            for broker in self.brokers:
-                broker.stop()
-            self.brokers = []
+            self.stop()
             for place, name in enumerate(self.names):
-                broker = Broker(name, self.directory / f"{place}-{number}", self.topics)
+                broker = Broker(name, BROKERS[name], self.directory / f"{place}-{number}", self.topics)
                 self.brokers.append(broker)
                 self.note("start", name, number, broker.started)
         time.sleep(2)  # what a broker still does after its first answers is no idling
@@ -136,42 +127,6 @@ class Comparison:
         self.measure("1 MiB fetches, 1 in flight", lambda broker: loads.large_fetches(broker, LARGE, seconds, 1))
         self.measure("1 MiB fetches, 4 in flight", lambda broker: loads.large_fetches(broker, LARGE, seconds, 4))
 
-    def measure(self, what: str, load: Callable[[Broker], Figures]) -> None:
-        """Do a load with every broker in every round."""
-        if self.only not in what:
-            return
-        for number in range(self.rounds):
-            for broker in in_turn(self.brokers, number):
-                self.attempt(what, broker, number, load)
-
-    def each_alone(self, what: str, step: Callable[[Broker], Figures]) -> None:
-        for broker in self.brokers:
-            self.attempt(what, broker, 0, step)
-
-    def attempt(self, what: str, broker: Broker, number: int, step: Callable[[Broker], Figures]) -> None:
-        """Do one thing with one broker; its failure is a cell of the table, not the end of the run."""
-        start, others = time.perf_counter(), busy_seconds() - broker.cpu_seconds() - time.process_time()
-        try:
-            figures = step(broker)
-        except Exception as failure:
-            self.note(what, broker.name, number, {}, failed=f"{type(failure).__name__}: {failure}"[:300])
-            return
-        others = busy_seconds() - broker.cpu_seconds() - time.process_time() - others
-        self.note(what, broker.name, number, figures, others=round(others / (time.perf_counter() - start), 2))
-
-    def note(self, what: str, name: str, number: int, figures: Figures, **more: object) -> None:
-        row = {"broker": name, "what": what, "round": number, "figures": figures, **more}
-        self.rows.append(row)
-        self.log.write(json.dumps(row) + "\n")
-        self.log.flush()
-        shown = ", ".join(f"{key} {value:,.4g}" for key, value in figures.items())
-        print(f"{time.monotonic() - self.began:6.1f} s  {what}  {name}: {shown or more}", file=sys.stderr, flush=True)
-
-
-def in_turn(brokers: list[Broker], number: int) -> Iterator[Broker]:
-    first = number % len(brokers)
-    yield from brokers[first:] + brokers[:first]
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -182,7 +137,7 @@ def main() -> None:
     arguments = parser.parse_args()
     names = arguments.brokers.split(",") if arguments.brokers else list(QUICK_BROKERS if arguments.quick else BROKERS)
     for name in list(names):
-        if reason := lacks(name):
+        if reason := lacks(BROKERS[name]):
             print(f"{name} is left out: {reason}", file=sys.stderr)
             names.remove(name)
 
@@ -203,13 +158,6 @@ def main() -> None:
         f"{time.monotonic() - comparison.began:.0f} s, Python {platform.python_version()}, {os.cpu_count()} cores. "
         f"Besides broker and client other processes kept {statistics.median(others):.1f} cores busy (median)."
     )
-
-
-def busy_seconds() -> float:
-    """Return how much CPU time everything on this machine took so far."""
-    with open("/proc/stat") as stat:
-        user, nice, system, _idle, _waiting, *interrupts = map(int, stat.readline().split()[1:8])
-    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from bench.broker.brokers import Broker
 from bench.broker.raw import Raw, Topics, fetch_frame, produce_frame
+from bench.broker.rounds import Figures
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 
@@ -43,8 +44,6 @@ WARM_UP_REQUESTS = 200
 # librdkafka would otherwise send metrics to the one broker that takes them.
 CLIENT = {"enable.metrics.push": False}
 
-Figures = dict[str, float]
-
 
 class Load(NamedTuple):
     """What records are like and how they are sent."""
@@ -58,9 +57,12 @@ class Load(NamedTuple):
     def topic(self) -> str:
         return f"load-{self.record_bytes}-{self.partitions}-{self.codec}-{self.acks}"
 
+    @property
+    def size(self) -> str:
+        return "1 KiB" if self.record_bytes == 1024 else f"{self.record_bytes} B"
+
     def __str__(self) -> str:
-        size = "1 KiB" if self.record_bytes == 1024 else f"{self.record_bytes} B"
-        return f"{size}, {self.partitions} partition{'s' * (self.partitions > 1)}, {self.codec}, acks {self.acks}"
+        return f"{self.size}, {self.partitions} partition{'s' * (self.partitions > 1)}, {self.codec}, acks {self.acks}"
 
 
 def values(record_bytes: int, count: int = 1000) -> list[bytes]:
@@ -165,6 +167,23 @@ def pipelined(broker: Broker, topic: str, seconds: float, in_flight: int = 64) -
         cpu = broker.cpu_seconds() - cpu
         check_stored(raw, topic, first, WARM_UP_REQUESTS + run.requests)
     return {"requests_s": run.requests / run.seconds, "cpu_us": cpu / run.requests * 1e6}
+
+
+def batches(broker: Broker, topic: str, records: int, seconds: float, in_flight: int = 5) -> Figures:
+    """Produce batches of so many small records, with as many requests under way as producers have by default."""
+    frame = produce_frame(topic, batch(SMALL_BYTES, records))
+    with Raw(broker.address) as raw:
+        raw.pipeline([frame], in_flight, seconds / 10)
+        first = Topics(raw).ends(topic, 1)[0][1]
+        cpu = broker.cpu_seconds()
+        run = raw.pipeline([frame], in_flight, seconds)
+        cpu = broker.cpu_seconds() - cpu
+        check_stored(raw, topic, first, run.requests * records)
+    return {
+        "records_s": run.requests * records / run.seconds,
+        "cpu_us": cpu / run.requests * 1e6,
+        "requests": run.requests,
+    }
 
 
 LARGE_RECORDS = 970  # of 1 KiB, framed: just below the 1,048,588 bytes that a batch may have

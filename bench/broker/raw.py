@@ -43,10 +43,10 @@ class Run(NamedTuple):
 
 
 class Raw:
-    """One connection."""
+    """One connection, to the first of the addresses."""
 
-    def __init__(self, address: str):
-        host, _, port = address.rpartition(":")
+    def __init__(self, addresses: str):
+        host, _, port = addresses.split(",")[0].rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._view = memoryview(bytearray(BUFFER_BYTES))
@@ -155,14 +155,29 @@ class Topics:
         supported = {each.api_key for each in raw.ask("ApiVersionsRequest").api_keys}
         self.may_create = message("CreateTopicsRequest").api in supported  # type: ignore[attr-defined]
 
-    def create(self, name: str, partitions: int) -> None:
-        """Make a topic, where the broker knows how, and wait until each of its partitions has a leader."""
+    def create(self, name: str, partitions: int, replicas: int = 1, brokers: int = 1) -> None:
+        """Make a topic, where the broker knows how, and wait until each of its partitions has a leader.
+
+        Of a cluster the brokers 1, 2, ... lead in turn, so the first one has partition 0.
+        """
         if self.may_create:
             request: Any = message("CreateTopicsRequest")
             topic = request.CreatableTopic(
                 name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
             )
+            if brokers > 1:
+                topic.num_partitions = topic.replication_factor = -1
+                topic.assignments = [
+                    request.CreatableTopic.CreatableReplicaAssignment(
+                        partition_index=each, broker_ids=[(each + turn) % brokers + 1 for turn in range(replicas)]
+                    )
+                    for each in range(partitions)
+                ]
             self._retry(name, lambda: self._raw.ask("CreateTopicsRequest", topics=[topic]).topics[0].error_code)
+        self.wait(name, partitions)
+
+    def wait(self, name: str, partitions: int) -> None:
+        """Wait until this broker knows a leader for each partition."""
         asked = message("MetadataRequest").MetadataRequestTopic(name=name)  # type: ignore[attr-defined]
 
         def leaderless() -> int:

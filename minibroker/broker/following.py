@@ -240,7 +240,7 @@ class Fetcher:
             return  # it will be asked for in another epoch
         if answer.error_code != Error.NONE:
             del self._asked[key]  # the leader has dropped it from the session
-        if node.events.observed:
+        if "fetch" in node.events.wanted:
             node.events.emit(
                 Fetch(
                     broker=node.node_id,

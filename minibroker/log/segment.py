@@ -89,6 +89,9 @@ class Segment:
         self._latest = None if self.size_bytes else (NO_TIMESTAMP, base_offset)
         self.bytes_since_entry = 0
         self._first_timestamp: int | None = None
+        # Of the batch appended last: the offset behind which it is found, where it lies, and its last offset. Followers
+        # and consumers that keep up ask for it, and need no walk from the index entry before it.
+        self._tail: tuple[int, int, int] | None = None
 
     def path_of(self, suffix: str) -> str:
         return f"{self.directory}/{self.base_offset:020}{suffix}"
@@ -104,9 +107,14 @@ class Segment:
         """Append batches: their bytes in one write, then the index entries that fall due."""
         position = self.size_bytes
         self._opened().append(chunks)
+        tail = self._tail
+        behind = self.base_offset - 1 if position == 0 else added[0].last_offset - 1 if tail is None else tail[2]
         for batch in added:
             self.note(batch, position, index_interval_bytes)
+            tail = behind, position, batch.last_offset
+            behind = batch.last_offset
             position += batch.size_bytes
+        self._tail = tail
         self.size_bytes = position
 
     def note(self, batch: Added, position: int, index_interval_bytes: int) -> None:
@@ -165,6 +173,7 @@ class Segment:
         file.truncate(position)
         file.sync()
         self.size_bytes = position
+        self._tail = None
         if position == 0:
             self._first_timestamp = None
 
@@ -231,6 +240,9 @@ class Segment:
         An index entry is believed only if the batch that it names is where it says. If not, the index is made anew.
         Kafka: believes what an index says once its size and last entry have been looked at, when it is opened.
         """
+        tail = self._tail
+        if tail is not None and offset > tail[0]:
+            return next(self.hop(tail[1])) if offset <= tail[2] else None
         named, position = self.offset_index.entry_before(offset)
         proven = position == 0
         try:

@@ -269,7 +269,7 @@ class Network:
             letter.size_bytes = len(data)
             if self.encodes:
                 letter.message = type(letter.message).decode(data, call.version)
-        if self.events.observed:
+        if "message" in self.events.wanted:
             self.tell(letter, "sent")
         for gate, fits in self._gates.items():
             if fits(letter):
@@ -294,7 +294,7 @@ class Network:
             else:
                 self.tell(letter, "not delivered")
             return
-        if self.events.observed:
+        if "message" in self.events.wanted:
             self.tell(letter, "delivered")
         if letter.is_answer:
             self._end(call, None, letter.message)
@@ -366,7 +366,7 @@ class Network:
         call.letters.clear()
 
     def tell(self, letter: Letter, state: str) -> None:
-        if self.events.observed:
+        if "message" in self.events.wanted:
             self.events.emit(
                 MessageSeen(
                     source=str(letter.link.source),

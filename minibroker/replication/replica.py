@@ -323,7 +323,7 @@ class Replica:
     def _move_high_watermark(self, offset: int, why: str) -> None:
         previous, self.high_watermark = self.high_watermark, offset
         self.log.producers.on_high_watermark_updated(offset)
-        if self.events.observed:
+        if "high_watermark" in self.events.wanted:
             self.events.emit(HighWatermark(**self.place, previous=previous, offset=offset, why=why))
 
     @property
@@ -337,6 +337,8 @@ class Replica:
         if log.active is not active:
             why = "the last one was full, or old enough"
             self.events.emit(Roll(**self.place, base_offset=log.active.base_offset, why=why))
+        if "append" not in self.events.wanted:
+            return
         latest = log.epochs.latest
         self.events.emit(
             Append(

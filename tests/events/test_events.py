@@ -128,6 +128,17 @@ def test_a_subscription_can_name_kinds_and_end() -> None:
     assert heard == ["high_watermark"]
 
 
+def test_what_is_wanted_is_what_anybody_is_told_of() -> None:
+    stream = EventStream()
+    assert not stream.wanted
+    with stream.subscribe(id, ["leader"]), stream.subscribe(id, ["isr"]):
+        assert stream.wanted == {"leader", "isr"}
+        with stream.subscribe(id):
+            assert stream.wanted == set(KINDS)
+        assert stream.wanted == {"leader", "isr"}
+    assert not stream.wanted
+
+
 def test_a_watcher_that_fails_disturbs_nobody_and_is_told_no_more() -> None:
     stream = EventStream()
     heard: list[int] = []

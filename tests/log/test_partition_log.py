@@ -255,6 +255,31 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset_and_stops_at_the_lim
     assert reading.read(log, 10, 1 << 20, limit_offset=10) is None
 
 
+def test_a_log_that_has_just_been_written_reads_as_one_that_was_opened_again() -> None:
+    storage = SimulatedStorage()
+    written = opened(storage)
+    leader = new_log(LogSettings())
+    for number in range(9):
+        produce(leader, [b"%d" % number] * 3)
+    sent = [bytes(batch.view) for batch in all_batches(leader)]
+
+    def compare() -> None:
+        again = opened(storage)
+        for offset in range(written.next_offset):
+            for limit_offset in range(offset, written.next_offset + 1):
+                mine, other = (reading.read(log, offset, 200, limit_offset=limit_offset) for log in (written, again))
+                assert (mine and bytes(mine.view())) == (other and bytes(other.view())), (offset, limit_offset)
+
+    written.append_as_follower(sent[0] + sent[2], now_ms=0)  # with a gap between and behind, as cleaning leaves them
+    compare()
+    written.append_as_follower(sent[4], now_ms=0)
+    compare()
+    written.truncate_to(13)
+    compare()
+    written.append_as_follower(sent[5] + sent[8], now_ms=0)
+    compare()
+
+
 def test_a_read_gives_one_whole_batch_even_if_it_is_too_large_unless_limits_are_hard() -> None:
     log = new_log()
     produce(log, [b"v" * 100])

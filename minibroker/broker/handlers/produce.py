@@ -33,6 +33,7 @@ ZSTD_SINCE = 7
 IDS_SINCE = 13
 ACKS = (-1, 0, 1)
 ALL = -1
+TOLD = frozenset(("produce", "ack"))  # kinds of events
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with Kafka
 UNKNOWN_LOG = {
     Error.UNKNOWN_TOPIC_OR_PARTITION,
@@ -49,7 +50,7 @@ def produce(
     request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
     """Append what came for each partition."""
-    if context.node.events.observed:
+    if not TOLD.isdisjoint(context.node.events.wanted):
         from minibroker.broker.handlers.produce_events import told
 
         return told(_produce, request, context)
