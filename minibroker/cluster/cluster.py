@@ -38,6 +38,7 @@ from minibroker.log.unsynced import lose, unsynced
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.network import Network
 from minibroker.server.listeners import address
+from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ class Cluster(Wishes):
             self.watchers.close()
 
     async def _stop_all(self) -> None:
+        if isinstance(self.clock, SteeredClock) and self.clock.is_frozen:
+            self.clock.thaw()  # who stops in order has to wait for others now and then
         for who, state in self.states.items():
             if state == PAUSED:
                 self.resume(who)
