@@ -101,7 +101,7 @@ TABLES = (
         (
             Row("append", "p50_us", "p50 µs"),
             Row("append", "p99_us", "p99 µs"),
-            Row("append", "looks", "looks at `observed`"),
+            Row("append", "looks", "looks whether anybody watches"),
             Row("append", "looks_us", "µs for all of them"),
         ),
     ),
