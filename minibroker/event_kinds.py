@@ -341,6 +341,7 @@ class Message(
     kind="message",
     line="message {e.source}->{e.target} {e.name} {e.state}",
     sentence="{e.name} number {e.letter} from {e.source} to {e.target} was {e.state}.",
+    by_name=True,
 ):
     """A message between brokers was sent, held, delivered, lost, ..."""
 

@@ -41,6 +41,7 @@ class Event:
 
     kind: ClassVar[str] = ""
     fields: ClassVar[tuple[str, ...]] = ()
+    by_name: ClassVar[bool] = False  # only for those who ask for this kind: there are many of them
     line_form: ClassVar[str] = ""  # short, for scenarios and traces
     sentence_form: ClassVar[str] = ""  # for people
 
@@ -51,11 +52,11 @@ class Event:
     def __init__(self, **values: Any):
         self.__dict__ = values
 
-    def __init_subclass__(cls, kind: str = "", line: str = "", sentence: str = "") -> None:
+    def __init_subclass__(cls, kind: str = "", line: str = "", sentence: str = "", by_name: bool = False) -> None:
         super().__init_subclass__()
         own = cls.__dict__.get("__annotations__", {})  # noqa: RUF063  # inspect takes 10 ms to import
         cls.fields = cls.fields + tuple(own)
-        cls.kind, cls.line_form, cls.sentence_form = kind, line, sentence
+        cls.kind, cls.line_form, cls.sentence_form, cls.by_name = kind, line, sentence, by_name
         if kind:
             assert kind not in KINDS, kind
             KINDS[kind] = cls
@@ -146,7 +147,7 @@ class EventStream:
 
     def _tell(self, event: Event) -> None:
         for each in self._subscriptions:
-            if each.is_on and (not each.kinds or event.kind in each.kinds):
+            if each.is_on and (event.kind in each.kinds if each.kinds else not event.by_name):
                 try:
                     each.tell(event)
                 except Exception as failure:
@@ -157,7 +158,10 @@ class EventStream:
     # Watching
 
     def subscribe(self, tell: Callable[[Event], object], kinds: Iterable[str] = ()) -> Subscription:
-        """Call `tell` with each event, of these kinds only if any are named, until the subscription is cancelled."""
+        """Call `tell` with each event, of these kinds only if any are named, until the subscription is cancelled.
+
+        Who names none gets all but those kinds that are many and have to be named: messages between brokers.
+        """
         subscription = Subscription(self, tell, frozenset(kinds))
         self._changed((*self._subscriptions, subscription))
         return subscription
@@ -217,7 +221,8 @@ class EventStream:
     def _changed(self, subscriptions: tuple[Subscription, ...]) -> None:
         self._subscriptions = subscriptions
         self.observed = bool(subscriptions)
-        self.wanted = frozenset().union(*(each.kinds or KINDS for each in subscriptions))
+        usual = [kind for kind, cls in KINDS.items() if not cls.by_name]
+        self.wanted = frozenset().union(*(each.kinds or usual for each in subscriptions))
 
 
 class Listener:

@@ -140,7 +140,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "watch",
     },
     "pytest_plugin": {"embedded"},
-    "simulation": {"clock", "events"},
+    "simulation": {"clock", "events", "event_kinds"},
 }
 HANDED_OUT = ("__init__", "embedded")  # by the root when somebody asks for Broker or Cluster, so nothing depends on it
 

@@ -31,7 +31,7 @@ RECENT_MAX = 200
 LEASE_MS = 30_000  # a watcher that has not asked for so long has gone
 WAIT_MS_MAX = 20_000
 # Changes of the picture. Messages come and go without end, and change nothing until somebody has taken them in.
-CHANGES = tuple(kind for kind in KINDS if kind != "message")
+CHANGES = tuple(kind for kind, event in KINDS.items() if not event.by_name)
 
 
 def is_shown(event: Event) -> bool:

@@ -17,7 +17,8 @@ import hashlib
 from contextlib import suppress
 from random import Random
 
-from minibroker.events import EventStream
+import minibroker.event_kinds  # noqa: F401  # so that KINDS has them
+from minibroker.events import KINDS, EventStream
 from minibroker.simulation.loop import OutOfTime, SimulatedLoop
 from minibroker.simulation.world import SimulatedClock, simulated_world
 
@@ -73,7 +74,7 @@ class World:
         self.clock = SimulatedClock(loop)
         self.events = EventStream(self.clock.now_ms)
         self.trace = Trace(loop, keep_lines=keep_lines)
-        self.events.subscribe(self.trace.hear)
+        self.events.subscribe(self.trace.hear, KINDS)
         loop.sockets.watch = self.trace.receive
 
 

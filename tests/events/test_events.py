@@ -9,7 +9,7 @@ import time
 import pytest
 
 from minibroker import event_kinds
-from minibroker.event_kinds import Append, HighWatermark, Isr, Leader
+from minibroker.event_kinds import Append, HighWatermark, Isr, Leader, Message
 from minibroker.events import KINDS, Event, EventStream, from_json
 
 
@@ -134,9 +134,20 @@ def test_what_is_wanted_is_what_anybody_is_told_of() -> None:
     with stream.subscribe(id, ["leader"]), stream.subscribe(id, ["isr"]):
         assert stream.wanted == {"leader", "isr"}
         with stream.subscribe(id):
-            assert stream.wanted == set(KINDS)
+            assert stream.wanted == set(KINDS) - {"message"}
         assert stream.wanted == {"leader", "isr"}
     assert not stream.wanted
+
+
+def test_messages_are_for_those_who_ask_for_them() -> None:
+    stream = EventStream()
+    usual: list[str] = []
+    asked: list[str] = []
+    stream.subscribe(lambda event: usual.append(event.kind))
+    stream.subscribe(lambda event: asked.append(event.kind), ["message"])
+    stream.emit(moved(1))
+    stream.emit(Message(source="1", target="2", name="FetchRequest", letter=1, state="sent"))
+    assert (usual, asked) == (["high_watermark"], ["message"])
 
 
 def test_a_watcher_that_fails_disturbs_nobody_and_is_told_no_more() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.errors import Error
-from minibroker.events import Event
+from minibroker.events import KINDS, Event
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.link import NetworkError
 from minibroker.replication.network import Network
@@ -396,7 +396,7 @@ def test_encoding_carries_only_what_the_version_has() -> None:
 def test_changes_and_messages_are_told() -> None:
     async def scene(nodes: Nodes) -> None:
         heard: list[str] = []
-        nodes.world.events.subscribe(lambda event: heard.append(event.line))
+        nodes.world.events.subscribe(lambda event: heard.append(event.line), KINDS)
         nodes.network.cut(FOLLOWER, LEADER, one_way=True)
         nodes.network.cut(FOLLOWER, LEADER, one_way=True)
         nodes.network.heal(FOLLOWER, LEADER)
@@ -417,7 +417,7 @@ def test_the_same_seed_goes_the_same_way() -> None:
     async def main(world: World) -> list[int]:
         nodes = Nodes(world)
         heard: list[Event] = []
-        world.events.subscribe(heard.append)
+        world.events.subscribe(heard.append, KINDS)
         nodes.network.delay(FOLLOWER, LEADER, 1, jitter_ms=20)
         nodes.network.lose(FOLLOWER, LEADER, 0.1)
         nodes.network.link(FOLLOWER, LEADER).twice_share = 0.1
