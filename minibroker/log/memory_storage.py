@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from minibroker.log.storage import Chunk, Trouble
 
-SPARE_SHARE = 4  # a buffer that must grow gets a quarter of its length on top
+SPARE_SHARE = 1  # a buffer that must grow gets its length on top: memory that nobody has touched takes none
 SPARE_BYTES_MIN = 256
 
 
@@ -82,15 +82,11 @@ class Content:
             grown[: len(buffer)] = buffer
             return grown
         size_bytes += max(size_bytes // SPARE_SHARE, SPARE_BYTES_MIN)
-        self._retired = [old for old in self._retired if _is_viewed(old)]
-        try:
-            buffer += bytes(size_bytes - len(buffer))
-        except BufferError:
-            self._retired.append(buffer)
-            self._buffer = grown = bytearray(size_bytes)
-            grown[: self.size_bytes] = memoryview(buffer)[: self.size_bytes]
-            return grown
-        return buffer
+        # A new buffer, and not a longer one: its end is not touched before somebody writes there.
+        self._buffer = grown = bytearray(size_bytes)
+        grown[: self.size_bytes] = memoryview(buffer)[: self.size_bytes]
+        self._retired = [old for old in (*self._retired, buffer) if _is_viewed(old)]
+        return grown
 
     def _cut(self, size_bytes: int) -> None:
         """Shorten; from now on the views show the past."""
