@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ QUICK, SEEDS, FOREIGN_SEEDS = 6, 100, 10
 
 def check(seed: int, *, foreign: bool = False) -> None:
     outcome = run_seed(seed, foreign=foreign)
+    gc.collect()  # a run makes much garbage, and collects none
     if outcome.failure is not None:
         outcome.failure.add_note(f"replay: {replay(seed, foreign=foreign)}")
     assert outcome.check() > 20
