@@ -45,9 +45,12 @@ class Following:
         self.network = network
         self.fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Key, int] = {}  # of what is fetched
+        self._has_stopped = False
 
     def took(self, replica: Replica) -> None:
         """Fetch a partition from its leader, or no longer, as its role says."""
+        if self._has_stopped:
+            return  # news that came while the broker stops; it must not begin again
         role, key = replica.role, (replica.topic_id, replica.partition)
         leader = role.leader_id if isinstance(role, FollowerState) else NO_LEADER
         before = self._leaders.get(key)
@@ -66,6 +69,7 @@ class Following:
             self.fetchers[leader].remove(key)
 
     def stop(self) -> None:
+        self._has_stopped = True
         for fetcher in self.fetchers.values():
             fetcher.stop()
 
@@ -87,7 +91,7 @@ class Fetcher:
         self._task: asyncio.Task[None] | None = None
         self._pause: asyncio.Future[None] | None = None  # while it waits for its next try
         self._call: asyncio.Task[FetchResponse] | None = None
-        self._is_given_up = False
+        self._is_given_up = self._has_stopped = False
         self._others: dict[asyncio.Task[None], None] = {}  # questions beside the fetches
 
     def add(self, key: Key, replica: Replica) -> None:
@@ -108,6 +112,7 @@ class Fetcher:
             self._forgotten[key] = None
 
     def stop(self) -> None:
+        self._has_stopped = True  # a cancel may meet that of a call that is given up, and be taken for it
         for task in (self._task, self._call, *self._others):
             if task is not None:
                 task.cancel()
@@ -117,6 +122,8 @@ class Fetcher:
 
     def _go(self) -> None:
         """Ask now: there is something that the waiting request does not know of."""
+        if self._has_stopped:
+            return
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch {self}")
         elif self._call is not None and not self._call.done():
@@ -129,7 +136,8 @@ class Fetcher:
         return f"{self.node.node_id}<-{self.leader_id}"
 
     async def _run(self) -> None:
-        while self.replicas:
+        refused = 0
+        while self.replicas and not self._has_stopped:
             await self.node.clock.sleep(0)  # more may come at the same time
             request = self._request()
             try:
@@ -138,8 +146,16 @@ class Fetcher:
                 self._reset()
                 await self._wait(self.node.config["replica.fetch.backoff.ms"])
                 continue
-            if answer is not None:
+            if answer is None:
+                continue
+            if answer.error_code == Error.NONE:
                 self._take(answer, request)
+                refused = 0
+                continue
+            refused += 1
+            self._reset()
+            if refused > 1:  # a new session was refused too: somebody else has one in our name, or there is no room
+                await self._wait(self.node.config["replica.fetch.backoff.ms"])
         self._reset()
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
@@ -222,9 +238,6 @@ class Fetcher:
         )
 
     def _take(self, answer: FetchResponse, request: FetchRequest) -> None:
-        if answer.error_code != Error.NONE:
-            self._reset()
-            return
         self._session_id = answer.session_id
         for topic in answer.responses:
             topic_id = bytes(topic.topic_id)

@@ -41,18 +41,22 @@ class IsrChanges:
         self._pending: dict[Key, Pending] = {}
         self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
+        self._has_stopped = False
 
     def start(self) -> None:
         lag_ms_max = self.node.config["replica.lag.time.max.ms"]
         self._timer = self.node.clock.after(lag_ms_max / 2, self._check_lag)
 
     def stop(self) -> None:
+        self._has_stopped = True
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
 
     def propose(self, replica: Replica, proposal: Proposal) -> None:
+        if self._has_stopped:
+            return  # a fetch that came while the broker stops
         self._pending[replica.topic_id, replica.partition] = (replica, replica.as_leader(), proposal)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._send(), name=f"isr {self.node.node_id}")
