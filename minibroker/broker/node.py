@@ -378,20 +378,22 @@ class Node:
             )
         )
 
-    def next_producer_id(self) -> int | Coroutine[None, None, int]:
-        """Return an id that nobody had before, from a block that the controller gave, or has to be asked for."""
+    def next_producer_id(self) -> int | None:
+        """Return an id that nobody had before; None: the controller has to be asked for more (later_producer_id)."""
         if self._next_producer_id < self._producer_ids_end:
             self._next_producer_id += 1
             return self._next_producer_id - 1
         if isinstance(self.metadata, OwnMetadata):
             self._take_producer_ids(*self.metadata.allocate_producer_ids())
             return self.next_producer_id()
-        return self._later_producer_id(self.metadata)
+        return None
 
-    async def _later_producer_id(self, member: Member) -> int:
-        self._take_producer_ids(*await member.allocate_producer_ids())
-        found = self.next_producer_id()
-        return found if isinstance(found, int) else await found
+    async def later_producer_id(self) -> int:
+        """Return an id from a block that the controller of the cluster is asked for."""
+        while (found := self.next_producer_id()) is None:
+            assert not isinstance(self.metadata, OwnMetadata)
+            self._take_producer_ids(*await self.metadata.allocate_producer_ids())
+        return found
 
     def _take_producer_ids(self, first: int, count: int) -> None:
         self._next_producer_id, self._producer_ids_end = first, first + count

@@ -113,7 +113,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closing = True
         if self.task is not None:
-            self.task.cancel()
+            # Not now: a task that was never run would leave behind what it was to wait for.
+            asyncio.get_running_loop().call_soon(self.task.cancel)
         self._drop_own()
         self.server.closed(self)
 

@@ -140,7 +140,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closing = True
         if self.task is not None:
-            self.task.cancel()
+            asyncio.get_running_loop().call_soon(self.task.cancel)  # it may not have been run yet
         self.server.closed(self)
 
     def pause(self) -> None:

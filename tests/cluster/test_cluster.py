@@ -307,10 +307,7 @@ def test_producer_ids_come_from_different_blocks_on_each_broker() -> None:
     async def main(lab: Lab) -> None:
         found = []
         for node in lab.cluster.nodes.values():
-            given = node.next_producer_id()
-            found.append(given if isinstance(given, int) else await given)
-            again = node.next_producer_id()
-            found.append(again if isinstance(again, int) else await again)
+            found += [await node.later_producer_id(), await node.later_producer_id()]
         assert len(set(found)) == 6
 
     in_cluster(main)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from minibroker.broker.handlers.context import Context
+    from minibroker.broker.node import Node
 
 
 def init_producer_id(
@@ -26,12 +27,12 @@ def init_producer_id(
         found = context.node.next_producer_id()
     except KafkaError as error:
         return _refused(error)
-    return _given(found) if isinstance(found, int) else _later(found)
+    return _later(context.node) if found is None else _given(found)
 
 
-async def _later(waiting: Coroutine[None, None, int]) -> InitProducerIdResponse:
+async def _later(node: Node) -> InitProducerIdResponse:
     try:
-        return _given(await waiting)
+        return _given(await node.later_producer_id())
     except KafkaError as error:
         return _refused(error)
 
