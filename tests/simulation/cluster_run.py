@@ -109,6 +109,7 @@ class Run:
         self.history = History(world)
         self.is_over = False
         self.lossy: set[int] = set()  # who lost records, and may not have them again
+        self.failing: set[int] = set()  # whose disk will refuse something, and who ends then
         self.faults: list[Fault] = [
             (self.crash, "crash"),
             (self.crash, "crash"),
@@ -296,8 +297,13 @@ class Run:
         """kill -9, and another start; now and then of several at once."""
         running = self._running()
         for broker in self.chance.sample(running, min(self.chance.choice([1, 1, 1, 2, 3]), len(running))):
-            await self.cluster.kill(broker, notice=self.chance.random() < 0.5)
+            await self._kill(broker)
         await self._pause_then_start()
+
+    async def _kill(self, broker: int) -> None:
+        """No protocol survives that one of two in sync loses its power and the other, unclean too, starts first."""
+        if not self._owes():
+            await self.cluster.kill(broker, notice=self.chance.random() < 0.5)
 
     async def lossy_crash(self) -> None:
         """A power loss. One at a time, and none of who is the last to have everything."""
@@ -309,19 +315,29 @@ class Run:
         await self._pause_then_start()
 
     def _is_spare(self, broker: int) -> bool:
-        """Return whether others have all that was committed, on disks that have lost nothing."""
+        """Return whether others that run have all that was committed, on disks that have lost nothing."""
+        keepers = {*self._running()} - {broker} - self.failing
+        return not self._owes(but=broker) and all(
+            keepers.intersection(partition.isr) for partition in self.cluster.controller.image.topics[TOPIC].partitions
+        )
+
+    def _owes(self, *, but: int | None = None) -> bool:
+        """Return whether one that lost records, another than this, has not got them again."""
+        self.lossy = {each for each in self.lossy if not self._has_all(each)}
+        return bool(self.lossy - {but})
+
+    def _has_all(self, broker: int) -> bool:
+        """Return whether it runs, and is in sync wherever it should be."""
         cluster = self.cluster
-        for number in range(self.partitions):
-            partition = cluster.controller.image.topics[TOPIC].partitions[number]
+        if cluster.states[broker] != RUNNING or broker in self.failing:
+            return False
+        for number, partition in enumerate(cluster.controller.image.topics[TOPIC].partitions):
             truth = self.invariants.truth.get((TOPIC, number)) or [(0, 0, 0)]
-            in_sync = {*partition.isr, *partition.elr}
-            if len(in_sync - {broker} - self.lossy) < 1:
+            replica = cluster.replica(TOPIC, number, broker)
+            if broker in partition.replicas and (
+                broker not in partition.isr or replica is None or replica.log.next_offset < truth[-1][1]
+            ):
                 return False
-            for other in self.lossy - {broker}:
-                replica = cluster.replica(TOPIC, number, other)
-                if replica is None or replica.log.next_offset < truth[-1][1] or other not in partition.isr:
-                    return False
-        self.lossy.clear()
         return True
 
     async def stop(self) -> None:
@@ -415,9 +431,13 @@ class Run:
             if self.min_isr < 2 or not self._is_spare(broker):
                 return
             self.lossy.add(broker)
+        elif self._owes():
+            return
+        self.failing.add(broker)
         storage.fail(error, times=self.chance.choice([1, 5, 1000]), doing=doing)
         await self.world.clock.sleep(self.chance.choice([500, 10_000]) * self.chance.random())
         storage.heal()
+        self.failing.discard(broker)
         await self._start_stopped()
 
     async def strike(self) -> None:
@@ -433,7 +453,7 @@ class Run:
         if self.cluster.states[broker] != RUNNING:
             return
         if self.chance.random() < 0.5:
-            await self.cluster.kill(broker, notice=self.chance.random() < 0.5)
+            await self._kill(broker)
             await self._pause_then_start()
         else:
             self.cluster.pause(broker)
