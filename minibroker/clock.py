@@ -50,6 +50,21 @@ class LoopClock:
         await asyncio.sleep(delay_ms / 1000)
 
 
+async def sleep_by_timer(clock: Clock, delay_ms: float) -> None:
+    """Sleep by a timer of the clock itself; for clocks that make their own."""
+    import asyncio
+
+    if delay_ms <= 0:
+        await asyncio.sleep(0)
+        return
+    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.after(delay_ms, lambda: None if woken.done() else woken.set_result(None))
+    try:
+        await woken
+    finally:
+        timer.cancel()
+
+
 def machine_ms() -> float:
     """Return milliseconds that only ever rise, from a start that means nothing."""
     return time.monotonic_ns() / 1e6

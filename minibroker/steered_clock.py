@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from minibroker.clock import LoopClock, machine_ms
+from minibroker.clock import LoopClock, machine_ms, sleep_by_timer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Future
+    from asyncio import AbstractEventLoop
     from collections.abc import Callable
     from typing import Any
 
@@ -87,17 +87,7 @@ class SteeredClock:
 
     async def sleep(self, delay_ms: float) -> None:
         self._calls += 1
-        if delay_ms <= 0:
-            await LoopClock().sleep(0)
-            return
-        import asyncio
-
-        woken: Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.after(delay_ms, lambda: None if woken.done() else woken.set_result(None))
-        try:
-            await woken
-        finally:
-            timer.cancel()
+        await sleep_by_timer(self, delay_ms)
 
     # Steering
 

@@ -49,8 +49,7 @@ class Chores:
         self._timers[act.__name__] = self.node.clock.after(period_ms, again)
 
     def checkpoint(self) -> None:
-        replicas = self.node.replicas
-        self.node.directory.write_checkpoints({key: replica.high_watermark for key, replica in replicas.items()})
+        self.node.directory.write_checkpoints()
 
     def checkpoint_high_watermarks(self) -> None:
         found = {key: replica.high_watermark for key, replica in self.node.replicas.items()}

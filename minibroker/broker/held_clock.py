@@ -6,9 +6,10 @@ again. `skew_ms` is how wrong the broker's clock is: it shows in what it writes,
 
 from __future__ import annotations
 
+from minibroker.clock import sleep_by_timer
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import Future
     from collections.abc import Callable
 
     from minibroker.clock import Clock, Timer
@@ -34,17 +35,7 @@ class HeldClock:
         return timer
 
     async def sleep(self, delay_ms: float) -> None:
-        if delay_ms <= 0:
-            await self._clock.sleep(0)
-            return
-        import asyncio
-
-        woken: Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.after(delay_ms, lambda: None if woken.done() else woken.set_result(None))
-        try:
-            await woken
-        finally:
-            timer.cancel()
+        await sleep_by_timer(self, delay_ms)
 
     # The process
 

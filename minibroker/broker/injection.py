@@ -251,7 +251,7 @@ class Injection:
     def _session(self, session_id: int) -> Session | None:
         if session_id == NO_SESSION:
             return None
-        return self.node.fetch_sessions._sessions.get(session_id)  # nobody else looks at what a session holds
+        return self.node.fetch_sessions.find(session_id)
 
 
 def _is_unanswered(route: Route, request: Any) -> bool:

@@ -34,7 +34,6 @@ class OwnMetadata:
     def __init__(self, node: Node):
         self.node = node
         self.broker_epoch = -1
-        self._is_together = False
 
     def format(self, cluster_id: str) -> MetaProperties:
         """Make an empty directory this broker's."""
@@ -103,21 +102,18 @@ class OwnMetadata:
 
     def change(self, records: Sequence[MetadataRecord]) -> None:
         """Write records into the metadata log and do what they say."""
-        self.log.append(records, now_ms=self.node.clock.now_ms(), flush=not self._is_together)
+        self.log.append(records, now_ms=self.node.clock.now_ms())
         self.node.follow(records)
-        if not self._is_together:
+        if not self.log.is_together:
             self.node.directory.sync_names()
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
-        assert not self._is_together
-        self._is_together = True
         try:
-            yield
+            with self.log.together(self.node.clock.now_ms):
+                yield
         finally:
-            self._is_together = False
-            self.log.flush(now_ms=self.node.clock.now_ms())
             self.node.directory.sync_names()
 
     def allocate_producer_ids(self) -> tuple[int, int]:

@@ -92,7 +92,6 @@ class ControllerNode:
         self.appearance = Appearance(as_version)
         self.node_id = NODE_ID
         self.is_running = False
-        self._is_together = False
         self._why = ""  # the reason of the change that is being made
         self._waiting: dict[asyncio.Future[None], None] = {}  # fetches of the metadata, until there are more
         self._heard: dict[asyncio.Future[None], None] = {}  # brokers that stop, until another heartbeat comes
@@ -237,22 +236,19 @@ class ControllerNode:
         if not records:
             return
         with tell_decisions(self.events, self.image, records, why):
-            self.log.append(records, now_ms=self.clock.now_ms(), flush=not self._is_together)
+            self.log.append(records, now_ms=self.clock.now_ms())
         if any(record.type_number == 4 for record in records):
             self._take_dynamic_configs()
-        if not self._is_together:
+        if not self.log.is_together:
             self._wake()
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Let changes reach the disk and the brokers together."""
-        assert not self._is_together
-        self._is_together = True
         try:
-            yield
+            with self.log.together(self.clock.now_ms):
+                yield
         finally:
-            self._is_together = False
-            self.log.flush(now_ms=self.clock.now_ms())
             self._wake()
 
     def _wake(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from minibroker.replication.link import Letter
 
 KINDS = ("fetch", "answer", "isr", "election", "metadata")
+USUAL = ("fetch", "answer", "isr", "election")  # what brokers learn of decisions goes on by itself
 MESSAGES = {
     "fetch": ("FetchRequest", False),
     "answer": ("FetchResponse", False),
@@ -42,9 +43,9 @@ class Steps:
         self.gates: dict[str, Gate] = {}
         self.election = Gate("election", cluster.events)
 
-    def hold(self, kinds: Iterable[str] = ("fetch", "answer", "isr", "election"), *, broker: int | None = None) -> None:
-        """Let these wait for tokens from now on; broker: only those of one follower, or leader for "isr"."""
-        for kind in kinds:
+    def hold(self, kinds: Iterable[str] = (), *, broker: int | None = None) -> None:
+        """Let these, or the usual ones, wait for tokens; broker: only those of one follower, or leader for "isr"."""
+        for kind in kinds or USUAL:
             if kind not in KINDS:
                 raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
             self.release([kind])

@@ -152,7 +152,7 @@ def reassign(cluster: Cluster, topic: str, partition: int, *replicas: int) -> No
 @verb
 def hold(cluster: Cluster, *kinds: str, broker: int | None = None) -> list[str]:
     """Let these wait for tokens: fetch, answer, isr, election, metadata."""
-    cluster.steps.hold(kinds or ("fetch", "answer", "isr", "election"), broker=broker)
+    cluster.steps.hold(kinds, broker=broker)
     return list(cluster.steps.gates)
 
 

@@ -128,7 +128,7 @@ async def hold(engine: ClusterEngine, /, *kinds: str, broker: int | None = None)
 
     broker: only those of one follower, or of one leader for "isr".
     """
-    engine.core.steps.hold(*([kinds] if kinds else []), broker=broker)
+    engine.core.steps.hold(kinds, broker=broker)
 
 
 async def step(engine: ClusterEngine, /, kind: str | None = None, count: int = 1) -> list[str]:

@@ -95,7 +95,7 @@ class Stage:
         if self.cluster is not None:
             raise NotPossible("the cluster is there already")
         cluster = self.cluster = Cluster(
-            {"controlled.shutdown.max.retries": "1", **command.get("SETTINGS", {})},
+            command.get("SETTINGS", {}),
             lambda name: MemoryStorage(self.clock.now_ms),
             brokers=command["COUNT"],
             racks=command.get("racks", ()),

@@ -12,6 +12,8 @@ and hours there. Segments that a snapshot covers stay.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from minibroker.errors import InvalidRecord
 from minibroker.log.checkpoints import (
     INT32_MAX,
@@ -41,7 +43,7 @@ from minibroker.metadata.snapshot import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.storage import Storage
@@ -75,6 +77,7 @@ class MetadataLog:
         self.snapshot_records = snapshot_records  # at least so many come between two snapshots
         self.settings = settings or LogSettings(validation=ValidationSettings(max_message_bytes=BATCH_BYTES_MAX))
         self.image = MetadataImage()
+        self.is_together = False  # changes that belong together are being made
         self.epoch = -1  # in which this node leads; -1: it does not yet
         self._log: PartitionLog | None = None
         self._quorum_version = 0  # of quorum-state; 1: voters stand in the log
@@ -214,11 +217,10 @@ class MetadataLog:
         begin = BeginTransactionRecord(name="Bootstrap records")
         self.append([begin, *records, EndTransactionRecord()], now_ms=now_ms)
 
-    def append(self, records: Sequence[MetadataRecord], *, now_ms: int, flush: bool = True) -> int:
+    def append(self, records: Sequence[MetadataRecord], *, now_ms: int) -> int:
         """Write the records and let them take effect; return the offset of the first.
 
         Together they are one batch, so all of them or none, up to 10,000 records or 8 MiB.
-        flush: False if more is coming at once that will be flushed.
         """
         assert self.epoch >= 0, "lead() comes first"
         first_offset = self.next_offset
@@ -235,7 +237,7 @@ class MetadataLog:
             rows.append(Record(None, value, (), now_ms, self.next_offset + len(rows)))
         if rows:
             self._append_rows(rows, records, taken, now_ms)
-        if flush and self.fsync:
+        if self.fsync and not self.is_together:
             self.log.flush(now_ms=now_ms)
         if self._since_snapshot >= max(self.snapshot_records, self._snapshot_size) and not self.image.in_transaction:
             self.write_snapshot(now_ms=now_ms)
@@ -275,10 +277,17 @@ class MetadataLog:
             if old[0]:  # what the log began with stays
                 self.storage.remove(f"{METADATA_DIRECTORY}/{snapshot_name(*old)}")
 
-    def flush(self, *, now_ms: int) -> None:
-        """Return when what was appended without a flush is on the disk."""
-        if self.fsync:
-            self.log.flush(now_ms=now_ms)
+    @contextmanager
+    def together(self, now_ms: Callable[[], int]) -> Iterator[None]:
+        """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
+        assert not self.is_together
+        self.is_together = True
+        try:
+            yield
+        finally:
+            self.is_together = False
+            if self.fsync:
+                self.log.flush(now_ms=now_ms())
 
     def close(self) -> None:
         """Flush and close the log."""

@@ -102,6 +102,9 @@ class FetchSessions:
         session.update(wanted, [])
         return session
 
+    def find(self, session_id: int) -> Session | None:
+        return self._sessions.get(session_id)
+
     def close(self, session_id: int) -> None:
         self._sessions.pop(session_id, None)
 
