@@ -254,17 +254,8 @@ class Fetcher:
         if answer.error_code != Error.NONE:
             del self._asked[key]  # the leader has dropped it from the session
         if "fetch" in node.events.wanted:
-            node.events.emit(
-                Fetch(
-                    broker=node.node_id,
-                    topic=replica.topic,
-                    partition=replica.partition,
-                    leader=self.leader_id,
-                    offset=wanted.offset,
-                    size_bytes=len(answer.records or b""),
-                    high_watermark=answer.high_watermark,
-                )
-            )
+            place, size_bytes = (node.node_id, replica.topic, replica.partition), len(answer.records or b"")
+            node.events.emit(Fetch(*place, self.leader_id, wanted.offset, size_bytes, answer.high_watermark))
         try:
             outcome = role.on_fetched(wanted, answer, node.clock.now_ms())
         except StorageError as failure:

@@ -324,7 +324,7 @@ class Replica:
         previous, self.high_watermark = self.high_watermark, offset
         self.log.producers.on_high_watermark_updated(offset)
         if "high_watermark" in self.events.wanted:
-            self.events.emit(HighWatermark(**self.place, previous=previous, offset=offset, why=why))
+            self.events.emit(HighWatermark(self.node_id, self.topic, self.partition, previous, offset, why))
 
     @property
     def place(self) -> dict[str, Any]:
@@ -339,16 +339,10 @@ class Replica:
             self.events.emit(Roll(**self.place, base_offset=log.active.base_offset, why=why))
         if "append" not in self.events.wanted:
             return
-        latest = log.epochs.latest
+        last_offset, epoch = log.next_offset - 1, log.epochs.latest_epoch
+        epoch = -1 if epoch is None else epoch
         self.events.emit(
-            Append(
-                **self.place,
-                first_offset=first_offset,
-                last_offset=log.next_offset - 1,
-                leader_epoch=-1 if latest is None else latest.epoch,
-                size_bytes=size_bytes,
-                origin=origin,
-            )
+            Append(self.node_id, self.topic, self.partition, first_offset, last_offset, epoch, size_bytes, origin)
         )
 
     def truncated(self) -> None:

@@ -30,16 +30,8 @@ def told(
     client = context.client_id or "?"
     for topic in request.topic_data:
         for partition in topic.partition_data:
-            node.events.emit(
-                Produce(
-                    broker=node.node_id,
-                    topic=_name(topic.name, topic.topic_id, context),
-                    partition=partition.index,
-                    client=client,
-                    acks=request.acks,
-                    size_bytes=len(partition.records or b""),
-                )
-            )
+            name, size_bytes = topic.name or _name(topic.topic_id, context), len(partition.records or b"")
+            node.events.emit(Produce(node.node_id, name, partition.index, client, request.acks, size_bytes))
     answer = produce(request, context)
     if hasattr(answer, "__await__"):
         return _later(answer, request, context)
@@ -54,24 +46,16 @@ async def _later(waiting: Any, request: ProduceRequest, context: Context) -> Pro
 
 
 def _tell(answer: ProduceResponse | None, request: ProduceRequest, context: Context) -> None:
-    node = context.node
+    node, client = context.node, context.client_id or "?"
     for topic in answer.responses if answer is not None else ():
         for partition in topic.partition_responses:
             code = partition.error_code
             reason = ERROR_REASONS.get(Error(code), "") if code else REASONS.get(request.acks, "")
+            name, error = topic.name or _name(topic.topic_id, context), Error(code).name if code else ""
             node.events.emit(
-                Ack(
-                    broker=node.node_id,
-                    topic=_name(topic.name, topic.topic_id, context),
-                    partition=partition.index,
-                    client=context.client_id or "?",
-                    acks=request.acks,
-                    offset=partition.base_offset,
-                    error=Error(code).name if code else "",
-                    why=reason,
-                )
+                Ack(node.node_id, name, partition.index, client, request.acks, partition.base_offset, error, reason)
             )
 
 
-def _name(name: str, topic_id: bytes, context: Context) -> str:
-    return name or context.node.topic_name(bytes(topic_id)) or "?"
+def _name(topic_id: bytes, context: Context) -> str:
+    return context.node.topic_name(bytes(topic_id)) or "?"
