@@ -20,6 +20,7 @@ from minibroker.broker.held_clock import HeldClock
 from minibroker.broker.own_metadata import OwnMetadata
 from minibroker.broker.partitions import Partitions
 from minibroker.config import TopicConfig, check_topic_config
+from minibroker.errors import StorageError
 from minibroker.events import EventStream
 from minibroker.faults.faults import Faults
 from minibroker.log.checkpoints import format_id
@@ -185,11 +186,17 @@ class Node:
             await self.metadata.leave()
             self.replication.stop()
             await self._close_servers()
-        self.metadata.close()
-        self.directory.close(
+        try:
+            self.metadata.close()
+        except StorageError as failure:
+            self.reporter.say(str(failure))
+            self.metadata.release()
+        is_clean = self.directory.close(
             {key: replica.high_watermark for key, replica in self.replicas.items()},
             broker_epoch=self.metadata.broker_epoch,
         )
+        if not is_clean:
+            self.reporter.say("a disk refused what was to be written in the end: the next start is as after a crash")
         self.replicas.clear()
         self.storage.unlock()
 

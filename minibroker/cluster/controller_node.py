@@ -154,8 +154,10 @@ class ControllerNode:
     async def stop(self) -> None:
         """Close the metadata log in order."""
         self._end()
-        self.log.close()
-        self.storage.unlock()
+        try:
+            self.log.close()
+        finally:
+            self.storage.unlock()
 
     async def kill(self) -> None:
         """End here and now, as after kill -9."""

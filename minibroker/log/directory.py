@@ -189,8 +189,8 @@ class LogDirectory:
 
     def close(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None, *, broker_epoch: int = NO_BROKER_EPOCH
-    ) -> None:
-        """Flush and close everything, and say so with the clean mark, unless a disk refused."""
+    ) -> bool:
+        """Flush and close everything, and say so with the clean mark; False: a disk refused, and there is none."""
         failed = False
         for log in self.logs.values():
             try:
@@ -198,10 +198,14 @@ class LogDirectory:
             except StorageError:
                 failed = True
             failed = failed or log.offline is not None
-        self.write_checkpoints(high_watermarks)
-        if not failed:
-            write_clean_shutdown(self.storage, broker_epoch)
+        try:
+            self.write_checkpoints(high_watermarks)
+            if not failed:
+                write_clean_shutdown(self.storage, broker_epoch)
+        except StorageError:
+            failed = True
         self.logs.clear()
+        return not failed
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:

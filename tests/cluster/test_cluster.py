@@ -389,6 +389,21 @@ def test_a_broker_whose_disk_is_full_ends_and_others_lead() -> None:
     in_cluster(main)
 
 
+def test_a_stop_on_a_full_disk_is_a_stop_and_the_next_start_is_as_after_a_crash() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a")
+        cluster.disks.fill(2)
+        await cluster.stop(2)
+        assert cluster.states[2] == "stopped" and not cluster.storages[2].exists(".kafka_cleanshutdown")
+        cluster.disks.heal(2)
+        await cluster.start(2)
+        await cluster.waits.in_sync()
+
+    in_cluster(main)
+
+
 def test_a_slow_disk_makes_a_slow_acknowledgement() -> None:
     async def main(lab: Lab) -> None:
         cluster = lab.cluster
