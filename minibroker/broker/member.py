@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
-from minibroker.errors import Error, KafkaError
+from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Metadata
 from minibroker.log.batches import batches
 from minibroker.log.meta_properties import MetaProperties, write_meta_properties
@@ -228,7 +228,12 @@ class Member:
             if found is None:
                 continue
             if found.records:
-                self._take(found.records)
+                try:
+                    self._take(found.records)
+                except StorageError as failure:  # a partition could not be made
+                    self.node.reporter.say(str(failure))
+                    self.node.disk_failed(failure)
+                    return
             elif found.snapshot_id.end_offset >= 0 and self.image.offset < 0:
                 await self._fetch_snapshot(found.snapshot_id.end_offset, found.snapshot_id.epoch)
             elif found.error_code != Error.NONE:

@@ -287,7 +287,7 @@ class Cluster(Wishes):
         """Let a broker end whose only disk fails, as Kafka's do: others lead what it led."""
 
         async def end() -> None:
-            if self.nodes.get(broker_id) is node and self.states[broker_id] in (RUNNING, PAUSED):
+            if self.nodes.get(broker_id) is node and self.states[broker_id] in (RUNNING, PAUSED, STARTING):
                 await self.kill(broker_id, why=f"its disk failed: {failure}")
 
         self._ending = asyncio.get_running_loop().create_task(end())
