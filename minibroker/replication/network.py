@@ -159,7 +159,7 @@ class Network:
 
     def heal_all(self) -> None:
         """Make every link as it was at first; gates stay as they are."""
-        for link in self._links.values():
+        for link in list(self._links.values()):  # what flows may find a link that nobody has used yet
             was_cut = link.is_cut
             link.delay_ms = link.jitter_ms = link.lost_share = link.twice_share = link.late_share = 0.0
             link.bytes_per_s = 0
