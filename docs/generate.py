@@ -17,6 +17,7 @@ from minibroker.broker.apis import SERVED
 from minibroker.broker.releases import ranges_of
 from minibroker.config.setting import HONOURED, LATER, REFUSED, Setting
 from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
+from minibroker.groups.classic_states import STATES
 from minibroker.protocol import message
 from minibroker.protocol.registry import APIS, STORED, snake_case
 
@@ -131,8 +132,13 @@ def settings_page() -> str:
     ignored = [f"`{setting.name}`" for setting in other_settings().values()]
     ignored += [f"`{setting.name}` of topics" for setting in topic if not setting.doc]
     lines += [_IGNORED, ",\n".join(ignored) + "."]
-    groups = ", ".join(f"`{name}`" for name in group_settings())
-    lines += [f"\n## Settings of groups\n\nStored, checked and described; the groups are not there yet: {groups}."]
+    lines.append("\n## Settings of groups")
+    for words, is_honoured in (
+        ("Honoured", True),
+        ("Stored, checked and described; their part is not there yet", False),
+    ):
+        names = [name for name, setting in group_settings().items() if (setting.treatment == HONOURED) == is_honoured]
+        lines.append(f"\n{words}: {', '.join(f'`{name}`' for name in names)}.")
     return "\n".join([*lines, ""])
 
 
@@ -272,7 +278,29 @@ def lessons_page() -> str:
     return re.sub(r"^\$ minibroker (.*)\n(?:(?!\$ |```).*\n)*", printed, text, flags=re.MULTILINE)
 
 
+def groups_page() -> str:
+    """Return docs/groups.md with the states of a classic group as their table has them."""
+    text = (HERE / "groups.md").read_text("utf-8")
+    begin, rest = text.split("from minibroker/groups/classic_states.py -->\n")
+    _, end = rest.split("<!-- end -->")
+    rows = ["| state | what it is | comes after | Heartbeat | SyncGroup | OffsetCommit |", "|---|---|---|---|---|---|"]
+    for state in STATES:
+        answers = (state.heartbeat, state.sync, state.commit)
+        told = " | ".join("goes on" if each == errors.Error.NONE else f"`{each.name}`" for each in answers)
+        before = ", ".join(f"`{each.name}`" for each in STATES if each.name in state.after)
+        rows.append(f"| `{state.name}` | {state.what} | {before} | {told} |")
+    drawn = "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> Empty", *_arrows(), "```", "", *rows, ""])
+    return f"{begin}from minibroker/groups/classic_states.py -->\n{drawn}<!-- end -->{end}"
+
+
+def _arrows() -> list[str]:
+    return [
+        f"    {before.name} --> {state.name}" for before in STATES for state in STATES if before.name in state.after
+    ]
+
+
 PAGES = {
+    "groups.md": groups_page,
     "lessons.md": lessons_page,
     "apis.md": apis_page,
     "errors.md": errors_page,

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
             """Return milliseconds since 1970."""
             ...
 
+        def steady_ms(self) -> int:
+            """Return milliseconds as timers go, whatever the clock is set to; their start means nothing."""
+            ...
+
         def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
             """Call back once, that much later, on the loop."""
             ...
@@ -38,6 +42,9 @@ class LoopClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def steady_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
 
     def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
         import asyncio

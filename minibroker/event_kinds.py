@@ -280,6 +280,50 @@ class Ack(
         )
 
 
+# Groups
+
+
+class Group(
+    Event,
+    kind="group",
+    line="group b{e.broker} {e.group} {e.before}->{e.after}",
+):
+    """A group of consumers changed its state, or its members while the state stayed."""
+
+    broker: int
+    group: str
+    before: str
+    after: str
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        if self.before == self.after:
+            return f"Group {self.group} is still {self.after} on broker {self.broker}: {self.why}."
+        return (
+            f"Group {self.group} went from {self.before} to {self.after} on broker {self.broker}, because {self.why}."
+        )
+
+
+class Commit(
+    PartitionEvent,
+    kind="commit",
+    line="commit b{e.broker} {e.group} {e.topic}-{e.partition} offset={e.offset}",
+):
+    """A group's offset is safe; it is the next one that the group wants."""
+
+    group: str
+    offset: int  # -1: it has been deleted
+
+    @property
+    def sentence(self) -> str:
+        if self.offset < 0:
+            return f"Group {self.group} has no committed offset of {self.topic}-{self.partition} any more."
+        return (
+            f"Group {self.group} has committed offset {self.offset} of {self.topic}-{self.partition}, to read on there."
+        )
+
+
 # The cluster
 
 
@@ -393,8 +437,15 @@ class Fault(
 
 # What people are told of without asking for more: results, not the traffic that leads to them.
 TOLD = {"append", "truncate", "recover", "loss", "delete", "high_watermark", "isr", "leader", "ack", "link"}
+TOLD |= {"group", "commit"}
 TOLD_STATES = {"killed", "paused", "stopped", "fenced"}  # of brokers
 
 
+def is_internal(topic: str) -> bool:
+    """Whether brokers keep a topic for themselves."""
+    return topic.startswith("__")
+
+
 def is_of_interest(event: Event) -> bool:
-    return event.kind in TOLD or (isinstance(event, Broker) and event.state in TOLD_STATES)
+    is_told = event.kind in TOLD or (isinstance(event, Broker) and event.state in TOLD_STATES)
+    return is_told and not is_internal(getattr(event, "topic", ""))

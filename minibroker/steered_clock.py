@@ -76,6 +76,10 @@ class SteeredClock:
         self._calls += 1
         return int(self._shown_ms + self._run())
 
+    def steady_ms(self) -> int:
+        self._calls += 1
+        return int(self._run())
+
     def after(self, delay_ms: float, callback: Callable[[], object]) -> SteeredTimer:
         self._calls += 1
         self._timer_count += 1

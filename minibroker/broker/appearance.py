@@ -27,6 +27,7 @@ class Appearance:
         self.settings_release = NEWEST
         self.has_features = True  # of a cluster: before KRaft there were none worth the name
         self._default_format = 2
+        self._is_named = as_version is not None
         if as_version is not None:
             self._appear_as(as_version)
 
@@ -60,6 +61,11 @@ class Appearance:
     def is_before_4(self) -> bool:
         """Whether the release still serves the oldest clients, and answers as they expect."""
         return self.release < "4"
+
+    @property
+    def refuses_version_0_offsets(self) -> bool:
+        """Whether the release has no ZooKeeper, where the oldest clients' offsets were kept; here they are kept too."""
+        return self._is_named and not self.is_before_3
 
     def message_format(self, overrides: Mapping[str, str]) -> int:
         """Return the format that a topic's log has; brokers before 3.0 took it from the topic's settings."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
+    from minibroker.broker.group_view import SeenGroups
     from minibroker.broker.node import Node
     from minibroker.server.http import HttpAnswer, HttpRequest
 
@@ -92,6 +93,53 @@ def clear_toxics(node: Node, call: Call) -> Any:
     return []
 
 
+# Groups
+
+
+def list_groups(node: Node, call: Call) -> Any:
+    return [row._asdict() for row in seen_groups(node).groups()]
+
+
+def show_group(node: Node, call: Call) -> Any:
+    from minibroker.broker.group_rows import view_as_json
+
+    try:
+        return view_as_json(seen_groups(node).group(call.argument))
+    except KafkaError as error:
+        raise Refused("404 Not Found", error.message) from None
+
+
+async def wait_group(node: Node, call: Call) -> Any:
+    from minibroker.broker.group_rows import view_as_json
+
+    return view_as_json(await _waited(seen_groups(node).wait_group, call.body))
+
+
+async def wait_committed(node: Node, call: Call) -> Any:
+    return await _waited(seen_groups(node).wait_committed, call.body)
+
+
+async def _waited(wait: Callable[..., Coroutine[Any, Any, Any]], arguments: Mapping[str, Any]) -> Any:
+    import inspect
+
+    try:
+        inspect.signature(wait).bind(**arguments)
+    except TypeError as failure:
+        raise Refused("400 Bad Request", str(failure)) from None
+    try:
+        return await wait(**arguments)
+    except TimeoutError as failure:
+        raise Refused("408 Request Timeout", str(failure)) from None
+    except ValueError as failure:
+        raise Refused("400 Bad Request", str(failure)) from None
+
+
+def seen_groups(node: Node) -> SeenGroups:
+    from minibroker.broker.group_view import SeenGroups
+
+    return SeenGroups(node.events, lambda: {node.node_id: node}, lambda: node.image)
+
+
 # The cluster that the broker belongs to
 
 
@@ -115,6 +163,10 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "/toxics"): add_toxic,
     ("DELETE", "/toxics"): clear_toxics,
     ("DELETE", "/toxics/<name>"): remove_toxic,
+    ("GET", "/groups"): list_groups,
+    ("GET", "/groups/<id>"): show_group,
+    ("POST", "/wait-group"): wait_group,
+    ("POST", "/wait-committed"): wait_committed,
     ("GET", "/cluster"): cluster_state,
     ("POST", "/cluster/<verb>"): steer,
 }

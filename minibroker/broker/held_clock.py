@@ -29,6 +29,9 @@ class HeldClock:
     def now_ms(self) -> int:
         return self._clock.now_ms() + self.skew_ms
 
+    def steady_ms(self) -> int:
+        return self._clock.steady_ms()
+
     def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
         timer = HeldTimer(self, callback)
         timer.timer = self._clock.after(delay_ms, timer.fire)

@@ -34,12 +34,15 @@ from minibroker.replication.link import CONTROLLER, NetworkError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
+    from minibroker.broker.internal_topics import TopicPlan
     from minibroker.broker.node import Node
     from minibroker.protocol.headers import Request
     from minibroker.replication.network import Network
+
+TopicSetting = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
 
 FETCH_VERSION = 17
 FETCH_WAIT_MS = 500
@@ -318,19 +321,19 @@ class Member:
         """Have the controller fulfil a wish of a client; NetworkError if it does not answer."""
         return await self.network.call(self.node.node_id, CONTROLLER, request, version)
 
-    async def create_topics(self, names: list[str]) -> None:
-        """Make topics as the brokers' settings have them, and return when they are known here, or cannot be made."""
+    async def create_topics(self, plans: Mapping[str, TopicPlan]) -> None:
+        """Make topics, and return when they are known here, or cannot be made; -1 is the brokers' default."""
         config = self.node.config
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.CreatableTopic(
                     name=name,
-                    num_partitions=config["num.partitions"],
-                    replication_factor=config["default.replication.factor"],
+                    num_partitions=config["num.partitions"] if partitions < 0 else partitions,
+                    replication_factor=config["default.replication.factor"] if factor < 0 else factor,
                     assignments=[],
-                    configs=[],
+                    configs=[TopicSetting(name=key, value=value) for key, value in configs.items()],
                 )
-                for name in names
+                for name, (partitions, factor, configs) in plans.items()
             ],
             timeout_ms=CALL_TIMEOUT_MS,
         )

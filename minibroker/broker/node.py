@@ -15,10 +15,12 @@ from __future__ import annotations
 from minibroker.broker.appearance import Appearance
 from minibroker.broker.chores import Chores
 from minibroker.broker.dispatch import Dispatcher
+from minibroker.broker.groups import Groups
 from minibroker.broker.handlers.fetch_sessions import FetchSessions
 from minibroker.broker.held_clock import HeldClock
 from minibroker.broker.own_metadata import OwnMetadata
 from minibroker.broker.partitions import Partitions
+from minibroker.broker.producer_ids import ProducerIds
 from minibroker.config import TopicConfig, check_topic_config
 from minibroker.errors import StorageError
 from minibroker.events import EventStream
@@ -123,8 +125,9 @@ class Node:
         self.chores = Chores(self)
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
         self._advertised: dict[str, tuple[str, int]] = {}
-        self._next_producer_id = self._producer_ids_end = 0
+        self.producer_ids = ProducerIds(self)
         self.steer: Steer | None = None  # does what a verb says to the cluster that the broker belongs to
+        self.groups = Groups(self)
         self.disk_failed: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
 
@@ -157,6 +160,7 @@ class Node:
         self.directory.sync_names()
         await self.metadata.enter()
         self.is_ready = True
+        self.groups.start()
         for server in self.servers:
             await server.listen()
         self.chores.start()
@@ -179,6 +183,7 @@ class Node:
         """Return when every socket is closed, every log flushed, and the directory marked clean."""
         self.is_ready = False
         self.chores.stop()
+        self.groups.stop()
         if self.replication is None:
             await self._close_servers()
             await self.metadata.leave()
@@ -207,6 +212,7 @@ class Node:
     async def kill(self) -> None:
         """End here and now, as after kill -9: what has been written is there, nothing else is put in order."""
         self.is_ready = False
+        self.groups.stop()
         self.clock.end()
         if self.replication is not None:
             self.replication.stop()
@@ -384,23 +390,3 @@ class Node:
                 default_replication_factor=self.config["default.replication.factor"],
             )
         )
-
-    def next_producer_id(self) -> int | None:
-        """Return an id that nobody had before; None: the controller has to be asked for more (later_producer_id)."""
-        if self._next_producer_id < self._producer_ids_end:
-            self._next_producer_id += 1
-            return self._next_producer_id - 1
-        if isinstance(self.metadata, OwnMetadata):
-            self._take_producer_ids(*self.metadata.allocate_producer_ids())
-            return self.next_producer_id()
-        return None
-
-    async def later_producer_id(self) -> int:
-        """Return an id from a block that the controller of the cluster is asked for."""
-        while (found := self.next_producer_id()) is None:
-            assert not isinstance(self.metadata, OwnMetadata)
-            self._take_producer_ids(*await self.metadata.allocate_producer_ids())
-        return found
-
-    def _take_producer_ids(self, first: int, count: int) -> None:
-        self._next_producer_id, self._producer_ids_end = first, first + count

@@ -54,34 +54,34 @@ delete.topic.enable | boolean read-only | true
   Whether topics can be deleted.
 fetch.max.bytes | int read-only | 57671680 | [1024,...]
   Most that one fetch answer holds.
-group.consumer.assignors | list read-only later | uniform,range
+group.consumer.assignors | list read-only | uniform,range
   Assignors of consumer groups on the broker, best first.
-group.consumer.heartbeat.interval.ms | int read-only later | 5000 | [1,...]
+group.consumer.heartbeat.interval.ms | int read-only | 5000 | [1,...]
   How often members of consumer groups report.
-group.consumer.max.heartbeat.interval.ms | int read-only later | 15000 | [1,...]
+group.consumer.max.heartbeat.interval.ms | int read-only | 15000 | [1,...]
   Largest heartbeat interval that a group can be given.
-group.consumer.max.session.timeout.ms | int read-only later | 60000 | [1,...]
+group.consumer.max.session.timeout.ms | int read-only | 60000 | [1,...]
   Largest session timeout that a group can be given.
-group.consumer.max.size | int read-only later | 2147483647 | [1,...]
+group.consumer.max.size | int read-only | 2147483647 | [1,...]
   Most members of a consumer group.
-group.consumer.migration.policy | string read-only later | bidirectional | (case insensitive) [DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL]
+group.consumer.migration.policy | string read-only | bidirectional | (case insensitive) [DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL]
   Whether groups may change between the classic and the consumer protocol.
-group.consumer.min.heartbeat.interval.ms | int read-only later | 5000 | [1,...]
+group.consumer.min.heartbeat.interval.ms | int read-only | 5000 | [1,...]
   Smallest heartbeat interval that a group can be given.
-group.consumer.min.session.timeout.ms | int read-only later | 45000 | [1,...]
+group.consumer.min.session.timeout.ms | int read-only | 45000 | [1,...]
   Smallest session timeout that a group can be given.
-group.consumer.session.timeout.ms | int read-only later | 45000 | [1,...]
+group.consumer.session.timeout.ms | int read-only | 45000 | [1,...]
   A consumer group's member that is silent for that long is out.
 group.coordinator.rebalance.protocols | list read-only later | classic,consumer,streams | [consumer, classic, share, streams]
   Group protocols that are served.
-group.initial.rebalance.delay.ms | int read-only later | 3000
+group.initial.rebalance.delay.ms | int read-only | 3000
   How long the first rebalance of an empty group waits for more members.
   here 0: a test must not wait three seconds for its first record
-group.max.session.timeout.ms | int read-only later | 1800000
+group.max.session.timeout.ms | int read-only | 1800000
   Largest session timeout a member of a classic group can ask for.
-group.max.size | int read-only later | 2147483647 | [1,...]
+group.max.size | int read-only | 2147483647 | [1,...]
   Most members of a classic group.
-group.min.session.timeout.ms | int read-only later | 6000
+group.min.session.timeout.ms | int read-only | 6000
   Smallest session timeout a member of a classic group can ask for.
 group.share.delivery.count.limit | int read-only later | 5 | [2,...,10]
   How often a share group delivers a record at most.
@@ -196,20 +196,19 @@ node.id | int read-only | null | [0,...]
   here 1: Kafka has no default; one broker needs no choice
 num.partitions | int read-only | 1 | [1,...]
   Partitions of a topic that is created without a number.
-offset.metadata.max.bytes | int read-only later | 4096
+offset.metadata.max.bytes | int read-only | 4096
   Longest text beside a committed offset.
-offsets.retention.check.interval.ms | long read-only later | 600000 | [1,...]
+offsets.retention.check.interval.ms | long read-only | 600000 | [1,...]
   How often expired offsets are looked for.
-offsets.retention.minutes | int read-only later | 10080 | [1,...]
+offsets.retention.minutes | int read-only | 10080 | [1,...]
   How long an empty group's offsets are kept.
-offsets.topic.compression.codec | int read-only later | 0
+offsets.topic.compression.codec | int read-only | 0
   Codec of the topic of committed offsets, by number.
-offsets.topic.num.partitions | int read-only later | 50 | [1,...]
+offsets.topic.num.partitions | int read-only | 50 | [1,...]
   Partitions of the topic of committed offsets.
-offsets.topic.replication.factor | short read-only later | 3 | [1,...]
-  Replicas of the topic of committed offsets.
-  here 1: one broker has no more
-offsets.topic.segment.bytes | int read-only later | 104857600 | [1,...]
+offsets.topic.replication.factor | short read-only | 3 | [1,...]
+  Replicas of the topic of committed offsets, or as many as there are brokers.
+offsets.topic.segment.bytes | int read-only | 104857600 | [1,...]
   Segment size of the topic of committed offsets.
 principal.builder.class | class per-broker refused | org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
   Java class that names who is connected.

@@ -6,8 +6,8 @@ A group that does not set one takes what the broker has under the name in the la
 GROUP = """\
 consumer.assignment.interval.ms | int later | 1000 | [0,...] | group.consumer.assignment.interval.ms
 consumer.assignor.offload.enable | boolean later internal | true |  | group.consumer.assignor.offload.enable
-consumer.heartbeat.interval.ms | int later | 5000 | [1,...] | group.consumer.heartbeat.interval.ms
-consumer.session.timeout.ms | int later | 45000 | [1,...] | group.consumer.session.timeout.ms
+consumer.heartbeat.interval.ms | int | 5000 | [1,...] | group.consumer.heartbeat.interval.ms
+consumer.session.timeout.ms | int | 45000 | [1,...] | group.consumer.session.timeout.ms
 errors.deadletterqueue.copy.record.enable | boolean later | false
 errors.deadletterqueue.topic.name | string later |
 share.assignment.interval.ms | int later | 1000 | [0,...] | group.share.assignment.interval.ms

@@ -36,11 +36,14 @@ LEVELS: dict[int, dict[int, Levels]] = {
     1: {0: (("topics", "responses"), ("partitions", "partitions"))},
     2: {0: (TOPICS, ("partitions", "partitions"))},
     3: {0: (TOPICS,)},
+    8: {0: (TOPICS, ("partitions", "partitions"))},
     9: {
         0: (TOPICS, ("partition_indexes", "partitions")),
         8: (("groups", "groups"), TOPICS, ("partition_indexes", "partitions")),
     },
     10: {0: (), 4: (("coordinator_keys", "coordinators"),)},
+    13: {0: (), 3: (("members", "members"),)},
+    15: {0: (("groups", "groups"),)},
     19: {0: (TOPICS,)},
     20: {0: (("topic_names", "responses"),), 6: (("topics", "responses"),)},
     21: {0: (TOPICS, ("partitions", "partitions"))},
@@ -48,14 +51,17 @@ LEVELS: dict[int, dict[int, Levels]] = {
     32: {0: (("resources", "results"),)},
     33: {0: (RESOURCES,)},
     37: {0: (("topics", "results"),)},
+    42: {0: (("groups_names", "results"),)},
     43: {0: (("topic_partitions", "replica_election_results"), ("partitions", "partition_result"))},
     44: {0: (RESOURCES,)},
     45: {0: (("topics", "responses"), ("partitions", "partitions"))},
+    47: {0: (TOPICS, ("partitions", "partitions"))},
     61: {0: (TOPICS, ("partition_indexes", "partitions"))},
+    69: {0: (("group_ids", "groups"),)},
     75: {0: (TOPICS,)},
 }
-WITHOUT_TOPICS = {10}  # whose entries are something else
-WITHOUT_PARTITIONS = {3, 10, 19, 20, 32, 33, 37, 44, 75}
+WITHOUT_TOPICS = {10, 13, 15, 42, 69}  # whose entries are something else
+WITHOUT_PARTITIONS = {3, 19, 20, 32, 33, 37, 44, 75} | WITHOUT_TOPICS
 # Errors of a whole fetch: its session is at fault, and no partition. All others stand at partitions, where clients act
 # on them: with NOT_LEADER_OR_FOLLOWER at the top a client would only begin a new session.
 FETCH_AS_A_WHOLE = {
@@ -77,7 +83,7 @@ NO_ID = bytes(16)
 
 NAMES = ("name", "topic", "key")
 NUMBERS = ("index", "partition", "partition_index", "partition_id")
-TAKEN_OVER = ("topic_id", "group_id", "resource_type", "resource_name")
+TAKEN_OVER = ("topic_id", "group_id", "member_id", "group_instance_id", "resource_type", "resource_name")
 # What Kafka answers when it knows nothing, where the schema's default says something else.
 NOTHING: dict[str, Any] = {
     "base_offset": -1,
@@ -283,6 +289,8 @@ def _entry(cls: Any, asked: Any, fault: Fault | None) -> Any:
             values[field] = fault.message
         elif field in NAMES and asked is not None:
             values[field] = asked if isinstance(asked, str) else getattr(asked, field)
+        elif field == "group_id" and isinstance(asked, str):
+            values[field] = asked
         elif field in NUMBERS and asked is not None:
             values[field] = _number_of(asked)
         elif field in TAKEN_OVER and hasattr(asked, field):

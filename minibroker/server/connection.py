@@ -19,8 +19,8 @@ from minibroker.errors import ProtocolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-    from typing import Protocol
+    from collections.abc import Coroutine, Mapping, Sequence
+    from typing import Any, Protocol
 
     from minibroker.server.http import HttpAnswer, HttpRequest
     from minibroker.server.server import Server
@@ -61,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_address: tuple[str, int] = ("", 0)
         self.listener_name = server.listener_name
         self.client_software: tuple[str, str] = ("", "")  # name and version, from ApiVersions
+        self.last_fetch: tuple[str | None, Mapping[Any, Any]] | None = None  # client id, and what it wanted
         self.is_closing = False
         self.last_active_ms = self.opened_ms = server.now_ms()
         self.frame_begun_ms = 0  # when the first byte of an unfinished frame came; 0: there is none

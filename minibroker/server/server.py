@@ -258,7 +258,7 @@ class Server:
                     connection.transport.abort()
             elif connection.is_waiting:
                 continue
-            elif now_ms - connection.last_active_ms > self.limits.idle_ms:
+            elif 0 <= self.limits.idle_ms < now_ms - connection.last_active_ms:  # below 0: never, as with Kafka
                 connection.close()
             elif (
                 connection.frame_begun_ms

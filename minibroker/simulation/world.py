@@ -31,6 +31,9 @@ class SimulatedClock(LoopClock):
     def now_ms(self) -> int:
         return self._loop.now_ms()
 
+    def steady_ms(self) -> int:
+        return self._loop.now_ms()
+
 
 def _no_sleep(_seconds: float) -> None:
     raise Stray("time.sleep() would stop the simulation for real")

@@ -10,9 +10,8 @@ from minibroker.broker.releases import RELEASES, ranges_of, release_named
 from minibroker.errors import KafkaError
 from minibroker.protocol.registry import APIS
 
-# Groups, transactions, security, quotas, share and streams groups, telemetry, and what only several brokers need.
+# Transactions, security, quotas, share and streams groups, telemetry, and what only several brokers need.
 NOT_YET = {
-    *(8, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69),  # groups
     *(24, 25, 26, 27, 28, 65, 66),  # transactions
     *(17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),  # security
     *(48, 49),  # quotas

@@ -176,6 +176,9 @@ class TestClock:
     def now_ms(self) -> int:
         return self.now
 
+    def steady_ms(self) -> int:
+        return self.now
+
     def after(self, delay_ms: float, callback: Callable[[], object]) -> _Timer:
         timer = _Timer()
         self._timers.append((self.now + delay_ms, callback, timer))

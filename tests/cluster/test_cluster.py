@@ -307,7 +307,7 @@ def test_producer_ids_come_from_different_blocks_on_each_broker() -> None:
     async def main(lab: Lab) -> None:
         found = []
         for node in lab.cluster.nodes.values():
-            found += [await node.later_producer_id(), await node.later_producer_id()]
+            found += [await node.producer_ids.later(), await node.producer_ids.later()]
         assert len(set(found)) == 6
 
     in_cluster(main)

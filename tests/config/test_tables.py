@@ -21,7 +21,6 @@ OUR_DEFAULTS = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "node.id": "1",
-    "offsets.topic.replication.factor": "1",
     "process.roles": "broker,controller",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",

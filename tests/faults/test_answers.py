@@ -12,6 +12,7 @@ from minibroker.broker.node import Node
 from minibroker.errors import Error
 from minibroker.faults.answers import levels_of
 from minibroker.protocol.headers import Request
+from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.protocol.registry import APIS, request_class
 from minibroker.schema.types import find_struct, zero
 from tests.server.running import Client, batch, connected, running
@@ -44,6 +45,8 @@ def filled(cls: Any, topic_id: bytes, version: int) -> Any:
                 values[field] = [numbered(struct, topic_id, version, index) for index in range(1 + partitions)]
         elif field in ("name", "topic", "resource_name", "client_software_name"):
             values[field] = "orders"
+        elif field == "group_id":
+            values[field] = "buyers"
         elif field == "client_software_version":
             values[field] = "1.0"
         elif field == "topic_id":
@@ -140,6 +143,8 @@ async def test_only_the_partition_that_is_meant_gets_the_error(after: bool) -> N
     async with running() as node, connected(node) as client:
         node.create_topic("orders", 2)
         topic_id = node.image.topics["orders"].id
+        await client.ask(FindCoordinatorRequest(key="buyers", key_type=0), 3)
+        await client.ask(request_of(8, 8, topic_id), 8)  # a commit makes the group
         for api, version in PARTIAL:
             rule = node.faults.add(api=api, error=CODE.name, after=after, topic="ord*", partition=1)
             response = await client.ask(request_of(api, version, topic_id), version)

@@ -1,33 +1,48 @@
-"""FindCoordinator: which broker looks after a group or a transactional id; and OffsetFetch.
-
-Groups are not served yet, so nothing has ever been committed, and that is what OffsetFetch says: consumers of old
-clients ask even if they read partitions of their own choice.
-"""
+"""FindCoordinator: which broker looks after a group or a transactional id."""
 
 from __future__ import annotations
 
+from minibroker.broker.internal_topics import make_missing
 from minibroker.errors import Error, KafkaError
+from minibroker.groups.names import OFFSETS_TOPIC, partition_of
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
     from minibroker.broker.handlers.context import Context
 
 Coordinator = FindCoordinatorResponse.Coordinator
-
-OffsetTopic = OffsetFetchResponse.OffsetFetchResponseTopic
-OffsetPartition = OffsetTopic.OffsetFetchResponsePartition
-OffsetGroup = OffsetFetchResponse.OffsetFetchResponseGroup
-GroupTopic = OffsetGroup.OffsetFetchResponseTopics
-GroupPartition = GroupTopic.OffsetFetchResponsePartitions
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHES_SINCE = 4
 
 
-def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
-    """Name this broker: there is no other."""
+def find_coordinator(
+    request: FindCoordinatorRequest, context: Context
+) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
+    """Name the broker; the topic that groups are kept in is made first, if it is not there.
+
+    Kafka: answers 15 first and makes the topic meanwhile; here it is there already.
+    """
+    node = context.node
+    if request.key_type == GROUP and OFFSETS_TOPIC not in node.image.topics:
+        making = make_missing(node, [OFFSETS_TOPIC])
+        if making is not None:
+            return _find_later(request, context, making)
+    return _find_all(request, context)
+
+
+async def _find_later(
+    request: FindCoordinatorRequest, context: Context, making: Coroutine[Any, Any, None]
+) -> FindCoordinatorResponse:
+    await making
+    return _find_all(request, context)
+
+
+def _find_all(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.api_version >= BATCHES_SINCE else [request.key]
     found = [_find(key, request.key_type, context) for key in keys]
     if context.api_version >= BATCHES_SINCE:
@@ -44,44 +59,32 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindC
 
 def _find(key: str, kind: int, context: Context) -> Coordinator:
     try:
-        if kind not in (GROUP, TRANSACTION):
+        if kind == GROUP:
+            leader = _leader_of(key, context)
+        elif kind == TRANSACTION:
+            leader = -1
+        elif kind == SHARE:  # there are none
+            return Coordinator(
+                key=key, node_id=-1, host="", port=-1, error_code=Error.INVALID_REQUEST, error_message=""
+            )
+        else:
             raise KafkaError(Error.INVALID_REQUEST, f"there is no coordinator of type {kind}")
-        node_id, host, port, _ = context.node.brokers_for(context.connection)[0]
+        brokers = context.node.brokers_for(context.connection)
+        found = [each for each in brokers if leader in (-1, each[0])]
+        if not found:
+            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, f"broker {leader} cannot be reached")
+        node_id, host, port, _ = found[0]
     except KafkaError as error:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message)
     return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=Error.NONE, error_message="")
 
 
-def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    """Say that nothing has been committed."""
-    return OffsetFetchResponse(
-        topics=[
-            OffsetTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetPartition(partition_index=index, committed_offset=-1, metadata="", error_code=Error.NONE)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics or []
-        ],
-        groups=[
-            OffsetGroup(
-                group_id=group.group_id,
-                topics=[
-                    GroupTopic(
-                        topic_id=topic.topic_id,
-                        name=topic.name,
-                        partitions=[
-                            GroupPartition(
-                                partition_index=index, committed_offset=-1, metadata="", error_code=Error.NONE
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in group.topics or []
-                ],
-            )
-            for group in request.groups
-        ],
-    )
+def _leader_of(group_id: str, context: Context) -> int:
+    """Return the broker that leads the partition of a group."""
+    topic = context.node.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} cannot be made yet")
+    leader = topic.partitions[partition_of(group_id, len(topic.partitions))].leader
+    if leader < 0:
+        raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "nobody leads the partition of the group")
+    return leader

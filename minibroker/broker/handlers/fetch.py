@@ -109,6 +109,7 @@ class Round:
         self.replicas: list[Replica] = []
         self.found_bytes = 0
         self._wanted = self._resolve()
+        context.connection.last_fetch = (context.client_id, self._wanted)
         self.bytes_max = min(request.max_bytes, context.node.fetch_bytes_max)
         self.bytes_min = min(request.min_bytes, self.bytes_max)
         self._answers: dict[Key, PartitionResponse] = {}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from minibroker.broker.handlers.context import NO_ID, is_internal, is_valid_name
-from minibroker.broker.own_metadata import OwnMetadata
-from minibroker.errors import Error, KafkaError
+from minibroker.broker.internal_topics import make_missing
+from minibroker.errors import Error
 from minibroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -16,9 +14,9 @@ from minibroker.protocol.messages.metadata import MetadataRequest, MetadataRespo
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from typing import Any
 
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.member import Member
     from minibroker.metadata.image import Partition, Topic
 
 Broker = MetadataResponse.MetadataResponseBroker
@@ -43,12 +41,8 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | C
     missing = _missing(request, context) if may_create else []
     if not missing:
         return _describe_all(request, context)
-    if isinstance(context.node.metadata, OwnMetadata):
-        for name in missing:
-            with suppress(KafkaError):
-                context.node.create_topic(name)
-        return _describe_all(request, context)
-    return _describe_later(request, context, missing, context.node.metadata)
+    making = make_missing(context.node, missing)
+    return _describe_all(request, context) if making is None else _describe_later(request, context, making)
 
 
 def _missing(request: MetadataRequest, context: Context) -> list[str]:
@@ -61,9 +55,9 @@ def _missing(request: MetadataRequest, context: Context) -> list[str]:
 
 
 async def _describe_later(
-    request: MetadataRequest, context: Context, missing: list[str], member: Member
+    request: MetadataRequest, context: Context, making: Coroutine[Any, Any, None]
 ) -> MetadataResponse:
-    await member.create_topics(missing)
+    await making
     return _describe_all(request, context)
 
 

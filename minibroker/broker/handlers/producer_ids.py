@@ -24,7 +24,7 @@ def init_producer_id(
             raise KafkaError(Error.INVALID_REQUEST, "producer id and epoch come together or not at all")
         if request.transactional_id is not None:
             raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator yet")
-        found = context.node.next_producer_id()
+        found = context.node.producer_ids.next()
     except KafkaError as error:
         return _refused(error)
     return _later(context.node) if found is None else _given(found)
@@ -32,7 +32,7 @@ def init_producer_id(
 
 async def _later(node: Node) -> InitProducerIdResponse:
     try:
-        return _given(await node.later_producer_id())
+        return _given(await node.producer_ids.later())
     except KafkaError as error:
         return _refused(error)
 

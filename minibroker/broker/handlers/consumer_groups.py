@@ -1,0 +1,132 @@
+"""Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+
+from __future__ import annotations
+
+from minibroker.broker.handlers.group_admin import NOT_ASKED, all_operations
+from minibroker.broker.handlers.groups import check_id, host_of
+from minibroker.broker.handlers.later import Later
+from minibroker.errors import Error, KafkaError
+from minibroker.groups.consumer import ConsumerGroup, group_not_found
+from minibroker.groups.consumer_checks import check_heartbeat
+from minibroker.groups.migration import upgrade
+from minibroker.log.checkpoints import format_id
+from minibroker.metadata.bootstrap import random_id
+from minibroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from minibroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.led_partition import LedPartition
+    from minibroker.config.group import GroupConfig
+    from minibroker.groups.records import Row
+    from minibroker.groups.topics import Topics
+
+DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
+JOINING, LEAVING, LEFT_FOR_A_WHILE = 0, -1, -2  # epochs
+
+
+def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, context: Context
+) -> ConsumerGroupHeartbeatResponse | Coroutine[None, None, ConsumerGroupHeartbeatResponse]:
+    """Take note of what a member says, and tell it what it shall have; answer when that is safe."""
+    node = context.node
+    try:
+        if node.appearance.is_before_4:  # there it is switched off, and nothing said about it
+            return _refused(Error.UNSUPPORTED_VERSION)
+        coordinator = node.groups.coordinator
+        led = coordinator.find(request.group_id)
+        settings = coordinator.settings_of(request.group_id)
+        applied, group = _group_of(led, request, coordinator.topics, settings, context)
+        rows, response = group.heartbeat(
+            request,
+            version=context.api_version,
+            client_id=context.client_id or "",
+            client_host=host_of(context),
+            now_ms=context.now_ms,
+            topics=coordinator.topics,
+            config=settings,
+            new_member_id=lambda: format_id(random_id(node.chance)),
+        )
+    except KafkaError as error:
+        return _refused(error.code, error.message)
+    if not rows and led.is_safe:
+        led.arm(request.group_id)
+        return response
+    later = Later()
+    led.change(group, rows, later, applied=applied)
+    return _written(response, later)
+
+
+async def _written(response: ConsumerGroupHeartbeatResponse, later: Later) -> ConsumerGroupHeartbeatResponse:
+    error = await later.wait()
+    if error == Error.NONE:
+        return response
+    return _refused(error, Error(error).name)
+
+
+def _refused(error: Error, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0, error_code=error, error_message=message, member_epoch=0, heartbeat_interval_ms=0
+    )
+
+
+def _group_of(
+    led: LedPartition, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: GroupConfig, context: Context
+) -> tuple[list[Row], ConsumerGroup]:
+    """Return the group, and what has to be written before it speaks this protocol, if it did not so far."""
+    group = led.shard.find(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return [], group
+    check_heartbeat(request, context.api_version, config.broker["group.consumer.assignors"])  # as a group does itself
+    if request.member_epoch != JOINING:
+        raise group_not_found(request.group_id, is_leaving=request.member_epoch in (LEAVING, LEFT_FOR_A_WHILE))
+    if group is None or group.is_idle:
+        return [] if group is None else group.tombstones(), ConsumerGroup(request.group_id)
+    return upgrade(group, topics=topics, config=config, now_ms=context.now_ms)
+
+
+def consumer_group_describe(request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerGroupDescribeResponse:
+    """Describe groups of this protocol."""
+    operations = all_operations(context) if request.include_authorized_operations else NOT_ASKED
+    return ConsumerGroupDescribeResponse(
+        throttle_time_ms=0, groups=[_describe(group_id, operations, context) for group_id in request.group_ids]
+    )
+
+
+def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:
+    coordinator = context.node.groups.coordinator
+    if context.node.appearance.is_before_4:
+        return _undescribed(group_id, Error.UNSUPPORTED_VERSION)
+    try:
+        check_id(group_id)
+        group = coordinator.find(group_id).shard.find(group_id)
+        if not isinstance(group, ConsumerGroup):
+            what = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    except KafkaError as error:
+        return _undescribed(group_id, error.code, error.message if error.code == Error.GROUP_ID_NOT_FOUND else None)
+    answer = group.describe(coordinator.topics, coordinator.settings_of(group_id))
+    answer.authorized_operations = operations
+    return answer
+
+
+def _undescribed(group_id: str, error: Error, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )

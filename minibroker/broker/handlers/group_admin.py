@@ -1,0 +1,124 @@
+"""Groups as others see them: DescribeGroups, ListGroups, DeleteGroups."""
+
+from __future__ import annotations
+
+from minibroker.broker.handlers.later import Later
+from minibroker.errors import Error, KafkaError
+from minibroker.groups.classic import ClassicGroup
+from minibroker.groups.classic_states import STABLE
+from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from minibroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from minibroker.broker.handlers.context import Context
+
+DescribedGroup = DescribeGroupsResponse.DescribedGroup
+DescribedMember = DescribedGroup.DescribedGroupMember
+ListedGroup = ListGroupsResponse.ListedGroup
+Deleted = DeleteGroupsResponse.DeletableGroupResult
+
+NOT_FOUND_SINCE = 6  # DescribeGroups: says that there is no such group
+NOT_ASKED = -(1 << 31)
+OPERATIONS = (3, 6, 8)  # of a group: bit n is AclOperation n
+CONFIG_OPERATIONS = (10, 11)  # groups have settings since 4.0
+
+
+def all_operations(context: Context) -> int:
+    """Return what everybody may do with a group, as there is no authorizer."""
+    allowed = OPERATIONS if context.node.appearance.is_before_4 else OPERATIONS + CONFIG_OPERATIONS
+    return sum(1 << operation for operation in allowed)
+
+
+def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    """Describe classic groups."""
+    operations = all_operations(context) if request.include_authorized_operations else NOT_ASKED
+    return DescribeGroupsResponse(groups=[_describe(group_id, operations, context) for group_id in request.groups])
+
+
+def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:
+    answer = DescribedGroup(
+        error_code=Error.NONE, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
+    )
+    try:
+        group = context.node.groups.coordinator.find(group_id).shard.find(group_id)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    if not isinstance(group, ClassicGroup):
+        answer.group_state = "Dead"
+        if context.api_version < NOT_FOUND_SINCE:
+            answer.authorized_operations = operations
+        else:
+            answer.error_code = Error.GROUP_ID_NOT_FOUND
+            what = "not found" if group is None else "is not a classic group"
+            answer.error_message = f"Group {group_id} {what}."
+        return answer
+    answer.authorized_operations = operations
+    is_stable = group.state is STABLE
+    answer.group_state = group.state.name
+    answer.protocol_type = group.protocol_type or ""
+    answer.protocol_data = (group.protocol or "") if is_stable else ""
+    answer.members = [
+        DescribedMember(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(group.protocol) if is_stable else b"",
+            member_assignment=member.assignment if is_stable or not context.node.appearance.is_before_4 else b"",
+        )
+        for member in group.members
+    ]
+    return answer
+
+
+def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+    """List the groups that this broker coordinates."""
+    states = {each.lower() for each in request.states_filter}
+    kinds = {each.lower() for each in request.types_filter}
+    error, found = Error.NONE, []
+    for led in context.node.groups.coordinator.led.values():
+        if led.is_loading:
+            error = Error.COORDINATOR_LOAD_IN_PROGRESS
+        found += [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.name,
+                group_type=group.kind,
+            )
+            for group in led.shard.groups.values()
+            if (not states or group.state.name.lower() in states) and (not kinds or group.kind.lower() in kinds)
+        ]
+    return ListGroupsResponse(error_code=error, groups=found)
+
+
+def delete_groups(
+    request: DeleteGroupsRequest, context: Context
+) -> DeleteGroupsResponse | Coroutine[None, None, DeleteGroupsResponse]:
+    """Delete groups that nobody is in, with their offsets; answer when that is safe."""
+    refused: list[Deleted] = []
+    waits: list[tuple[Deleted, Later]] = []
+    for group_id in dict.fromkeys(request.groups_names):
+        answer = Deleted(group_id=group_id, error_code=Error.NONE)
+        try:
+            led = context.node.groups.coordinator.find(group_id)
+            rows = led.shard.delete(group_id, context.now_ms)
+            led.arm(group_id)
+            waits.append((answer, Later()))
+            led.write(group_id, rows, waits[-1][1])
+        except KafkaError as error:
+            answer.error_code = error.code
+            refused.append(answer)
+    response = DeleteGroupsResponse(throttle_time_ms=0, results=refused + [answer for answer, _ in waits])
+    return _deleted(response, waits) if waits else response
+
+
+async def _deleted(response: DeleteGroupsResponse, waits: list[tuple[Deleted, Later]]) -> DeleteGroupsResponse:
+    for answer, written in waits:
+        answer.error_code = await written.wait()
+    return response

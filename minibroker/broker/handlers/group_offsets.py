@@ -1,0 +1,377 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from __future__ import annotations
+
+from minibroker.broker.handlers.context import NO_ID
+from minibroker.broker.handlers.groups import check_id
+from minibroker.broker.handlers.later import Later
+from minibroker.errors import Error, KafkaError
+from minibroker.groups.classic import ClassicGroup
+from minibroker.groups.offsets import commit_row, tombstone
+from minibroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
+    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.led_partition import LedPartition
+    from minibroker.groups.consumer_checks import CheckPartition
+    from minibroker.groups.records import Row
+    from minibroker.metadata.image import Topic
+
+    Wanted = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
+
+CommitRequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+CommitAnswer = CommitTopic.OffsetCommitResponsePartition
+OldFetchTopic = OffsetFetchResponse.OffsetFetchResponseTopic
+OldFetchAnswer = OldFetchTopic.OffsetFetchResponsePartition
+FetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+FetchTopic = FetchGroup.OffsetFetchResponseTopics
+FetchAnswer = FetchTopic.OffsetFetchResponsePartitions
+DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+DeleteAnswer = DeleteTopic.OffsetDeleteResponsePartition
+
+# First versions.
+IDS_SINCE = 10  # of both commit and fetch: topics by their ids
+CONSUMER_GROUPS_SINCE = 9  # of commit: unknown groups are told from old generations
+TOP_LEVEL_ERROR_SINCE = 2  # of fetch
+BATCHES_SINCE = 8  # of fetch: many groups
+NO_OFFSET = -1
+# What a client is told instead, when a row of offsets could not be written.
+TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
+
+
+# Commit
+
+
+def offset_commit(
+    request: OffsetCommitRequest, context: Context
+) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
+    """Write offsets down, and answer when they are safe."""
+    version = context.api_version
+    topics: list[CommitTopic] = []
+    rows: list[Row] = []
+    written: list[CommitAnswer] = []
+    try:
+        led = context.node.groups.coordinator.find(request.group_id)
+        check_partition = _check_member(request, led, context)
+    except KafkaError as error:
+        return _commit_refused(request, error.code)
+    merges = context.node.appearance.is_before_4 and version > 0
+    for asked in _each_once(request.topics) if merges else request.topics:
+        topic = _topic_of(asked.name, asked.topic_id, context)
+        name = asked.name if version < IDS_SINCE else "" if topic is None else topic.name
+        answers: list[CommitAnswer] = []
+        for each in asked.partitions:
+            answer = CommitAnswer(partition_index=each.partition_index, error_code=Error.NONE)
+            try:
+                row = _row(request, topic, each, context)
+                if check_partition is not None and topic is not None:
+                    check_partition(topic.name, topic.id, each.partition_index)
+                rows.append(row)
+                written.append(answer)
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        if answers:
+            topics.append(CommitTopic(topic_id=bytes(asked.topic_id), name=name, partitions=answers))
+    response = OffsetCommitResponse(topics=topics)
+    if not context.node.appearance.is_before_3:
+        _put_errors_first(response)
+    if version == 0 and context.node.appearance.refuses_version_0_offsets:
+        _refuse_all_if_one_is_known(response)
+    if not rows:
+        return response
+    later = Later()
+    led.shard.find_or_make(request.group_id, context.now_ms)
+    led.write(request.group_id, rows, later)
+    led.arm(request.group_id)
+    return _committed(response, written, later)
+
+
+async def _committed(response: OffsetCommitResponse, written: list[CommitAnswer], later: Later) -> OffsetCommitResponse:
+    error = await later.wait()
+    for answer in written if error != Error.NONE else ():
+        answer.error_code = Error.INVALID_COMMIT_OFFSET_SIZE if error in TOO_LARGE else error
+    return response
+
+
+def _check_member(request: OffsetCommitRequest, led: LedPartition, context: Context) -> CheckPartition | None:
+    """Raise unless offsets may be committed; return what each partition must pass."""
+    group = led.shard.find(request.group_id)
+    epoch = request.generation_id_or_member_epoch
+    if context.api_version == 0 or (group is None and epoch < 0):
+        return None  # version 0 knew nothing of members; and who is none makes a group by the commit
+    if group is None:
+        is_old = context.api_version < CONSUMER_GROUPS_SINCE or context.node.appearance.is_before_4
+        code = Error.ILLEGAL_GENERATION if is_old else Error.GROUP_ID_NOT_FOUND
+        raise KafkaError(code, f"Group {request.group_id} not found.")
+    member_id, instance_id = request.member_id, request.group_instance_id
+    if isinstance(group, ClassicGroup):
+        group.check_commit(member_id, instance_id, epoch, context.now_ms)
+        return None
+    return group.check_commit(member_id, instance_id, epoch, is_transactional=False, version=context.api_version)
+
+
+def _row(request: OffsetCommitRequest, topic: Topic | None, wanted: Wanted, context: Context) -> Row:
+    if topic is None:
+        code = Error.UNKNOWN_TOPIC_OR_PARTITION if context.api_version < IDS_SINCE else Error.UNKNOWN_TOPIC_ID
+        raise KafkaError(code, "there is no such topic")
+    if context.api_version == 0 and context.node.appearance.refuses_version_0_offsets:
+        raise KafkaError(Error.UNSUPPORTED_VERSION, "there is no ZooKeeper to keep it in")
+    if not 0 <= wanted.partition_index < len(topic.partitions):
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {wanted.partition_index}")
+    metadata = wanted.committed_metadata or ""
+    if len(metadata) > context.node.config["offset.metadata.max.bytes"]:
+        raise KafkaError(Error.OFFSET_METADATA_TOO_LARGE, f"{len(metadata)} characters")
+    now_ms = context.now_ms
+    timestamp = now_ms if wanted.commit_timestamp == -1 else wanted.commit_timestamp
+    retention_ms = request.retention_time_ms
+    return commit_row(
+        request.group_id,
+        topic.name,
+        wanted.partition_index,
+        wanted.committed_offset,
+        leader_epoch=wanted.committed_leader_epoch,
+        metadata=metadata,
+        commit_timestamp=timestamp,
+        expire_timestamp=-1 if retention_ms == -1 else now_ms + retention_ms,
+        topic_id=topic.id,
+    )
+
+
+def _topic_of(name: str, topic_id: bytes, context: Context) -> Topic | None:
+    image = context.node.image
+    if context.api_version >= IDS_SINCE:
+        return image.topics_by_id.get(bytes(topic_id))
+    return image.topics.get(name)
+
+
+def _each_once(topics: Iterable[CommitRequestTopic]) -> list[CommitRequestTopic]:
+    """Return topics and partitions as a broker before 4.0 sees them: of what is named twice, the last."""
+    found: dict[str, dict[int, Wanted]] = {}
+    for topic in topics:
+        found.setdefault(topic.name, {}).update({each.partition_index: each for each in topic.partitions})
+    return [CommitRequestTopic(name=name, partitions=list(each.values())) for name, each in found.items()]
+
+
+def _refuse_all_if_one_is_known(response: OffsetCommitResponse) -> None:
+    answers = [each for topic in response.topics for each in topic.partitions]
+    if any(each.error_code == Error.UNSUPPORTED_VERSION for each in answers):
+        for each in answers:
+            each.error_code = Error.UNSUPPORTED_VERSION
+
+
+def _put_errors_first(response: OffsetCommitResponse) -> None:
+    for topic in response.topics:
+        topic.partitions.sort(key=lambda each: each.error_code == Error.NONE)
+    response.topics.sort(key=lambda topic: all(each.error_code == Error.NONE for each in topic.partitions))
+
+
+def _commit_refused(request: OffsetCommitRequest, code: Error) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            CommitTopic(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partitions=[
+                    CommitAnswer(partition_index=each.partition_index, error_code=code) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+# Fetch
+
+
+def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    """Say what has been committed."""
+    version = context.api_version
+    if version >= BATCHES_SINCE:
+        return OffsetFetchResponse(
+            groups=[_fetch_group(each, request.require_stable, context) for each in request.groups]
+        )
+    topics = (
+        None
+        if request.topics is None
+        else [
+            OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics(
+                name=topic.name, partition_indexes=topic.partition_indexes
+            )
+            for topic in request.topics
+        ]
+    )
+    only = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    found = _fetch_group(only, request.require_stable, context)
+    error = found.error_code
+    if version == 0:
+        # In ZooKeeper nothing was kept for what had never been committed, and a partition without it was unknown.
+        is_refused = context.node.appearance.refuses_version_0_offsets
+        for each in (each for topic in found.topics for each in topic.partitions):
+            each.metadata = ""
+            if is_refused:
+                each.committed_offset, each.error_code = NO_OFFSET, Error.UNSUPPORTED_VERSION
+            elif each.committed_offset == NO_OFFSET:
+                each.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
+    if error and version < TOP_LEVEL_ERROR_SINCE:
+        found.topics = [
+            FetchTopic(
+                name=topic.name,
+                partitions=[_nothing(index, Error(error)) for index in topic.partition_indexes],
+            )
+            for topic in topics or []
+        ]
+    return OffsetFetchResponse(
+        error_code=error if version >= TOP_LEVEL_ERROR_SINCE else Error.NONE,
+        topics=[
+            OldFetchTopic(
+                name=topic.name,
+                partitions=[
+                    OldFetchAnswer(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in found.topics
+        ],
+    )
+
+
+def _nothing(index: int, error: Error = Error.NONE) -> FetchAnswer:
+    return FetchAnswer(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
+
+
+def _fetch_group(
+    wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, context: Context
+) -> FetchGroup:
+    answer = FetchGroup(group_id=wanted.group_id, topics=[])
+    try:
+        led = context.node.groups.coordinator.find(wanted.group_id)
+        group = led.shard.find(wanted.group_id)
+        if group is not None and not isinstance(group, ClassicGroup):
+            group.check_fetch(wanted.member_id, wanted.member_epoch)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    if wanted.topics is None:
+        names: dict[str, list[int]] = {}
+        for topic, partition in led.shard.offsets.places(wanted.group_id):
+            names.setdefault(topic, []).append(partition)
+        answer.topics = [
+            found
+            for name, indexes in names.items()
+            if (found := _fetch_all(name, indexes, wanted.group_id, led, require_stable, context)) is not None
+        ]
+        return answer
+    merges = context.node.appearance.is_before_4  # then nothing is answered twice
+    for asked in wanted.topics:
+        topic_id = bytes(asked.topic_id)
+        name: str | None = asked.name
+        if context.api_version >= IDS_SINCE:
+            name = context.node.topic_name(topic_id)
+        partitions = [
+            _nothing(index, Error.UNKNOWN_TOPIC_ID)
+            if name is None
+            else _fetch(name, topic_id, index, wanted.group_id, led, require_stable)
+            for index in (dict.fromkeys(asked.partition_indexes) if merges else asked.partition_indexes)
+        ]
+        if partitions or not merges:
+            answer.topics.append(FetchTopic(topic_id=topic_id, name=name or "", partitions=partitions))
+    return answer
+
+
+def _fetch_all(
+    name: str, indexes: list[int], group_id: str, led: LedPartition, require_stable: bool, context: Context
+) -> FetchTopic | None:
+    """Return what a group has committed of a topic; None if it has gone, and the client wants to hear of ids."""
+    topic_id = NO_ID
+    if context.api_version >= IDS_SINCE:
+        topic = context.node.image.topics.get(name)
+        if topic is None:
+            return None
+        topic_id = topic.id
+    partitions = [_fetch(name, topic_id, index, group_id, led, require_stable) for index in indexes]
+    return FetchTopic(topic_id=topic_id, name=name, partitions=partitions)
+
+
+def _fetch(
+    name: str, topic_id: bytes, index: int, group_id: str, led: LedPartition, require_stable: bool
+) -> FetchAnswer:
+    offsets = led.shard.offsets
+    if require_stable and offsets.is_unstable(group_id, name, index):
+        return _nothing(index, Error.UNSTABLE_OFFSET_COMMIT)
+    found = offsets.find(group_id, name, index)
+    if found is None or (topic_id != NO_ID and found.topic_id not in (NO_ID, topic_id)):
+        return _nothing(index)
+    return FetchAnswer(
+        partition_index=index,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        error_code=Error.NONE,
+    )
+
+
+# Delete
+
+
+def offset_delete(
+    request: OffsetDeleteRequest, context: Context
+) -> OffsetDeleteResponse | Coroutine[None, None, OffsetDeleteResponse]:
+    """Forget offsets of topics that no member reads."""
+    try:
+        check_id(request.group_id)
+        led = context.node.groups.coordinator.find(request.group_id)
+        group = led.shard.find(request.group_id)
+        if group is None:
+            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        group.check_offset_delete()
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
+    topics = []
+    rows: list[Row] = []
+    written: list[DeleteAnswer] = []
+    is_before_4 = context.node.appearance.is_before_4
+    for topic in request.topics:
+        found = context.node.image.topics.get(topic.name)
+        is_read = group.reads(topic.name)
+        answers = []
+        indexes = [each.partition_index for each in topic.partitions]
+        for index in dict.fromkeys(indexes) if is_before_4 else indexes:
+            answer = DeleteAnswer(partition_index=index, error_code=Error.NONE)
+            if found is None or not 0 <= index < len(found.partitions):
+                answer.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
+            elif is_read:
+                answer.error_code = Error.GROUP_SUBSCRIBED_TO_TOPIC
+            elif led.shard.offsets.find(request.group_id, topic.name, index) is not None:
+                rows.append(tombstone(request.group_id, topic.name, index))
+                written.append(answer)
+            answers.append(answer)
+        if answers:
+            topics.append(DeleteTopic(name=topic.name, partitions=answers))
+    response = OffsetDeleteResponse(error_code=Error.NONE, throttle_time_ms=0, topics=topics)
+    if is_before_4 and group.is_idle and len(rows) == len(led.shard.offsets.places(group.group_id)):
+        rows = led.shard.delete(request.group_id, context.now_ms)  # there a group went with its last offset at once
+    if not rows:
+        return response
+    later = Later()
+    led.write(request.group_id, rows, later)
+    return _deleted(response, written, later)
+
+
+async def _deleted(response: OffsetDeleteResponse, written: list[DeleteAnswer], later: Later) -> OffsetDeleteResponse:
+    error = await later.wait()
+    for answer in written:
+        answer.error_code = error
+    return response

@@ -1,0 +1,311 @@
+"""Members that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Their group may be one of the consumer protocol: then they are guests there (groups/classic_guests.py).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from minibroker.broker.handlers.later import Later
+from minibroker.errors import Error, KafkaError
+from minibroker.groups import classic_guests
+from minibroker.groups.classic import ClassicGroup
+from minibroker.groups.classic_members import Joined, Member, Synced
+from minibroker.groups.consumer import ConsumerGroup
+from minibroker.log.checkpoints import format_id
+from minibroker.metadata.bootstrap import random_id
+from minibroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from minibroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from minibroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from minibroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from random import Random
+    from typing import Any
+
+    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.led_partition import LedPartition
+    from minibroker.groups.records import Row
+    from minibroker.groups.shard import Group
+
+    Identities = Sequence[tuple[str, str | None]]  # member and instance ids
+
+JoinedMember = JoinGroupResponse.JoinGroupResponseMember
+LeftMember = LeaveGroupResponse.MemberResponse
+
+# First versions.
+MEMBER_ID_FIRST_SINCE = 4  # JoinGroup: an id is asked for before one joins
+NULL_PROTOCOL_SINCE = 7
+SKIPS_ASSIGNMENT_SINCE = 9
+PROTOCOL_NAMED_SINCE = 5  # SyncGroup
+LEAVE_TOGETHER_SINCE = 3
+
+
+def _new_id(group: Group, name: str, chance: Random) -> str:
+    """Return an id for a member, as Kafka makes it in a group of either protocol."""
+    if isinstance(group, ConsumerGroup):
+        return format_id(random_id(chance))
+    return f"{name}-{UUID(int=chance.getrandbits(128), version=4)}"
+
+
+def host_of(context: Context) -> str:
+    """Return where a client is, as Java writes an address without a name."""
+    return f"/{context.connection.remote_address[0]}"
+
+
+def check_id(group_id: str) -> None:
+    if not group_id:
+        raise KafkaError(Error.INVALID_GROUP_ID, "a group needs a name")
+
+
+# Members
+
+
+def join_group(
+    request: JoinGroupRequest, context: Context
+) -> JoinGroupResponse | Coroutine[None, None, JoinGroupResponse]:
+    """Let a member join; it is answered when all have."""
+    node, version = context.node, context.api_version
+    reply = Later()
+    try:
+        check_id(request.group_id)
+        config = node.config
+        low, high = config["group.min.session.timeout.ms"], config["group.max.session.timeout.ms"]
+        if not low <= request.session_timeout_ms <= high:
+            raise KafkaError(
+                Error.INVALID_SESSION_TIMEOUT, f"{request.session_timeout_ms} ms is not within {low} to {high}"
+            )
+        led = node.groups.coordinator.find(request.group_id)
+        now_ms = context.now_ms
+        if request.member_id and led.shard.find(request.group_id) is None:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id!r}")
+        instance_id = request.group_instance_id
+        rebalance_ms = request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
+        client_id = context.client_id or ""
+        group = _group_to_join(led, request.group_id, now_ms)
+        member = Member(
+            request.member_id or _new_id(group, client_id if instance_id is None else instance_id, node.chance),
+            instance_id,
+            client_id=client_id,
+            client_host=host_of(context),
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            protocol_type=request.protocol_type,
+            protocols=[(each.name, bytes(each.metadata)) for each in request.protocols],
+        )
+        has_id, needs_id_first = bool(request.member_id), version >= MEMBER_ID_FIRST_SINCE
+        if isinstance(group, ConsumerGroup):
+            rows, joined = classic_guests.join(
+                group,
+                member,
+                has_id=has_id,
+                needs_id_first=needs_id_first,
+                now_ms=now_ms,
+                topics=node.groups.coordinator.topics,
+                config=led.shard.settings_of(request.group_id),
+            )
+            answer_when_safe(led, group, rows, reply, joined, lambda error: Joined.refused(error, member.id))
+        else:
+            group.join(
+                reply,
+                member,
+                has_id=has_id,
+                now_ms=now_ms,
+                needs_id_first=needs_id_first,
+                skips_assignment=version >= SKIPS_ASSIGNMENT_SINCE,
+            )
+        led.arm(request.group_id)
+    except KafkaError as error:
+        return _joined(Joined.refused(error.code, request.member_id), version)
+    return _join_later(reply, version) if reply.value is None else _joined(reply.value, version)
+
+
+def _group_to_join(led: LedPartition, group_id: str, now_ms: int) -> Group:
+    """Return the group, which is made if there is none; one of the consumer protocol that is empty is none."""
+    group = led.shard.find(group_id)
+    if isinstance(group, ConsumerGroup) and group.is_idle:
+        led.write(group_id, group.tombstones(), lambda error: None)
+        del led.shard.groups[group_id]
+    return led.shard.find_or_make(group_id, now_ms)
+
+
+def answer_when_safe(
+    led: LedPartition,
+    group: ConsumerGroup,
+    rows: list[Row],
+    reply: Callable[[Any], None],
+    answer: object,
+    refused: Callable[[Error], object],
+) -> None:
+    """Change a consumer group, and answer when that is safe."""
+    if rows or not led.is_safe:
+        led.change(group, rows, lambda error: reply(answer if error == Error.NONE else refused(error)))
+    else:
+        reply(answer)
+
+
+async def _join_later(reply: Later, version: int) -> JoinGroupResponse:
+    return _joined(await reply.wait(), version)
+
+
+def _joined(joined: Joined, version: int) -> JoinGroupResponse:
+    protocol = joined.protocol or (None if version >= NULL_PROTOCOL_SINCE else "")
+    return JoinGroupResponse(
+        error_code=joined.error,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol,
+        leader=joined.leader,
+        skip_assignment=joined.skips_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinedMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            for member_id, instance_id, metadata in joined.members
+        ],
+    )
+
+
+def sync_group(
+    request: SyncGroupRequest, context: Context
+) -> SyncGroupResponse | Coroutine[None, None, SyncGroupResponse]:
+    """Hand in the leader's assignments, or wait for one's own."""
+    reply = Later()
+    try:
+        check_id(request.group_id)
+        if context.api_version >= PROTOCOL_NAMED_SINCE and None in (request.protocol_type, request.protocol_name):
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL, "protocol and type have to be named")
+        led = context.node.groups.coordinator.find(request.group_id)
+        group = known_group(led, request.group_id)
+        if isinstance(group, ConsumerGroup):
+            synced = classic_guests.sync(
+                group,
+                member_id=request.member_id,
+                instance_id=request.group_instance_id,
+                generation=request.generation_id,
+                protocol_type=request.protocol_type,
+                protocol=request.protocol_name,
+                now_ms=context.now_ms,
+                topics=context.node.groups.coordinator.topics,
+            )
+            reply(synced)
+        else:
+            group.sync(
+                reply,
+                member_id=request.member_id,
+                instance_id=request.group_instance_id,
+                generation=request.generation_id,
+                protocol_type=request.protocol_type,
+                protocol=request.protocol_name,
+                assignments=[(each.member_id, bytes(each.assignment)) for each in request.assignments],
+                now_ms=context.now_ms,
+            )
+        led.arm(request.group_id)
+    except KafkaError as error:
+        return _synced(Synced(error.code))
+    return _sync_later(reply) if reply.value is None else _synced(reply.value)
+
+
+async def _sync_later(reply: Later) -> SyncGroupResponse:
+    return _synced(await reply.wait())
+
+
+def _synced(synced: Synced) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=synced.error,
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )
+
+
+def known_group(led: LedPartition, group_id: str) -> Group:
+    """Return a group that somebody says to be a member of."""
+    group = led.shard.find(group_id)
+    if group is None:
+        raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
+    return group
+
+
+def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    """Note that a member lives."""
+    try:
+        check_id(request.group_id)
+        led = context.node.groups.coordinator.find(request.group_id)
+        group = known_group(led, request.group_id)
+        member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
+        if isinstance(group, ConsumerGroup):
+            error = classic_guests.heartbeat(
+                group, member_id=member_id, instance_id=instance_id, generation=generation, now_ms=context.now_ms
+            )
+            led.arm(request.group_id)
+        else:
+            error = group.heartbeat(member_id, instance_id, generation, context.now_ms)
+    except KafkaError as refused:
+        # While groups are being read nobody can say who is silent.
+        error = Error.NONE if refused.code == Error.COORDINATOR_LOAD_IN_PROGRESS else refused.code
+    return HeartbeatResponse(error_code=error)
+
+
+def leave_group(
+    request: LeaveGroupRequest, context: Context
+) -> LeaveGroupResponse | Coroutine[None, None, LeaveGroupResponse]:
+    """Let members go."""
+    if context.api_version < LEAVE_TOGETHER_SINCE:
+        asked: list[tuple[str, str | None]] = [(request.member_id, None)]
+    else:
+        asked = [(each.member_id, each.group_instance_id) for each in request.members]
+    reply = Later()
+    try:
+        check_id(request.group_id)
+        coordinator = context.node.groups.coordinator
+        led = coordinator.find(request.group_id)
+        group = led.shard.find(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            rows, errors = classic_guests.leave(
+                group,
+                asked,
+                topics=coordinator.topics,
+                config=led.shard.settings_of(request.group_id),
+                now_ms=context.now_ms,
+            )
+            answer_when_safe(led, group, rows, reply, errors, lambda error: [error] * len(asked))
+        else:
+            reply(_leave_classic(group, asked, context.now_ms))
+        led.arm(request.group_id)
+    except KafkaError as error:
+        return LeaveGroupResponse(error_code=error.code)
+    if reply.value is None:
+        return _leave_later(reply, asked, context.api_version)
+    return _left(reply.value, asked, context.api_version)
+
+
+async def _leave_later(reply: Later, asked: Identities, version: int) -> LeaveGroupResponse:
+    return _left(await reply.wait(), asked, version)
+
+
+def _left(errors: list[Error], asked: Identities, version: int) -> LeaveGroupResponse:
+    if version < LEAVE_TOGETHER_SINCE:
+        return LeaveGroupResponse(error_code=errors[0])
+    members = [
+        LeftMember(member_id=member_id, group_instance_id=instance_id, error_code=error)
+        for (member_id, instance_id), error in zip(asked, errors)
+    ]
+    return LeaveGroupResponse(error_code=Error.NONE, members=members)
+
+
+def _leave_classic(group: ClassicGroup | None, asked: Identities, now_ms: int) -> list[Error]:
+    errors = []
+    for member_id, instance_id in asked:
+        try:
+            if group is None:
+                raise KafkaError(Error.UNKNOWN_MEMBER_ID, "there is no such group")
+            group.leave(member_id, instance_id)
+            errors.append(Error.NONE)
+        except KafkaError as error:
+            errors.append(error.code)
+    if group is not None and Error.NONE in errors:
+        group.left(now_ms, "a member has left")
+    return errors

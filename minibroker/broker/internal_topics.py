@@ -1,0 +1,46 @@
+"""Topics that are made because somebody asks for them, and how those are made that brokers keep for themselves."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from minibroker.broker.own_metadata import OwnMetadata
+from minibroker.errors import KafkaError
+from minibroker.groups.names import OFFSETS_TOPIC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+    from typing import Any
+
+    from minibroker.broker.node import Node
+    from minibroker.config import BrokerConfig
+
+    TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings
+
+
+def plan_of(topic: str, config: BrokerConfig, broker_count: int) -> TopicPlan:
+    """Return partitions, replication factor and settings of a topic that is made because it is asked for; -1: default.
+
+    Kafka: does not make an internal topic before there are as many brokers as it wants replicas.
+    """
+    if topic != OFFSETS_TOPIC:
+        return -1, -1, {}
+    configs = {
+        "compression.type": "producer",
+        "cleanup.policy": "compact",
+        "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+    }
+    factor = min(config["offsets.topic.replication.factor"], max(broker_count, 1))
+    return config["offsets.topic.num.partitions"], factor, configs
+
+
+def make_missing(node: Node, topics: Iterable[str]) -> Coroutine[Any, Any, None] | None:
+    """Make topics that are needed and not there; None: it is done, unless they cannot be made."""
+    plans = {name: plan_of(name, node.config, len(node.image.brokers)) for name in topics}
+    if not isinstance(node.metadata, OwnMetadata):
+        return node.metadata.create_topics(plans)
+    for name, (partitions, factor, configs) in plans.items():
+        with suppress(KafkaError):
+            node.create_topic(name, partitions, configs, replication_factor=factor)
+    return None

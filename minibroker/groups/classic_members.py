@@ -1,0 +1,271 @@
+"""The members of a classic group, and what they are answered."""
+
+from __future__ import annotations
+
+from minibroker.errors import Error, KafkaError
+from minibroker.replication import bugs
+from minibroker.stored.group_offsets import GroupMetadataValue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    JoinReply = Callable[["Joined"], None]
+    SyncReply = Callable[["Synced"], None]
+    Protocols = list[tuple[str, bytes]]  # what a member can do, the best first, and what it says for each
+
+
+class Joined:
+    """The answer to JoinGroup."""
+
+    __slots__ = (
+        "error",
+        "generation",
+        "leader",
+        "member_id",
+        "members",
+        "protocol",
+        "protocol_type",
+        "skips_assignment",
+    )
+
+    def __init__(
+        self,
+        *,
+        error: Error,
+        generation: int = -1,
+        protocol_type: str | None = None,
+        protocol: str | None = None,
+        leader: str = "",
+        member_id: str,
+        members: list[tuple[str, str | None, bytes]],
+    ):
+        self.error = error
+        self.generation = generation
+        self.protocol_type = protocol_type
+        self.protocol = protocol
+        self.leader = leader
+        self.member_id = member_id
+        self.members = members  # for the leader: id, instance id and what each said for the protocol
+        self.skips_assignment = False  # the leader keeps what was assigned
+
+    @classmethod
+    def refused(cls, error: Error, member_id: str) -> Joined:
+        return cls(error=error, member_id=member_id, members=[])
+
+
+class Synced:
+    """The answer to SyncGroup."""
+
+    __slots__ = ("assignment", "error", "protocol", "protocol_type")
+
+    def __init__(
+        self, error: Error, protocol_type: str | None = None, protocol: str | None = None, assignment: bytes = b""
+    ):
+        self.error = error
+        self.protocol_type = protocol_type
+        self.protocol = protocol
+        self.assignment = assignment
+
+
+class Member:
+    """One member."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "due_ms",
+        "id",
+        "instance_id",
+        "is_new",
+        "joining",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "syncing",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        *,
+        client_id: str,
+        client_host: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocol_type: str,
+        protocols: Protocols,
+    ):
+        self.id = member_id
+        self.instance_id = instance_id  # group.instance.id: it keeps its place while it restarts
+        self.client_id = client_id
+        self.client_host = client_host
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = b""
+        self.is_new = False  # it was never answered, so it may not know its id
+        self.due_ms = 0  # when its session ends
+        self.joining: JoinReply | None = None  # it waits to be told the generation
+        self.syncing: SyncReply | None = None  # it waits for its assignment
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for the others, and so is alive; one that was never answered may be gone."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def refuse(self, error: Error) -> None:
+        """Tell it, if it waits for anything."""
+        joining, syncing = self.joining, self.syncing
+        self.joining = self.syncing = None
+        if joining is not None:
+            joining(Joined.refused(error, self.id))
+        if syncing is not None:
+            syncing(Synced(error))
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def row(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
+        return GroupMetadataValue.MemberMetadata(
+            member_id=self.id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=assignment,
+        )
+
+    @classmethod
+    def from_row(cls, value: GroupMetadataValue.MemberMetadata, protocol: str) -> Member:
+        known = value.rebalance_timeout
+        member = cls(
+            value.member_id,
+            value.group_instance_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            session_timeout_ms=value.session_timeout,
+            rebalance_timeout_ms=value.session_timeout if known < 0 else known,
+            protocol_type="",
+            protocols=[(protocol, bytes(value.subscription))],
+        )
+        member.assignment = bytes(value.assignment)
+        return member
+
+
+class Members:
+    """Those who are in, those who are about to be, and who leads them."""
+
+    def __init__(self) -> None:
+        self.leader: str | None = None
+        self.pending: dict[str, int] = {}  # ids that were given out and have not joined yet, and until when they may
+        self.unsynced: dict[str, None] = {}  # who has joined the generation and has not asked for its assignment
+        self._by_id: dict[str, Member] = {}
+        self._by_instance: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._by_id.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._by_id
+
+    def get(self, member_id: str) -> Member | None:
+        return self._by_id.get(member_id)
+
+    def of_instance(self, instance_id: str) -> Member | None:
+        member_id = self._by_instance.get(instance_id)
+        return None if member_id is None else self._by_id[member_id]
+
+    def check(self, member_id: str, instance_id: str | None) -> Member:
+        """Return a member; raise if there is none, or another one has taken its place."""
+        if instance_id is not None:
+            current = self._by_instance.get(instance_id)
+            if current is not None and "old-instance-lives" in bugs.planted:
+                member_id = current
+            if current is not None and current != member_id:
+                raise KafkaError(Error.FENCED_INSTANCE_ID, f"{instance_id} is {current} by now")
+            if current is None:
+                raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"no member is called {instance_id}")
+        member = self._by_id.get(member_id)
+        if member is None:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"there is no member {member_id!r}")
+        return member
+
+    # Who is in
+
+    def add(self, member: Member) -> None:
+        self.pending.pop(member.id, None)
+        self._by_id[member.id] = member
+        if member.instance_id is not None:
+            self._by_instance[member.instance_id] = member.id
+        if self.leader is None:
+            self.leader = member.id
+
+    def remove(self, member_id: str) -> Member:
+        member = self._by_id.pop(member_id)
+        self.unsynced.pop(member_id, None)
+        if member.instance_id is not None and self._by_instance.get(member.instance_id) == member_id:
+            del self._by_instance[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self._by_id), None)
+        return member
+
+    def replace(self, old: Member, new: Member) -> None:
+        """Let a static member have the place of its former self; who still waits for an answer as that is fenced."""
+        old.refuse(Error.FENCED_INSTANCE_ID)
+        new.client_id, new.client_host, new.assignment = old.client_id, old.client_host, old.assignment
+        was_leader = self.leader == old.id
+        self.remove(old.id)
+        self.add(new)
+        if was_leader:
+            self.leader = new.id
+
+    # What they have in common
+
+    @property
+    def joining_count(self) -> int:
+        return sum(1 for each in self if each.joining is not None)
+
+    @property
+    def have_all_joined(self) -> bool:
+        return not self.pending and all(each.joining is not None for each in self)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long everybody may take to join."""
+        return max((each.rebalance_timeout_ms for each in self), default=0)
+
+    def elect(self) -> bool:
+        """Have a leader that has joined, the same one if possible; False if nobody has."""
+        if self.leader is None or self._by_id[self.leader].joining is None:
+            joined = next((each.id for each in self if each.joining is not None), None)
+            if joined is None:
+                return False
+            self.leader = joined
+        return True
+
+    def common_protocols(self) -> frozenset[str]:
+        found: frozenset[str] | None = None
+        for each in self:
+            names = frozenset(name for name, _ in each.protocols)
+            found = names if found is None else found & names
+        return found or frozenset()
+
+    def choose_protocol(self) -> str | None:
+        """Return the one that most members want of those that all have; each votes for the first it can."""
+        common = self.common_protocols()
+        votes: dict[str, int] = {}
+        for each in self:
+            choice = next((name for name, _ in each.protocols if name in common), None)
+            if choice is not None:
+                votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=lambda name: votes[name], default=None)

@@ -1,0 +1,360 @@
+"""A consumer group of the newer protocol (KIP-848): heartbeats in, rows and answers out.
+
+Its state is the fold of its rows. An operation returns rows and leaves the state as it is; who calls it applies them
+with `apply` and writes them. Only timers and the like, which no row holds, change at once.
+
+    shard            group
+    rows of the log  apply(key, value)            also for what an operation has returned
+                     loaded(now_ms, config)       after the last of them: members have a whole session again
+    request          heartbeat(...)               -> rows, answer; KafkaError if refused
+    time             deadline_ms()                -> when something is due
+                     expire(now_ms, ...)          -> rows for what is due first; again until deadline_ms() is later
+    topics changed   topics_changed(names)        the next heartbeat looks whether that concerns the group
+    offsets          check_commit(...), check_fetch(...)
+    admin            describe(topics, config), state.name, tombstones()
+
+A group that is not in the log is made when a member joins, that is with epoch 0; other epochs are refused before
+(`group_not_found`). An empty group stays until its tombstones are written.
+An operation that leaves only members of the classic protocol sets `becomes`: its rows end the group and begin a classic
+one, which migration.classic_group makes. They are applied to the log's readers, not to this object.
+Not here: members that speak the classic protocol (classic_guests.py), changing the protocol (migration.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import Error, KafkaError
+from minibroker.groups import consumer_checks, consumer_member, patterns
+from minibroker.groups.consumer_change import Change
+from minibroker.groups.consumer_checks import check_heartbeat, get_member, get_static_member
+from minibroker.groups.consumer_describe import described
+from minibroker.groups.consumer_member import JOINING, LEAVING, LEFT_FOR_A_WHILE, UNREVOKED, new_member
+from minibroker.groups.consumer_state import ConsumerState
+from minibroker.groups.metadata_hash import metadata_hash
+from minibroker.groups.target import target_epoch_row, target_row
+from minibroker.groups.timers import REBALANCE, REFRESH, SESSION, Timers
+from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from minibroker.stored.consumer_groups import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from typing import Any, Protocol
+
+    from minibroker.groups.consumer_checks import CheckPartition
+    from minibroker.groups.consumer_member import Member
+    from minibroker.groups.migration import Downgrade
+    from minibroker.groups.records import Row
+    from minibroker.groups.topics import Topics
+    from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+    from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from minibroker.stored.group_offsets import OffsetCommitValue
+    from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
+
+    class Settings(Protocol):
+        """Settings of the group, and of the broker beneath; GroupConfig is one."""
+
+        def __getitem__(self, name: str) -> Any: ...
+        @property
+        def broker(self) -> Mapping[str, Any] | Any: ...
+
+
+REFRESH_AFTER_MS = 0x7FFFFFFF  # topics are looked at again if nothing was said to have changed for so long
+UNCHANGED = -1
+
+
+class ConsumerGroup:
+    """One group."""
+
+    def __init__(self, group_id: str):
+        self.group_id = group_id
+        self.state = ConsumerState(group_id)
+        self.timers = Timers()
+        # Until when, and since which group epoch, the topics need not be looked at; the past at first.
+        self._fresh_until_ms = 0
+        self._fresh_epoch = 0
+        self.becomes: Downgrade | None = None  # a classic group: the rows of the last operation say so
+        self._patterns: frozenset[str] | None = None  # to be resolved when the timer says so
+
+    def apply(self, key: CoordinatorKey, value: CoordinatorValue | None) -> None:
+        self.state.apply(key, value)
+
+    def loaded(self, now_ms: int, config: Settings) -> None:
+        """Set the timers of all members: their heartbeats went to another coordinator so far."""
+        for member in self.state.members.values():
+            self._session_begins(member.member_id, now_ms, config)
+            if member.state == UNREVOKED:
+                self.timers.set(REBALANCE, member.member_id, now_ms + member.rebalance_timeout_ms, member.epoch)
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Note that these topics were made, deleted or given partitions."""
+        if not self.state.topic_names(self.state.members).isdisjoint(names):
+            self._fresh_until_ms = self._fresh_epoch = 0
+
+    # Heartbeats
+
+    def heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        *,
+        version: int,
+        client_id: str,
+        client_host: str,
+        now_ms: int,
+        topics: Topics,
+        config: Settings,
+        new_member_id: Callable[[], str],
+    ) -> tuple[list[Row], ConsumerGroupHeartbeatResponse]:
+        """Take a member in, take note of what it says, move it on, or let it go."""
+        check_heartbeat(request, version, config.broker["group.consumer.assignors"])
+        if request.member_epoch in (LEAVING, LEFT_FOR_A_WHILE):
+            return self._leave(request, topics, config, now_ms)
+        consumer_checks.check_room(
+            self.state, request.member_id, request.instance_id, config.broker["group.consumer.max.size"]
+        )
+        member_id = request.member_id or new_member_id()
+        rows, member = self._find_or_make(member_id, request)
+        updated = _told(member, request)._replace(client_id=client_id, client_host=client_host, classic=None)
+        change = Change(self, member, updated, rows, now_ms=now_ms, topics=topics, config=config)
+        change.note_member()
+        change.raise_epoch(change.names_changed or change.matches_changed or change.assignor_changed)
+        change.aim()
+        updated = change.reconcile(request.topic_partitions)
+        self._session_begins(member_id, now_ms, config)
+        response = ConsumerGroupHeartbeatResponse(
+            throttle_time_ms=0,
+            error_code=Error.NONE,
+            member_id=updated.member_id,
+            member_epoch=updated.epoch,
+            heartbeat_interval_ms=config["consumer.heartbeat.interval.ms"],
+        )
+        is_full = (
+            request.rebalance_timeout_ms != UNCHANGED
+            and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+            and request.topic_partitions is not None
+        )
+        if request.member_epoch == JOINING or is_full or member.held != updated.held:
+            response.assignment = consumer_member.told_assignment(updated)
+        return rows, response
+
+    def _find_or_make(self, member_id: str, request: ConsumerGroupHeartbeatRequest) -> tuple[list[Row], Member]:
+        """Return the member that speaks, and rows that put it in the place of a static member that has left."""
+        is_joining, instance_id = request.member_epoch == JOINING, request.instance_id
+        if instance_id is None:
+            known = self.state.members.get(member_id)
+            member = known or (new_member(member_id) if is_joining else get_member(self.state, member_id))
+        elif not is_joining:
+            member = get_static_member(self.state, instance_id, member_id)
+        else:
+            before = self.state.static_member(instance_id)
+            if before is None:
+                return [], self.state.members.get(member_id) or new_member(member_id)
+            if before.classic is None:
+                consumer_checks.check_released(before, instance_id, member_id)
+            return self.replace(before, member_id)
+        consumer_checks.check_epoch(member, request.member_epoch, request.topic_partitions)
+        return [], member
+
+    def replace(self, before: Member, member_id: str) -> tuple[list[Row], Member]:
+        """Give a static member's place, with all that it holds and shall hold, to another member id."""
+        member = before._replace(member_id=member_id, epoch=JOINING, previous_epoch=JOINING)
+        return [
+            *consumer_member.removal_rows(self.group_id, before.member_id),
+            consumer_member.metadata_row(self.group_id, member),
+            target_row(self.group_id, member_id, self.state.targets.get(before.member_id, {})),
+            consumer_member.current_row(self.group_id, member),
+        ], member
+
+    def _leave(
+        self, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: Settings, now_ms: int
+    ) -> tuple[list[Row], ConsumerGroupHeartbeatResponse]:
+        if request.instance_id is None:
+            member = get_member(self.state, request.member_id)
+        else:
+            member = get_static_member(self.state, request.instance_id, request.member_id)
+        response = ConsumerGroupHeartbeatResponse(
+            throttle_time_ms=0,
+            error_code=Error.NONE,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=0,
+        )
+        if request.instance_id is not None and request.member_epoch == LEFT_FOR_A_WHILE:
+            away = consumer_member.left_for_a_while(member)
+            return [consumer_member.current_row(self.group_id, away)], response
+        return self.remove([member], topics, config, now_ms), response
+
+    def remove(self, members: Sequence[Member], topics: Topics, config: Settings, now_ms: int) -> list[Row]:
+        """Return rows that let members go; the group epoch rises, for somebody must take their partitions.
+
+        If only members of the classic protocol are left, the group becomes a classic one.
+        """
+        from minibroker.groups import migration
+
+        if not members:
+            return []
+        if migration.must_downgrade(self, members, config):
+            words = f"Downgrade group {self.group_id} from consumer to classic for member leaving."
+            return migration.downgrade(self, members, None, words, topics, now_ms)
+        state = self.state
+        rows = [row for member in members for row in consumer_member.removal_rows(self.group_id, member.member_id)]
+        gone = {member.member_id for member in members}
+        left = {member_id: member for member_id, member in state.members.items() if member_id not in gone}
+        kept = {member.pattern for member in left.values()}
+        dropped = frozenset(member.pattern for member in members if member.pattern and member.pattern not in kept)
+        rows += [self.pattern_row(pattern) for pattern in sorted(dropped)]
+        epoch = state.epoch + 1
+        rows.append(self.epoch_row(epoch, metadata_hash(state.topic_names(left, dropped), topics)))
+        if not left:
+            rows.append(target_epoch_row(self.group_id, epoch, 0))
+        for member in members:
+            self.timers.cancel(member.member_id)
+        return rows
+
+    # Time
+
+    def deadline_ms(self) -> int | None:
+        """Return when something is due, None if nothing is."""
+        return self.timers.deadline_ms()
+
+    def shift(self, by_ms: int) -> None:
+        """The clock has been set: what is due is due so much later by it."""
+        self.timers.shift(by_ms)
+
+    def expire(self, now_ms: int, *, topics: Topics, config: Settings) -> list[Row]:
+        """Return rows for what is due first. Ask deadline_ms() again: more may be due, with these rows applied."""
+        due = self.timers.pop(now_ms)
+        if due is None:
+            return []
+        if due.kind == REFRESH:
+            return self._resolve_patterns(now_ms, topics)
+        member = self.state.members.get(due.member_id)
+        if member is None or (due.kind == REBALANCE and member.epoch != due.epoch):
+            return []
+        return self.remove([member], topics, config, now_ms)
+
+    def _session_begins(self, member_id: str, now_ms: int, config: Settings) -> None:
+        self.timers.set(SESSION, member_id, now_ms + config["consumer.session.timeout.ms"])
+
+    # Regular expressions
+
+    def want_patterns(self, patterns_wanted: Iterable[str], now_ms: int) -> None:
+        """Have these resolved soon, not in the midst of a heartbeat: there may be many topics."""
+        self._patterns = frozenset(patterns_wanted)
+        self.timers.set(REFRESH, "", now_ms)
+
+    @property
+    def resolves_patterns(self) -> bool:
+        """Whether a resolution has been asked for."""
+        return self._patterns is not None
+
+    def _resolve_patterns(self, now_ms: int, topics: Topics) -> list[Row]:
+        state, wanted, self._patterns = self.state, self._patterns or frozenset(), None
+        matches = dict(state.matches)
+        rows = []
+        for pattern, matched in patterns.resolve(wanted, topics.names()).items():
+            if state.subscribers_of(pattern):
+                matches[pattern] = matched
+                rows.append(self.pattern_row(pattern, matched, topics.version, now_ms))
+        names = {name for member in state.members.values() for name in member.topic_names}
+        now_hash = metadata_hash(names.union(*matches.values()), topics)
+        has_changed = any(matched != state.matches.get(pattern, frozenset()) for pattern, matched in matches.items())
+        if has_changed or now_hash != state.metadata_hash:
+            rows.append(self.epoch_row(state.epoch + 1, now_hash))
+            self.topics_seen(now_ms, state.epoch + 1)
+        return rows
+
+    def pattern_row(
+        self, pattern: str, matched: frozenset[str] | None = None, version: int = 0, now_ms: int = 0
+    ) -> Row:
+        key = ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=pattern)
+        if matched is None:
+            return key, None
+        topics = sorted(matched)
+        return key, ConsumerGroupRegularExpressionValue(topics=topics, version=version, timestamp=now_ms)
+
+    # What the parts of an operation share
+
+    def default_assignor(self, config: Settings) -> str:
+        name: str = config.broker["group.consumer.assignors"][0]
+        return name
+
+    def epoch_row(self, epoch: int, topics_hash: int) -> Row:
+        value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
+        return ConsumerGroupMetadataKey(group_id=self.group_id), value
+
+    def topics_seen(self, now_ms: int, epoch: int) -> None:
+        self._fresh_until_ms, self._fresh_epoch = now_ms + REFRESH_AFTER_MS, epoch
+
+    def must_see_topics(self, now_ms: int) -> bool:
+        # An epoch below says that the row which raised it was never written: what was seen then does not count.
+        return now_ms >= self._fresh_until_ms or self.state.epoch < self._fresh_epoch
+
+    # Questions
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int
+    ) -> CheckPartition | None:
+        return consumer_checks.check_commit(
+            self.state, member_id, instance_id, epoch, is_transactional=is_transactional, version=version
+        )
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        consumer_checks.check_fetch(self.state, member_id, epoch)
+
+    def describe(self, topics: Topics, config: Settings) -> ConsumerGroupDescribeResponse.DescribedGroup:
+        return described(self.state, topics, self.default_assignor(config))
+
+    # What is asked of groups of both protocols (classic.py has the same)
+
+    kind = "consumer"
+    protocol_type = "consumer"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is in it, so that it goes with its last offset."""
+        return not self.state.members
+
+    def check_delete(self) -> None:
+        """Raise unless the group can be deleted."""
+        if self.state.members:
+            raise KafkaError(Error.NON_EMPTY_GROUP, "The group is not empty.")
+
+    def check_offset_delete(self) -> None:
+        """Raise unless offsets can be deleted while members may be there: what they read is known."""
+
+    def reads(self, topic: str) -> bool:
+        """Whether a member reads a topic."""
+        return topic in self.state.topic_names(self.state.members)
+
+    def expiry_base_ms(self, topic: str, value: OffsetCommitValue) -> int | None:
+        """Return since when nobody needs an offset, None: somebody does."""
+        return None if self.reads(topic) else value.commit_timestamp
+
+    def tombstones(self) -> list[Row]:
+        """Return what deletes the group."""
+        return self.state.tombstones()
+
+
+def _told(member: Member, request: ConsumerGroupHeartbeatRequest) -> Member:
+    """Return the member with what a request says of it; what it leaves out is as it was."""
+    names = request.subscribed_topic_names
+    timeout_ms = request.rebalance_timeout_ms
+    return member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNCHANGED else timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topic_names=member.topic_names if names is None else frozenset(names),
+        pattern=member.pattern if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
+    )
+
+
+def group_not_found(group_id: str, *, is_leaving: bool = False) -> KafkaError:
+    """Return what a heartbeat is answered with that does not join, if there is no group."""
+    kind = "Group" if is_leaving else "Consumer group"
+    return KafkaError(Error.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")

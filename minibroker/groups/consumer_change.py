@@ -1,0 +1,191 @@
+"""What one request of a member changes in its group, step by step, in the order in which Kafka writes the rows.
+
+    note_member     what it says of itself, and what it subscribes to
+    raise_epoch     if that, or the topics behind it, have changed
+    aim             compute a new target assignment, if the last one is not too fresh
+    reconcile       move the member towards its target
+
+The state of the group stays as it is: later steps see what earlier ones changed through this object.
+"""
+
+from __future__ import annotations
+
+from minibroker.groups import patterns
+from minibroker.groups.consumer_member import UNREVOKED, current_row, is_at, metadata_row
+from minibroker.groups.metadata_hash import metadata_hash
+from minibroker.groups.reconciliation import Step
+from minibroker.groups.target import compute_target, preferred_assignor, wanted_ids, wants_alike
+from minibroker.groups.timers import REBALANCE
+from minibroker.stored.consumer_groups import ConsumerGroupPartitionMetadataKey
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.groups.consumer import ConsumerGroup, Settings
+    from minibroker.groups.consumer_member import Member, Owned
+    from minibroker.groups.records import Row
+    from minibroker.groups.target import Target
+    from minibroker.groups.topics import Topics
+
+PATTERNS_PAUSE_MS = 10_000  # at least, between two resolutions of a group's regular expressions
+
+
+class Change:
+    """One request on its way through."""
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        member: Member,
+        updated: Member,
+        rows: list[Row],
+        *,
+        now_ms: int,
+        topics: Topics,
+        config: Settings,
+    ):
+        """member: as the group knows it; updated: with what the request says; rows: written before, extended here."""
+        self.group = group
+        self.member = member
+        self.updated = updated
+        self.rows = rows
+        self.now_ms = now_ms
+        self.topics = topics
+        self.config = config
+        state = group.state
+        self.members = {
+            member_id: other
+            for member_id, other in state.members.items()
+            if member_id == updated.member_id or other.instance_id is None or other.instance_id != updated.instance_id
+        }
+        self.members[updated.member_id] = updated
+        self.epoch = state.epoch
+        self.target_epoch = state.target_epoch
+        self.target: Target = state.target_of(updated.member_id, updated.instance_id)
+        self.names_changed = False
+        self.pattern_changed = False
+        self.matches_changed = False  # what the pattern stands for is known, and not what the last one stood for
+
+    def note_member(self) -> None:
+        if self.updated != self.member:
+            self.rows.append(metadata_row(self.group.group_id, self.updated))
+        self.names_changed = self.updated.topic_names != self.member.topic_names
+        old, new = self.member.pattern, self.updated.pattern
+        self.pattern_changed = old != new
+        is_new = False
+        if self.pattern_changed:
+            self.rows += [self.group.pattern_row(pattern) for pattern in self._dropped()]
+            if not new:
+                self.matches_changed = bool(old)
+            elif self.group.state.subscribers_of(new):
+                self.matches_changed = new in self.group.state.matches
+            else:
+                patterns.check(new)
+                is_new = True
+        self._refresh_patterns(is_new)
+
+    def _dropped(self) -> frozenset[str]:
+        """Return the pattern that nobody has any more, if there is one."""
+        old = self.member.pattern
+        if old and old != self.updated.pattern and self.group.state.subscribers_of(old) == 1:
+            return frozenset((old,))
+        return frozenset()
+
+    def _refresh_patterns(self, is_new: bool) -> None:
+        """Have the patterns resolved if one is new, topics were made meanwhile, or the last time is long ago."""
+        state = self.group.state
+        if self.group.resolves_patterns or not (is_new or any(member.pattern for member in state.members.values())):
+            return
+        wanted = {member.pattern for member in self.members.values() if member.pattern}
+        last_ms = state.matched_ms
+        if last_ms is not None and self.now_ms <= last_ms + PATTERNS_PAUSE_MS:
+            return
+        must_resolve = (
+            is_new
+            or last_ms is None
+            or self.now_ms > last_ms + self.config.broker["group.consumer.regex.refresh.interval.ms"]
+            or len(wanted) != len(state.matches)
+            or state.matched_version < self.topics.last_created_version
+        )
+        if must_resolve and wanted:
+            self.group.want_patterns(wanted, self.now_ms)
+
+    @property
+    def assignor_changed(self) -> bool:
+        default = self.group.default_assignor(self.config)
+        return self.group.state.assignor(default) != preferred_assignor(self.members.values(), default)
+
+    def raise_epoch(self, is_wanted: bool) -> None:
+        """Raise the group epoch, if that is wanted or the topics are others than those last seen."""
+        group, state = self.group, self.group.state
+        if not is_wanted and not group.must_see_topics(self.now_ms):
+            return
+        topics_hash = metadata_hash(state.topic_names(self.members, self._dropped()), self.topics)
+        if is_wanted or topics_hash != state.metadata_hash:
+            self.epoch += 1
+            self.rows.append(group.epoch_row(self.epoch, topics_hash))
+        group.topics_seen(self.now_ms, self.epoch)
+        if state.has_partition_metadata:
+            self.rows.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
+
+    def aim(self) -> None:
+        """Compute the target assignment for the group epoch, unless the last one is only a moment old."""
+        state = self.group.state
+        if self.target_epoch >= self.epoch:
+            return
+        pause_ms = self.config["consumer.assignment.interval.ms"]
+        # Kafka: waits for its clock, if that of the coordinator before was ahead.
+        if state.target_ms and pause_ms and state.target_ms <= self.now_ms < state.target_ms + pause_ms:
+            return
+        member_id = self.updated.member_id
+        targets = {other: state.targets[other] for other in self.members if other in state.targets}
+        before = state.static_member(self.updated.instance_id)
+        if before is not None and before.member_id in state.targets:
+            targets[member_id] = state.targets[before.member_id]
+        held = {
+            (topic_id, part) for target in state.targets.values() for topic_id in target for part in target[topic_id]
+        }
+        dropped = self._dropped()
+        matches = {pattern: names for pattern, names in state.matches.items() if pattern not in dropped}
+        # Kafka: if this request has not raised the epoch it goes by how the members' wishes were before it, and may
+        # then take members for alike that are not.
+        rows, shares = compute_target(
+            state.group_id,
+            self.epoch,
+            preferred_assignor(self.members.values(), self.group.default_assignor(self.config)),
+            self.members,
+            members_most=state.members_most,
+            joining=None if member_id in state.members else member_id,
+            targets=targets,
+            is_held=lambda topic_id, partition: (topic_id, partition) in held,
+            matches=state.matches,
+            is_homogeneous=wants_alike(self.members.values(), matches),
+            topics=self.topics,
+            now_ms=self.now_ms,
+        )
+        self.rows += rows
+        self.target_epoch, self.target = self.epoch, shares.get(member_id, {})
+
+    def reconcile(self, owned: Owned | None) -> Member:
+        """Move the member one step, and return it."""
+        has_changed = self.names_changed or self.pattern_changed
+        if not has_changed and is_at(self.updated, self.target_epoch):
+            return self.updated
+        state, before = self.group.state, self.updated
+        step = Step(
+            self.target_epoch,
+            self.target,
+            subscribed=set(wanted_ids(before, state.matches, self.topics)),
+            wants_any=bool(before.topic_names or state.matches.get(before.pattern or "")),
+            is_owned=state.is_owned,
+            owned=owned,
+        )
+        after = step.of(before, has_changed)
+        if after != before:
+            self.rows.append(current_row(self.group.group_id, after))
+            if after.classic is None:
+                self.group.timers.cancel(after.member_id, REBALANCE)
+                if after.state == UNREVOKED:
+                    at_ms = self.now_ms + after.rebalance_timeout_ms
+                    self.group.timers.set(REBALANCE, after.member_id, at_ms, after.epoch)
+        self.updated = after
+        return after

@@ -1,0 +1,56 @@
+"""One number for the topics that a group subscribes to: it changes with their ids, partitions or racks (KIP-1101).
+
+The coordinator stores it with the group epoch; another number later means that partitions must be shared out anew.
+It is Kafka's number, so a log that Kafka wrote causes no rebalance.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from minibroker.groups.xxh3 import xxh3_64
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from minibroker.groups.topics import Topics
+
+LAYOUT = b"\0"  # version of what is hashed for a topic
+NOTHING = 0  # of a group whose topics do not exist
+
+
+def metadata_hash(names: Iterable[str], topics: Topics) -> int:
+    """Return the number, with sign; topics that do not exist do not count."""
+    found = [topic for name in sorted(names, key=utf16) if (topic := topics.find(name)) is not None]
+    if not found:
+        return NOTHING
+    hashes = [_topic_hash(topic.topic_id, topic.name, tuple(map(tuple, topic.racks))) for topic in found]
+    return _signed(xxh3_64(b"".join(value.to_bytes(8, "little") for value in hashes)))
+
+
+@lru_cache(1000)
+def _topic_hash(topic_id: bytes, name: str, racks: tuple[tuple[str, ...], ...]) -> int:
+    parts = [LAYOUT, topic_id[7::-1], topic_id[:7:-1], _string(name), _int32(len(racks))]
+    for partition, names in enumerate(racks):
+        parts.append(_int32(partition))
+        for rack in sorted(names, key=utf16):
+            parts += [_int32(len(utf16(rack)) // 2), _string(rack)]
+    return xxh3_64(b"".join(parts))
+
+
+def utf16(text: str) -> bytes:
+    """Return what Java compares when it sorts strings."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _string(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass") + _int32(len(utf16(text)) // 2)
+
+
+def _int32(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value

@@ -1,0 +1,18 @@
+"""What everybody needs to know of groups: where they are kept."""
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def java_hash(text: str) -> int:
+    """Return String.hashCode of Java: of UTF-16 units, as a signed number of 32 bits."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    found = 0
+    for position in range(0, len(data), 2):
+        found = (31 * found + (data[position] << 8 | data[position + 1])) & 0xFFFFFFFF
+    return found - (1 << 32) if found >> 31 else found
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """Return the partition of the topic that a group belongs to."""
+    found = java_hash(group_id)
+    return (0 if found == -(1 << 31) else abs(found)) % partition_count

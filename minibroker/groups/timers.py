@@ -1,0 +1,66 @@
+"""When something is due for a member of a group. Soft state: rows do not hold it, and each coordinator begins anew."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+    class Due(NamedTuple):
+        """A timer; it sorts by its time, and then by when it was set."""
+
+        at_ms: int
+        order: int
+        kind: str
+        member_id: str
+        epoch: int  # that the member must still be at; UNKNOWN_EPOCH: any
+else:
+    Due = namedtuple("Due", "at_ms order kind member_id epoch")
+
+SESSION = "session"  # no heartbeat for so long: the member is gone
+REBALANCE = "rebalance"  # it has not given up its partitions
+JOIN = "join"  # of the classic protocol: it has not joined again
+SYNC = "sync"  # and has not asked for its assignment
+REFRESH = "refresh"  # regular expressions are to be resolved; for no member
+UNKNOWN_EPOCH = -1
+
+
+class Timers:
+    """The timers of one group, one of a kind for each member."""
+
+    def __init__(self) -> None:
+        self._due: dict[tuple[str, str], Due] = {}  # by kind and member
+        self._count = 0
+
+    def set(self, kind: str, member_id: str, at_ms: int, epoch: int = UNKNOWN_EPOCH) -> None:
+        self._count += 1
+        self._due[kind, member_id] = Due(at_ms, self._count, kind, member_id, epoch)
+
+    def set_if_absent(self, kind: str, member_id: str, at_ms: int) -> None:
+        if (kind, member_id) not in self._due:
+            self.set(kind, member_id, at_ms)
+
+    def cancel(self, member_id: str, *kinds: str) -> None:
+        """Stop timers of a member, all if no kind is named."""
+        for kind in kinds or (SESSION, REBALANCE, JOIN, SYNC):
+            self._due.pop((kind, member_id), None)
+
+    def find(self, kind: str, member_id: str) -> Due | None:
+        return self._due.get((kind, member_id))
+
+    def shift(self, by_ms: int) -> None:
+        """Have all be due so much later by the clock: it has been set, and no time has passed."""
+        self._due = {key: due._replace(at_ms=due.at_ms + by_ms) for key, due in self._due.items()}
+
+    def deadline_ms(self) -> int | None:
+        return min((due.at_ms for due in self._due.values()), default=None)
+
+    def pop(self, now_ms: int) -> Due | None:
+        """Take out and return what is due first, None if nothing is by now."""
+        first = min(self._due.values(), default=None)
+        if first is None or first.at_ms > now_ms:
+            return None
+        del self._due[first.kind, first.member_id]
+        return first
