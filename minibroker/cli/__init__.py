@@ -22,6 +22,7 @@ COMMANDS = {
     "topics": ("topics", "list, describe, create, change and delete topics"),
     "produce": ("produce", "write records: lines of standard input, files"),
     "consume": ("consume", "read records"),
+    "groups": ("groups", "consumer groups: who is in them, how far they are, and where they go on"),
     "offsets": ("offsets", "where partitions begin and end, and which offset a moment has"),
     "configs": ("configs", "show and change settings of topics and brokers"),
     "metadata": ("metadata", "brokers, topics and partitions, as kcat -L shows them"),

@@ -9,10 +9,11 @@ cluster.py     who leads what, connections to everybody, patience with what pass
 producer.py    records -> batches -> leaders; accumulator.py and partitioner.py are its parts
 consumer.py    partitions by offset, as records; transactions.py, sessions.py and fetching.py are its parts
 offsets.py     offsets by time
+groups.py      groups and their offsets, from outside; coordinators.py finds who coordinates them
 admin.py       topics, configs, and the rest of what administrators do; descriptions.py holds its values
 
 It speaks every version that we know of each API, so also with old brokers. Names are imported at their first use.
-Not here: consumer groups, transactions, TLS, SASL. Time comes from the clock handed in.
+Not here: members of groups, transactions, TLS, SASL. Time comes from the clock handed in.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from minibroker.client.descriptions import SomeFailed as SomeFailed
     from minibroker.client.descriptions import Subtract as Subtract
     from minibroker.client.fetching import ConsumedRecord as ConsumedRecord
+    from minibroker.client.groups import Groups as Groups
     from minibroker.client.offsets import AtTime as AtTime
     from minibroker.client.producer import Producer as Producer
     from minibroker.client.producer import RecordMetadata as RecordMetadata
@@ -42,6 +44,7 @@ _HOMES = {
     "ConnectionLost": "connection",
     "ConsumedRecord": "fetching",
     "Consumer": "consumer",
+    "Groups": "groups",
     "NewTopic": "descriptions",
     "Producer": "producer",
     "RecordMetadata": "producer",
@@ -58,6 +61,7 @@ __all__ = [
     "ConnectionLost",
     "ConsumedRecord",
     "Consumer",
+    "Groups",
     "NewTopic",
     "Producer",
     "RecordMetadata",

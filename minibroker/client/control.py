@@ -18,6 +18,8 @@ TIMEOUT_MS = 10_000
 class Refusal(ValueError):
     """The broker does not do what it was asked; the text is its reason."""
 
+    status = 0  # of HTTP; 0: there was none
+
 
 async def ask(
     host: str,
@@ -54,5 +56,7 @@ async def ask(
     except ValueError:
         raise Refusal(text.decode("utf-8", "replace").strip() or f"status {words[1].decode()}") from None
     if words[1] != b"200":
-        raise Refusal(found["error"])
+        refusal = Refusal(found["error"])
+        refusal.status = int(words[1])
+        raise refusal
     return found

@@ -75,7 +75,7 @@ def loaded_by(*words: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.split())
 
 
-@pytest.mark.parametrize("command", ["topics", "produce", "consume", "serve", "dump"])
+@pytest.mark.parametrize("command", ["topics", "produce", "consume", "groups", "serve", "dump"])
 def test_help_loads_no_client_and_no_other_command(command: str) -> None:
     loaded = loaded_by(command, "--help")
     assert not loaded & {"asyncio", "minibroker.client", "minibroker.protocol", "json", "typing", "dataclasses"}
