@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.name is None:
         for name in LESSONS:
-            print(f"  {name:18}{load(name).title}")
+            print(f"  {name:24}{load(name).title}")
         print("\nminibroker lesson NAME plays one.")
         return DONE
     scenario = find_scenario(options.name, "lesson")

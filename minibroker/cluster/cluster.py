@@ -6,6 +6,7 @@
     slow and full disks                 disks.py
     hold, step, release                 steps.py
     waiting                             waits.py
+    groups of consumers                 groups.py
     watching from outside               watchers.py
 
     cluster = Cluster(settings, new_storage, clock=clock, chance=Random(7), brokers=3)

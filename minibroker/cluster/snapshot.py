@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from minibroker.cluster.groups import OFFSETS_TOPIC, seen_groups
 from minibroker.log.batches import batches
 from minibroker.log.reading import read
 from minibroker.replication.leader import LeaderState
@@ -61,6 +62,18 @@ class BrokerState(TypedDict):
     is_cut_from_clients: bool
 
 
+class GroupState(TypedDict):
+    """A group of consumers, as the broker has it that coordinates it."""
+
+    id: str
+    state: str
+    coordinator: int
+    epoch: int  # of a classic group the generation
+    assignor: str
+    members: dict[str, list[str]]  # by client id, numbered if they share it: partitions, such as orders-0
+    committed: dict[str, int]  # by partition
+
+
 class ClusterState(TypedDict):
     """All of it."""
 
@@ -72,6 +85,7 @@ class ClusterState(TypedDict):
     cuts: list[tuple[str, str]]  # links that let nothing through, one direction each
     held: list[tuple[str, str]]  # the gate, and what waits there
     partitions: list[PartitionState]
+    groups: list[GroupState]
     said: list[tuple[int, str]]  # the last events: when, and the sentence
 
 
@@ -106,8 +120,41 @@ def snapshot(cluster: Cluster, events: Sequence[Event] = ()) -> ClusterState:
             for topic in sorted(image.topics.values(), key=lambda each: each.name)
             for partition in topic.partitions
         ],
+        "groups": group_states(cluster),
         "said": [(event.at_ms, event.sentence) for event in events],
     }
+
+
+def group_states(cluster: Cluster) -> list[GroupState]:
+    if OFFSETS_TOPIC not in cluster.controller.image.topics:
+        return []
+    seen = seen_groups(cluster)
+    found: list[GroupState] = []
+    for row in seen.groups():
+        group = seen.group(row.group)
+        members: dict[str, list[str]] = {}
+        for member in group.members:
+            name, number = member.client_id, 1
+            while name in members:
+                number += 1
+                name = f"{member.client_id}.{number}"
+            members[name] = [f"{topic}-{partition}" for topic, partition in member.assignment]
+        found.append(
+            {
+                "id": group.group,
+                "state": group.state,
+                "coordinator": group.coordinator,
+                "epoch": group.epoch,
+                "assignor": group.assignor,
+                "members": members,
+                "committed": {
+                    f"{each.topic}-{each.partition}": each.committed
+                    for each in group.partitions
+                    if each.committed is not None
+                },
+            }
+        )
+    return found
 
 
 def partition_state(cluster: Cluster, topic: str, partition: int) -> PartitionState:

@@ -7,6 +7,7 @@ A signature is all that is known of a verb: what comes by HTTP is checked agains
 from __future__ import annotations
 
 from minibroker.cluster.control import node_of
+from minibroker.cluster.groups import seen_groups
 from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from minibroker.broker.group_rows import GroupView
     from minibroker.cluster.cluster import Cluster
     from minibroker.replication.link import NodeId
 
@@ -252,7 +254,46 @@ async def wait_in_sync(cluster: Cluster, *, timeout_ms: float = 10_000) -> None:
     await cluster.waits.in_sync(timeout_ms=timeout_ms)
 
 
+@verb
+async def wait_group(
+    cluster: Cluster,
+    group: str,
+    members: int | None = None,
+    *,
+    state: str | None = None,
+    timeout_ms: float = 10_000,
+) -> dict[str, Any]:
+    """Wait until a group has so many members and a state, by default Stable."""
+    return _view(await seen_groups(cluster).wait_group(group, members, state, timeout_ms=timeout_ms))
+
+
+@verb
+async def wait_committed(
+    cluster: Cluster,
+    group: str,
+    topic: str,
+    partition: int = 0,
+    offset: int | None = None,
+    *,
+    timeout_ms: float = 10_000,
+) -> int:
+    """Wait until a group has committed an offset, or a later one; by default any."""
+    return await seen_groups(cluster).wait_committed(group, topic, partition, offset, timeout_ms=timeout_ms)
+
+
 # Looking
+
+
+@verb
+def groups(cluster: Cluster) -> list[list[Any]]:
+    """Tell of all groups: name, type, what its members are, state, number of members, coordinator."""
+    return [list(row) for row in seen_groups(cluster).groups()]
+
+
+@verb
+def group(cluster: Cluster, group: str) -> dict[str, Any]:
+    """Tell of a group: members, what they have, what is committed, and how far that is behind."""
+    return _view(seen_groups(cluster).group(group))
 
 
 @verb
@@ -297,6 +338,12 @@ def state(cluster: Cluster) -> dict[str, Any]:
 async def watch(cluster: Cluster, since: int = -1, *, wait_ms: float = 0) -> dict[str, Any]:
     """Tell the state as it is drawn, and the events after a number; wait so long for the first of them."""
     return await cluster.watchers.news(since, wait_ms)
+
+
+def _view(view: GroupView) -> dict[str, Any]:
+    from minibroker.broker.group_rows import view_as_json
+
+    return view_as_json(view)
 
 
 def _clock(cluster: Cluster) -> SteeredClock:

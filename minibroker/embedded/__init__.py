@@ -18,18 +18,23 @@ from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from minibroker.broker.group_rows import GroupView as GroupView
     from minibroker.embedded.cluster import Cluster as Cluster
     from minibroker.embedded.cluster_views import ReplicaRow as ReplicaRow
 
-__all__ = ["Broker", "BrokerError", "Cluster", "FaultError", "Record", "ReplicaRow"]
+__all__ = ["Broker", "BrokerError", "Cluster", "FaultError", "GroupView", "Record", "ReplicaRow"]
 
 
 def __getattr__(name: str) -> object:
-    """Load what a cluster needs when somebody asks for one: most tests want a single broker, at once."""
+    """Load what a cluster or a group needs when somebody asks for one: most tests want a single broker, at once."""
     if name == "Cluster":
         from minibroker.embedded.cluster import Cluster
 
         return Cluster
+    if name == "GroupView":
+        from minibroker.broker.group_rows import GroupView
+
+        return GroupView
     if name == "ReplicaRow":
         from minibroker.embedded.cluster_views import ReplicaRow
 

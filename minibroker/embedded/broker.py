@@ -26,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.embedded.engine import Record
     from minibroker.embedded.faults import BrokerFaults
 
@@ -140,6 +141,52 @@ class Broker(Hosted[Engine]):
     async def await_records(self, topic: str, count: int, timeout: float = 5) -> list[Record]:
         """Return all records as soon as there are so many, as wait_records does."""
         return await self._await(self._running().wait_records(topic, count, round(timeout * 1000)))
+
+    def groups(self) -> list[GroupRow]:
+        """Return all groups, with state and number of members."""
+        return self._call(self._running().groups())
+
+    async def agroups(self) -> list[GroupRow]:
+        """Return all groups, as groups does."""
+        return await self._await(self._running().groups())
+
+    def group(self, group: str) -> GroupView:
+        """Return a group: its members, what they have, what is committed and how far that is behind.
+
+        KafkaError if there is none.
+        """
+        return self._call(self._running().group(group))
+
+    async def agroup(self, group: str) -> GroupView:
+        """Return a group, as group does."""
+        return await self._await(self._running().group(group))
+
+    def wait_group(
+        self, group: str, members: int | None = None, state: str | None = None, timeout: float = 5
+    ) -> GroupView:
+        """Return a group as soon as it has so many members and a state; TimeoutError says how it is instead.
+
+        By default it is to be Stable, with any members; for members=0 Empty. state="Dead": there is none, or no more.
+        """
+        return self._call(self._running().wait_group(group, members, state, timeout * 1000))
+
+    async def await_group(
+        self, group: str, members: int | None = None, state: str | None = None, timeout: float = 5
+    ) -> GroupView:
+        """Return a group as soon as it is as wanted, as wait_group does."""
+        return await self._await(self._running().wait_group(group, members, state, timeout * 1000))
+
+    def wait_committed(
+        self, group: str, topic: str, partition: int = 0, offset: int | None = None, timeout: float = 5
+    ) -> int:
+        """Return what a group has committed as soon as it has got so far, by default as soon as there is anything."""
+        return self._call(self._running().wait_committed(group, topic, partition, offset, timeout * 1000))
+
+    async def await_committed(
+        self, group: str, topic: str, partition: int = 0, offset: int | None = None, timeout: float = 5
+    ) -> int:
+        """Return what a group has committed, as wait_committed does."""
+        return await self._await(self._running().wait_committed(group, topic, partition, offset, timeout * 1000))
 
     @property
     def faults(self) -> BrokerFaults:

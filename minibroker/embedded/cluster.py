@@ -206,9 +206,14 @@ class Cluster(Hosted[ClusterEngine]):
     describe, adescribe = plain(views.describe), twin(views.describe)
     records, arecords = plain(views.records), twin(views.records)
 
+    groups, agroups = plain(views.groups), twin(views.groups)
+    group, agroup = plain(views.group), twin(views.group)
+
     wait_records, await_records = plain(views.wait_records), twin(views.wait_records)
     wait_isr, await_isr = plain(views.wait_isr), twin(views.wait_isr)
     wait_leader, await_leader = plain(views.wait_leader), twin(views.wait_leader)
     wait_high_watermark, await_high_watermark = plain(views.wait_high_watermark), twin(views.wait_high_watermark)
     wait_in_sync, await_in_sync = plain(views.wait_in_sync), twin(views.wait_in_sync)
+    wait_group, await_group = plain(views.wait_group), twin(views.wait_group)
+    wait_committed, await_committed = plain(views.wait_committed), twin(views.wait_committed)
     wait_event, await_event = plain(views.wait_event), twin(views.wait_event)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minibroker.clock import LoopClock
+from minibroker.cluster.groups import seen_groups
 from minibroker.embedded.reading import records_of
 from minibroker.embedded.watching import fitting
 from minibroker.errors import Error, KafkaError
@@ -17,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.embedded.cluster_engine import ClusterEngine
     from minibroker.embedded.engine import Record
     from minibroker.events import Event
@@ -93,6 +95,19 @@ async def records(engine: ClusterEngine, /, topic: str) -> list[Record]:
             raise KafkaError(Error.LEADER_NOT_AVAILABLE, f"nobody leads {topic}-{partition.id}")
         found += records_of(replica)
     return found
+
+
+async def groups(engine: ClusterEngine, /) -> list[GroupRow]:
+    """Return all groups, with state, number of members and coordinator."""
+    return seen_groups(engine.core).groups()
+
+
+async def group(engine: ClusterEngine, /, group: str) -> GroupView:
+    """Return a group: its members, what they have, what is committed and how far that is behind.
+
+    KafkaError if there is none.
+    """
+    return seen_groups(engine.core).group(group)
 
 
 def topic_of(engine: ClusterEngine, topic: str) -> Topic:
@@ -196,6 +211,35 @@ async def wait_high_watermark(
 async def wait_in_sync(engine: ClusterEngine, /, *, timeout: float = TIMEOUT_S) -> None:
     """Return when every partition has its leader, and every replica is in sync and has everything."""
     await engine.core.waits.in_sync(timeout_ms=timeout * 1000)
+
+
+async def wait_group(
+    engine: ClusterEngine,
+    /,
+    group: str,
+    members: int | None = None,
+    state: str | None = None,
+    timeout: float = TIMEOUT_S,
+) -> GroupView:
+    """Return a group as soon as it has so many members and a state; TimeoutError says how it is instead.
+
+    By default it is to be Stable, with any members; for members=0 Empty. state="Dead": there is none, or no more.
+    """
+    return await seen_groups(engine.core).wait_group(group, members, state, timeout_ms=timeout * 1000)
+
+
+async def wait_committed(
+    engine: ClusterEngine,
+    /,
+    group: str,
+    topic: str,
+    partition: int = 0,
+    offset: int | None = None,
+    timeout: float = TIMEOUT_S,
+) -> int:
+    """Return what a group has committed as soon as it has got so far, by default as soon as there is anything."""
+    seen = seen_groups(engine.core)
+    return await seen.wait_committed(group, topic, partition, offset, timeout_ms=timeout * 1000)
 
 
 async def wait_event(

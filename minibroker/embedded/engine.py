@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.config.topic_texts import WantedTopic
 
 START_FAILURES = (KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError)  # and no bugs of ours
@@ -65,3 +66,13 @@ class Engine(Runs, Protocol):
         ...
 
     async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]: ...
+
+    async def groups(self) -> list[GroupRow]: ...
+
+    async def group(self, group: str) -> GroupView: ...
+
+    async def wait_group(self, group: str, members: int | None, state: str | None, timeout_ms: float) -> GroupView: ...
+
+    async def wait_committed(
+        self, group: str, topic: str, partition: int, offset: int | None, timeout_ms: float
+    ) -> int: ...

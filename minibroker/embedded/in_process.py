@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from minibroker.broker.group_rows import GroupRow, GroupView
+    from minibroker.broker.group_view import SeenGroups
     from minibroker.embedded.engine import Record, Start
     from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
@@ -119,6 +121,27 @@ class InProcess:
 
     async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         return await control(self._node, method, path, body)
+
+    # Groups: nothing of them is loaded before somebody asks
+
+    def _seen(self) -> SeenGroups:
+        from minibroker.broker.control import seen_groups
+
+        return seen_groups(self._node)
+
+    async def groups(self) -> list[GroupRow]:
+        return self._seen().groups()
+
+    async def group(self, group: str) -> GroupView:
+        return self._seen().group(group)
+
+    async def wait_group(self, group: str, members: int | None, state: str | None, timeout_ms: float) -> GroupView:
+        return await self._seen().wait_group(group, members, state, timeout_ms=timeout_ms)
+
+    async def wait_committed(
+        self, group: str, topic: str, partition: int, offset: int | None, timeout_ms: float
+    ) -> int:
+        return await self._seen().wait_committed(group, topic, partition, offset, timeout_ms=timeout_ms)
 
     async def _changed(self, topic: str, end: int, timeout_ms: int) -> bool:
         """Wait until a topic holds so many offsets, or is made, deleted or enlarged; return whether it was."""

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO, Any
 
+    from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.client import Cluster, Consumer
     from minibroker.embedded.engine import Start
 
 PREFIX = "minibroker serve: "
 PAUSE_MS = 20
 API_VERSIONS = 18
+NOT_FOUND, REQUEST_TIMEOUT = 404, 408  # of HTTP
 
 
 class Lines(asyncio.Protocol):
@@ -165,6 +167,48 @@ class Subprocess:
             return await ask(host.strip("[]"), int(port), method, path, body, clock=LoopClock())
         except Refusal as refusal:
             raise FaultError(str(refusal)) from None
+
+    async def groups(self) -> list[GroupRow]:
+        from minibroker.broker.group_rows import GroupRow
+
+        return [GroupRow(**row) for row in await self._ask_groups("GET", "/groups")]
+
+    async def group(self, group: str) -> GroupView:
+        from urllib.parse import quote
+
+        from minibroker.broker.group_rows import view_from_json
+
+        return view_from_json(await self._ask_groups("GET", f"/groups/{quote(group, safe='')}"))
+
+    async def wait_group(self, group: str, members: int | None, state: str | None, timeout_ms: float) -> GroupView:
+        from minibroker.broker.group_rows import view_from_json
+
+        wanted = {"group": group, "members": members, "state": state, "timeout_ms": timeout_ms}
+        return view_from_json(await self._ask_groups("POST", "/wait-group", wanted))
+
+    async def wait_committed(
+        self, group: str, topic: str, partition: int, offset: int | None, timeout_ms: float
+    ) -> int:
+        place = {"group": group, "topic": topic, "partition": partition}
+        wanted = {**place, "offset": offset, "timeout_ms": timeout_ms}
+        found: int = await self._ask_groups("POST", "/wait-committed", wanted)
+        return found
+
+    async def _ask_groups(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Ask the broker, which waits by itself if it is to; nothing is asked again and again."""
+        from minibroker.client.control import TIMEOUT_MS, Refusal, ask
+
+        host, _, port = self.bootstrap_servers.rpartition(":")
+        patience_ms = TIMEOUT_MS + (body or {}).get("timeout_ms", 0)
+        clock = LoopClock()
+        try:
+            return await ask(host.strip("[]"), int(port), method, path, body, clock=clock, timeout_ms=patience_ms)
+        except Refusal as refusal:
+            if refusal.status == REQUEST_TIMEOUT:
+                raise TimeoutError(str(refusal)) from None
+            if refusal.status == NOT_FOUND:
+                raise KafkaError(Error.GROUP_ID_NOT_FOUND, str(refusal)) from None
+            raise ValueError(str(refusal)) from None
 
     async def _read(self, pipe: IO[bytes] | None, told: Callable[[str], None]) -> Lines:
         _, lines = await asyncio.get_running_loop().connect_read_pipe(lambda: Lines(told), pipe)

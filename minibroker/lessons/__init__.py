@@ -2,6 +2,7 @@
 
 scenario.py  a file as prose, steps and expectations; commands.py: what can be commanded
 stage.py     the cluster that a lesson is played on, and what each command does there; clients.py: the lesson's clients
+members.py   those that are members of groups; sharing.py: what they say to each other; group_stage.py: their commands
 running.py   the steps one by one, and whether what had to happen did; states.py: what `state:` says
 telling.py   a lesson as text; show.py: as a picture, with keys
 scenarios/   the lessons
@@ -21,6 +22,11 @@ LESSONS = (
     "unclean-election",
     "truncation",
     "committed-offset",
+    "reset-policy",
+    "rebalance-eager",
+    "timeouts",
+    "rebalance-cooperative",
+    "rebalance-consumer",
     "leader-change",
     "reassignment",
     "racks",

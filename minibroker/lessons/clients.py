@@ -16,9 +16,12 @@ from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.reading import EARLIEST, LATEST
 from minibroker.log.records import Record
+from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 
 TYPE_CHECKING = False
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 PATIENCE_MS = 3_000
 LONG_PATIENCE_MS = 24 * 3_600_000  # for answers that nobody waits for
 FETCH_BYTES_MAX = 1 << 20
+OFFSET_FETCH_VERSION = 9  # the last one that names topics
 ANSWER_MS = 120_000  # how long a leader may wait for its followers, before it says so
 NOBODY = -1
 ASKED_MAX = 5  # brokers, one after the other, for one read
@@ -46,6 +50,14 @@ class Unanswered(KafkaError):
     """A broker that is not there, or hangs."""
 
 
+class NotPossible(ValueError):
+    """A command that makes no sense now."""
+
+
+class NoPlace(ValueError):
+    """There is no offset to read from."""
+
+
 class Asking:
     """Connections to brokers, opened when they are needed."""
 
@@ -54,7 +66,9 @@ class Asking:
         self._client_id = client_id
         self._connections: dict[int, Connection] = {}
 
-    async def ask(self, broker: int, request: Request, timeout_ms: int = PATIENCE_MS) -> Any:
+    async def ask(
+        self, broker: int, request: Request, timeout_ms: int = PATIENCE_MS, *, version: int | None = None
+    ) -> Any:
         """Return what a broker answers."""
         try:
             connection = self._connections.get(broker)
@@ -62,7 +76,7 @@ class Asking:
                 host, port = self._address_of(broker)
                 connection = await Connection.open(host, port, client_id=self._client_id, timeout_ms=PATIENCE_MS)
                 self._connections[broker] = connection
-            return await connection.call(request, timeout_ms=timeout_ms)
+            return await connection.call(request, version, timeout_ms=timeout_ms)
         except (CallTimeout, ConnectionLost) as error:
             lost = self._connections.pop(broker, None)
             if lost is not None:
@@ -73,6 +87,27 @@ class Asking:
         """Return what a broker knows of a topic."""
         answer = await self.ask(broker, MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)]))
         return answer.topics[0]
+
+    async def coordinator(self, broker: int, group: str) -> int:
+        """Return who looks after a group, as a broker says it."""
+        answer = await self.ask(broker, FindCoordinatorRequest(coordinator_keys=[group]))
+        found = answer.coordinators[0]
+        if found.error_code:
+            raise KafkaError(Error(found.error_code), f"broker {broker} answers this, asked who looks after {group}")
+        node_id: int = found.node_id
+        return node_id
+
+    async def committed(self, broker: int, group: str, topic: str, partition: int) -> int:
+        """Return what a group has committed, -1 if nothing."""
+        Group = OffsetFetchRequest.OffsetFetchRequestGroup
+        wanted = [Group.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
+        request = OffsetFetchRequest(groups=[Group(group_id=group, topics=wanted)])
+        found = (await self.ask(broker, request, version=OFFSET_FETCH_VERSION)).groups[0]
+        row = found.topics[0].partitions[0] if not found.error_code else found
+        if row.error_code:
+            raise KafkaError(Error(row.error_code), f"broker {broker} answers this, asked what {group} has committed")
+        offset: int = row.committed_offset
+        return offset
 
     async def close(self) -> None:
         for connection in self._connections.values():
@@ -110,6 +145,17 @@ async def produce(asking: Asking, broker: int, batch: Batch, *, is_later: bool =
     return f"broker {broker} answers: {texts} is at offset {result.base_offset}"
 
 
+async def delete_records(asking: Asking, broker: int, topic: str, partition: int, offset: int) -> None:
+    """Let a partition begin at an offset; followers hear of it when they fetch, and nobody waits for them."""
+    Topic = DeleteRecordsRequest.DeleteRecordsTopic
+    wanted = Topic.DeleteRecordsPartition(partition_index=partition, offset=offset)
+    request = DeleteRecordsRequest(topics=[Topic(name=topic, partitions=[wanted])], timeout_ms=0)
+    answer = await asking.ask(broker, request)
+    code = answer.topics[0].partitions[0].error_code
+    if code not in (Error.NONE, Error.REQUEST_TIMED_OUT):
+        raise KafkaError(Error(code), f"broker {broker} answers this")
+
+
 class Reader:
     """A consumer of one partition: what it knows is its position, and who led when it last asked."""
 
@@ -135,6 +181,24 @@ class Reader:
             self.position = await self.find_offset(BEGINNINGS[start])
             self._told.append(f"broker {self._leader} answers: {start} is offset {self.position}")
         return self._told
+
+    async def resume(self, group: str, reset: str, coordinator: int, brokers: Sequence[int]) -> list[str]:
+        """Read from where a group has committed, or as auto.offset.reset says if there is no such place."""
+        committed = await self._asking.committed(coordinator, group, self.topic, self.partition)
+        what = "nothing" if committed < 0 else str(committed)
+        told = [f"broker {coordinator}, asked what {group} has committed, answers: {what}"]
+        if committed >= 0:
+            self.position = committed
+            try:
+                return told + await self.read(brokers)
+            except KafkaError as error:
+                if error.code != Error.OFFSET_OUT_OF_RANGE:
+                    raise
+                told += [*self._told, f"broker {self._leader} answers OFFSET_OUT_OF_RANGE to {committed}"]
+        if reset == "none":
+            raise NoPlace(f"{'; '.join(told)}; and auto.offset.reset=none leaves it to the program")
+        told += await self.seek(reset, brokers)
+        return told + await self.read(brokers)
 
     async def read(self, brokers: Sequence[int]) -> list[str]:
         """Read until there is no more; return what was answered. brokers: that can be asked who leads."""

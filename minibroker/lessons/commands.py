@@ -29,6 +29,16 @@ FORMS = {
     "another broker than the leader; `later` does not wait for the answer",
     "consume PARTITION [from=START] [rack=NAME]": "read on to the high watermark, from where it was left or `from` "
     "another place, as a consumer in a rack",
+    "consume PARTITION for GROUP [reset=POLICY]": "read as a consumer that has just started: from what the group has "
+    "committed, else by `reset`: `latest` (if nothing is said), `earliest` or `none`",
+    "commit PARTITION OFFSET for GROUP": "commit for a group that nobody is in",
+    "commit PARTITION OFFSET as MEMBER": "commit as a member",
+    "join GROUP as MEMBER [topics=NAMES] [by=PROTOCOL] [session=TIME] [rebalance=TIME]": "ask to be in a group, or to "
+    "be in its next generation; `by` the protocol `eager`, `cooperative` or `consumer`",
+    "sync MEMBER": "ask for its part (SyncGroup); who leads says who gets what",
+    "heartbeat MEMBER": "say that it lives, and hear what is new",
+    "leave MEMBER": "go",
+    "delete PARTITION OFFSET": "delete the records before an offset (DeleteRecords)",
     "offsets PARTITION": "ask where a partition begins and ends (ListOffsets)",
     "hold KINDS [of=BROKER]": "let these wait for tokens from now on: " + "`fetch`, `answer`, `isr`, `election`, "
     "`metadata`; `of` one follower",
@@ -56,6 +66,7 @@ FORMS = {
     "wait isr PARTITION BROKERS": "until these are in sync",
     "wait leader PARTITION BROKER": "until it leads",
     "wait hw PARTITION OFFSET": "until the leader's high watermark is there",
+    "wait group GROUP COUNT": "until it is stable with so many members",
     "wait in sync": "until every replica has everything",
 }
 
@@ -199,6 +210,12 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return check
 
 
+def _member(text: str) -> str:
+    if not text.isalnum():
+        raise ValueError("one is called anna")
+    return text
+
+
 def _end(text: str) -> int | str:
     return int(text) if text.isdigit() else _one_of("controller", "clients")(text)
 
@@ -227,12 +244,16 @@ TYPES: dict[str, Callable[[str], Any]] = {
     "BROKERS": _brokers,
     "COUNT": int,
     "END": _end,
+    "GROUP": str,
     "KIND": KIND,
     "KINDS": KIND,
+    "MEMBER": _member,
     "NAME": str,
     "NAMES": lambda text: text.split(","),
     "OFFSET": int,
     "PARTITION": _partition,
+    "POLICY": _one_of("latest", "earliest", "none"),
+    "PROTOCOL": _one_of("eager", "cooperative", "consumer"),
     "REPLICAS": lambda text: [_brokers(each) for each in text.split("/")],
     "RULE": _one_of("epoch", "high-watermark"),
     "START": _start,

@@ -14,7 +14,8 @@ import asyncio
 from minibroker.cluster.cluster import RUNNING, Cluster
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
-from minibroker.lessons.clients import Asking, Batch, Reader, produce
+from minibroker.lessons.clients import Asking, Batch, NotPossible, Reader, delete_records, produce
+from minibroker.lessons.group_stage import GROUP_ACTS, GroupStage
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.replication import bugs
 from minibroker.server.server import Reporter
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "lesson"
 RULES = {"epoch": frozenset[str](), "high-watermark": frozenset({"truncates-to-hw"})}
+SETTINGS = {"offsets.topic.num.partitions": "1"}  # nobody wants to look at fifty
 ARRIVAL_MS = 3_000  # within which what was sent is at its broker
 
 
@@ -39,8 +41,10 @@ class Quiet(Reporter):
     def say(self, line: str) -> None: ...
 
 
-class NotPossible(ValueError):
-    """A command that makes no sense now."""
+def _of_groups(
+    act: Callable[[GroupStage, Command], Awaitable[list[str] | None]],
+) -> Callable[[Stage, Command], Awaitable[list[str] | None]]:
+    return lambda stage, command: act(stage.groups, command)
 
 
 class Stage:
@@ -52,9 +56,10 @@ class Stage:
         self.cluster: Cluster | None = None
         self._chance = chance
         self._ports = ports
-        self._asking = Asking(self._address_of, CLIENT_ID)
+        self._asking = Asking(self.address_of, CLIENT_ID)
         self._readers: dict[tuple[str, int, str], Reader] = {}
         self._later: dict[asyncio.Task[str], Asking] = {}
+        self.groups = GroupStage(self, self._asking)
         self._planted = bugs.planted
         clock.watchers[self._tell_clock] = None
 
@@ -67,9 +72,9 @@ class Stage:
         act = self._acts[command.verb]
         if self.cluster is None and command.verb != "start brokers":
             raise NotPossible("a lesson begins with a cluster: start 3 brokers")
-        told = await act(self, command)
+        told = await act(self, command) or []
         await self.clock.settle()
-        return told or []
+        return told + await self.groups.hear()
 
     async def close(self) -> None:
         """End the clients, then the cluster, as they stand."""
@@ -77,6 +82,7 @@ class Stage:
         for task in self._later:
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
+        await self.groups.close()
         for asking in (*self._later.values(), self._asking):
             await asking.close()
         if self.cluster is not None:
@@ -95,7 +101,7 @@ class Stage:
         if self.cluster is not None:
             raise NotPossible("the cluster is there already")
         cluster = self.cluster = Cluster(
-            command.get("SETTINGS", {}),
+            {**SETTINGS, **command.get("SETTINGS", {})},
             lambda name: MemoryStorage(self.clock.now_ms),
             brokers=command["COUNT"],
             racks=command.get("racks", ()),
@@ -227,7 +233,7 @@ class Stage:
         if broker < 0:
             raise KafkaError(Error.LEADER_NOT_AVAILABLE, "nobody leads")
         acks, is_later = command.get("acks", -1), "later" in command.values
-        asking = Asking(self._address_of, CLIENT_ID) if is_later or not acks else self._asking
+        asking = Asking(self.address_of, CLIENT_ID) if is_later or not acks else self._asking
         batch = Batch(topic, found.id, partition, command["TEXTS"], acks, self.clock.now_ms())
         work = produce(asking, broker, batch, is_later=is_later)
         if asking is self._asking:
@@ -254,14 +260,19 @@ class Stage:
     async def _consume(self, command: Command) -> list[str]:
         reader, told = self._reader(command), []
         if "from" in command.values:
-            told = await reader.seek(command["from"], self._reachable())
-        return told + await reader.read(self._reachable())
+            told = await reader.seek(command["from"], self.reachable())
+        return told + await reader.read(self.reachable())
+
+    async def _delete(self, command: Command) -> None:
+        topic, partition = command["PARTITION"]
+        leader = self.on.partition(topic, partition).leader
+        await delete_records(self._asking, leader, topic, partition, command["OFFSET"])
 
     async def _offsets(self, command: Command) -> list[str]:
         reader = Reader(self._asking, *command["PARTITION"])
-        return await reader.ends(self._reachable())
+        return await reader.ends(self.reachable())
 
-    def _reachable(self) -> list[int]:
+    def reachable(self) -> list[int]:
         """Brokers that a client finds."""
         cluster = self.on
         return [
@@ -270,7 +281,7 @@ class Stage:
             if cluster.states[broker] == RUNNING and not cluster.links.is_cut_from_clients(broker)
         ]
 
-    def _address_of(self, broker: int) -> tuple[str, int]:
+    def address_of(self, broker: int) -> tuple[str, int]:
         node = self.on.nodes.get(broker)
         if node is None:
             raise NotPossible(f"there is no broker {broker}")
@@ -306,5 +317,7 @@ class Stage:
         "wait in sync": _wait_in_sync,
         "produce": _produce,
         "consume": _consume,
+        "delete": _delete,
         "offsets": _offsets,
+        **{verb: _of_groups(act) for verb, act in GROUP_ACTS.items()},
     }

@@ -4,13 +4,14 @@ state: orders-0 leader=1 isr=1,2,3 epoch=0       a partition, as the controller 
 state: orders-0 b2 leo=3 hw=2 start=0 epoch=0    a replica; also role=leader or follower, records=a,b,c
 state: b2 running                                a broker: running, paused, stopped, killed
 state: waiting fetch 2                           how many wait at a gate
+state: group readers state=Stable members=anna   a group; also epoch, assignor, committed=orders-0@3, anna=orders-0
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.cluster.snapshot import ClusterState, PartitionState, ReplicaState
+    from minibroker.cluster.snapshot import ClusterState, GroupState, PartitionState, ReplicaState
 
 
 def differences(state: ClusterState, text: str) -> str:
@@ -20,6 +21,9 @@ def differences(state: ClusterState, text: str) -> str:
         kind, count = rest
         waiting = [what for gate, what in state["held"] if gate == kind]
         return "" if len(waiting) == int(count) else f"{len(waiting)} wait at {kind}: {', '.join(waiting) or 'nobody'}"
+    if first == "group":
+        group = next((each for each in state["groups"] if each["id"] == rest[0]), None)
+        return _differences(rest[1:], _of_group(group), f"group {rest[0]}")
     if first[0] == "b" and first[1:].isdigit():
         broker = next((each for each in state["brokers"] if each["id"] == int(first[1:])), None)
         is_now = "not there" if broker is None else broker["state"]
@@ -45,6 +49,20 @@ def _of_replica(replica: ReplicaState) -> dict[str, str]:
         "epoch": str(replica["leader_epoch"]),
         "role": "leader" if replica["is_leader"] else "follower",
         "records": ",".join(replica["texts"].values()),
+    }
+
+
+def _of_group(group: GroupState | None) -> dict[str, str]:
+    if group is None:
+        return {"state": "nothing"}
+    return {
+        "state": group["state"],
+        "coordinator": f"b{group['coordinator']}",
+        "epoch": str(group["epoch"]),
+        "assignor": group["assignor"],
+        "members": ",".join(sorted(group["members"])) or "nobody",
+        "committed": ",".join(f"{place}@{offset}" for place, offset in group["committed"].items()) or "nothing",
+        **{name: ",".join(places) or "nothing" for name, places in group["members"].items()},
     }
 
 

@@ -5,9 +5,9 @@ What must hold: everything that a step expects is told; of the rest only what a 
 
 from __future__ import annotations
 
-from minibroker.event_kinds import is_of_interest
+from minibroker.event_kinds import is_internal, is_of_interest
 from minibroker.lessons.scenario import STATE
-from minibroker.watch.lanes import partition_lines
+from minibroker.watch.lanes import group_line, partition_lines
 from minibroker.watch.painting import paint, wrap
 
 TYPE_CHECKING = False
@@ -55,8 +55,18 @@ def _replicas(outcome: Outcome, *, colour: bool) -> list[str]:
     concerned |= {each.text.split()[0] for each in outcome.step.of_kind(STATE)}
     lines = []
     for partition in state["partitions"]:
+        if is_internal(partition["topic"]):
+            continue
         if f"{partition['topic']}-{partition['partition']}" in concerned:
             pieces = partition_lines(partition, brokers, WIDTH - 4)
             lines += [f"    {paint(each, WIDTH - 4, colour=colour)}".rstrip() for each in pieces]
             lines.append("")
-    return lines
+    groups = [each for each in state["groups"] if _concerns(outcome, each["id"])]
+    lines += [f"    {line}" for each in groups for line in wrap(paint(group_line(each), 1000, colour=False), WIDTH - 4)]
+    return [*lines, ""] if groups else lines
+
+
+def _concerns(outcome: Outcome, group: str) -> bool:
+    """Whether a step is about a group."""
+    spoken = [each.text.split()[:2] for each in outcome.step.of_kind(STATE)]
+    return ["group", group] in spoken or any(getattr(each, "group", "") == group for each in outcome.events)

@@ -10,7 +10,8 @@ What must hold: the same state has the same frame; never more lines or columns t
 
 from __future__ import annotations
 
-from minibroker.watch.lanes import NOBODY, partition_lines
+from minibroker.event_kinds import is_internal
+from minibroker.watch.lanes import NOBODY, group_line, partition_lines
 from minibroker.watch.painting import paint, pressed_into, wrap
 
 TYPE_CHECKING = False
@@ -42,8 +43,12 @@ def frame(
     head.append([])
     lanes: list[list[Piece]] = []
     for partition in state["partitions"]:
+        if is_internal(partition["topic"]):
+            continue  # there are fifty of them
         lanes += partition_lines(partition, brokers, width, chosen)
         lanes.append([])
+    groups = [group_line(each) for each in state["groups"]]
+    lanes += [*groups, []] if groups else []
     said: list[list[Piece]] = [[("bold", line)] for each in words for line in [*wrap(each, width), ""]]
     foot: list[list[Piece]] = [[("reverse", keys.ljust(width))]] if keys else []
     room = height - len(head) - len(foot)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.cluster.snapshot import BrokerState, PartitionState, ReplicaState
+    from minibroker.cluster.snapshot import BrokerState, GroupState, PartitionState, ReplicaState
 
     Piece = tuple[str, str]
 
@@ -53,6 +53,14 @@ def _role(partition: PartitionState, broker: str, replica: ReplicaState | None, 
     if replica["is_leader"]:
         return "led once"  # and has not heard that another one does
     return "in sync" if int(broker) in partition["isr"] else "behind"
+
+
+def group_line(group: GroupState) -> list[Piece]:
+    """Return a group in one line: its state, who has what, and what is committed."""
+    who = [f"{name} has {', '.join(places) or 'nothing'}" for name, places in group["members"].items()]
+    committed = [f"{place}@{offset}" for place, offset in group["committed"].items()]
+    text = f"  {group['state']} in {group['epoch']} on b{group['coordinator']}: {'; '.join(who) or 'nobody'}"
+    return [("bold", group["id"]), ("", text), ("dim", f"  committed {', '.join(committed)}" if committed else "")]
 
 
 class Scale:

@@ -39,6 +39,13 @@ WRONG = [
     ("step", "no step waits; held are nothing"),
     ("start 2 brokers", "the cluster is there already"),
     ("topic orders", "TOPIC_ALREADY_EXISTS"),
+    ("sync anna", "there is no member anna: join GROUP as anna"),
+    ("heal\n----\nstate: group readers state=Stable", "group readers: state is nothing and not Stable"),
+    ("heal\n----\nstate: group readers members=anna", "group readers has no 'members'; it has state"),
+    (
+        "commit orders-0 1 for readers\n----\nstate: group readers committed=orders-0@2",
+        "committed is orders-0@1 and not",
+    ),
     ("heal\n----\nerror: *", "was not refused; this was:\n    nothing"),
 ]
 

@@ -61,6 +61,23 @@ COMMANDS = [
     ("reassign orders-0 cancel", "reassign cancel", {"PARTITION": ("orders", 0)}),
     ("wait isr orders-0 1,2", "wait isr", {"PARTITION": ("orders", 0), "BROKERS": [1, 2]}),
     ("wait in sync", "wait in sync", {}),
+    ("wait group readers 2", "wait group", {"GROUP": "readers", "COUNT": 2}),
+    ("delete orders-0 3", "delete", {"PARTITION": ("orders", 0), "OFFSET": 3}),
+    (
+        "consume orders-0 for readers reset=none",
+        "consume for",
+        {"PARTITION": ("orders", 0), "GROUP": "readers", "reset": "none"},
+    ),
+    ("commit orders-0 3 for readers", "commit for", {"PARTITION": ("orders", 0), "OFFSET": 3, "GROUP": "readers"}),
+    ("commit orders-0 3 as anna", "commit as", {"PARTITION": ("orders", 0), "OFFSET": 3, "MEMBER": "anna"}),
+    (
+        "join readers as anna topics=a,b by=cooperative session=6s",
+        "join as",
+        {"GROUP": "readers", "MEMBER": "anna", "topics": ["a", "b"], "by": "cooperative", "session": "6s"},
+    ),
+    ("sync anna", "sync", {"MEMBER": "anna"}),
+    ("heartbeat anna", "heartbeat", {"MEMBER": "anna"}),
+    ("leave anna", "leave", {"MEMBER": "anna"}),
 ]
 
 
@@ -86,6 +103,8 @@ WRONG = [
     ("# T\n\n    produce orders-0\n", "made.txt:3: .*TEXTS is missing"),
     ("# T\n\n    hold fetch anser\n", "made.txt:3: .*one of fetch, answer, isr"),
     ("# T\n\n    kill 1 softly\n", "made.txt:3: .*'softly' is too much"),
+    ("# T\n\n    sync anna-1\n", "made.txt:3: .*'anna-1' is no MEMBER: one is called anna"),
+    ("# T\n\n    join g as anna by=range\n", "made.txt:3: .*one of eager, cooperative, consumer"),
     ("# T\n\n    kill 1 torn=x\n", "made.txt:3: .*'x' is no COUNT"),
     ("# T\n\n    kill 1 torm=3\n", "made.txt:3: .*there is no torm= here"),
     ("# T\n\n    heal\n    ----\n    happens: x\n", "made.txt:5: .*neither an event .*nor one of never:, state:"),

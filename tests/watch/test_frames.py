@@ -56,6 +56,7 @@ def state(*partitions: PartitionState, states: str = "running running running") 
         "cuts": [],
         "held": [],
         "partitions": list(partitions),
+        "groups": [],
         "said": [],
     }
 
@@ -100,6 +101,37 @@ def test_what_is_wrong_with_brokers_links_and_gates_is_seen() -> None:
         "  b1 paused    a|                           hw 1  leo 1  e0@0",
         "  b2 killed",
         "> b3 leader    a|                           hw 1  leo 1  e0@0",
+        "",
+    ]
+
+
+def test_groups_are_below_the_replicas_and_topics_of_the_brokers_themselves_are_not_shown() -> None:
+    offsets = partition(replica(0, 0, 0))
+    offsets["topic"] = "__consumer_offsets"
+    shown = state(offsets)
+    shown["groups"] = [
+        {
+            "id": "readers",
+            "state": "Stable",
+            "coordinator": 2,
+            "epoch": 4,
+            "assignor": "range",
+            "members": {"anna": ["orders-0", "orders-1"], "ben": []},
+            "committed": {"orders-0": 7},
+        },
+        {
+            "id": "writers",
+            "state": "Empty",
+            "coordinator": 1,
+            "epoch": 0,
+            "assignor": "",
+            "members": {},
+            "committed": {},
+        },
+    ]
+    assert frame(shown, 100)[3:] == [
+        "readers  Stable in 4 on b2: anna has orders-0, orders-1; ben has nothing  committed orders-0@7",
+        "writers  Empty in 0 on b1: nobody",
         "",
     ]
 
