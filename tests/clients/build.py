@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.clients.matrix import Client
+from tests.clients.matrix import CLIENTS, Client
 
 HERE = Path(__file__).parent
 BUILT = HERE / ".build"
@@ -41,6 +41,13 @@ GENERATIONS = {  # by version: which source speaks its API
     "0.10.2.2": "0.10.2",
     "0.9.0.1": "0.9",
     "0.8.2.2": "0.8.2",
+}
+CALLS = {"0.9": "0.9", "0.10.2": "0.9", "1.1": "0.9", "2.8": "2.8", "3.9": "2.8"}  # for group members, by generation
+# What each Java program is made from.
+JAVA_SOURCES = {
+    "Script": lambda client: ("common", f"generation-{GENERATIONS[client.version]}"),
+    "Members": lambda client: ("groups", f"groups-{CALLS[GENERATIONS[client.version]]}"),
+    "Tool": lambda client: ("tool",),
 }
 # A script lives a few seconds: what makes a JVM start faster counts, what makes it run faster does not.
 JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -64,7 +71,18 @@ def command_of(client: Client) -> Command:
     return (makers | {"node": node})[client.toolchain](client)
 
 
-def python(client: Client) -> Command:
+def members_of(client: Client) -> Command:
+    """Build the client's program of group members, or for Kafka's tool that of the tool; the rest as for command_of."""
+    if client.toolchain == "python":
+        return python(client, "group_member.py")
+    if client.toolchain == "java":
+        return java(client, "Members")
+    if client.toolchain == "tool":
+        return tool(client)
+    return go(client, "member") if client.toolchain == "go" else node(client, "member.js")
+
+
+def python(client: Client, program: str = "script.py") -> Command:
     requirements = (f"{client.name}=={client.version}", *REQUIREMENTS.get(client.name, ()), *CODECS)
     folder = BUILT / f"{client.name}-{client.version}"
     with unless_made(folder, sys.version, *requirements) as making:
@@ -73,7 +91,7 @@ def python(client: Client) -> Command:
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             fetch([*pip, "--only-binary=:all:", "--target", str(folder), *requirements])
     adapter = client.name.removesuffix("-kafka").replace("-", "_")
-    return Command([sys.executable, str(HERE / "python/script.py"), adapter], {"PYTHONPATH": str(folder)})
+    return Command([sys.executable, str(HERE / "python" / program), adapter], {"PYTHONPATH": str(folder)})
 
 
 def kcat(client: Client) -> Command:
@@ -93,36 +111,44 @@ def kcat(client: Client) -> Command:
     return Command(arguments, environment)
 
 
-def java(client: Client) -> Command:
+def java(client: Client, program: str = "Script") -> Command:
+    # The consumer of 0.8 is part of the broker's package.
+    artifact = "kafka_2.11" if client.version.startswith("0.8") else "kafka-clients"
+    artifact = "kafka-tools" if program == "Tool" else artifact
     needed("java", "javac", "mvn")
-    jars, classes = BUILT / f"java-{client.version}-jars", BUILT / f"java-{client.version}"
+    jars, classes = BUILT / f"{artifact}-{client.version}-jars", BUILT / f"java-{client.version}-{program.lower()}"
     pom = HERE / "java/pom.xml"
     with unless_made(jars, pom.read_text(encoding="utf-8")) as making:
         if making:
-            # The consumer of 0.8 is part of the broker's package.
-            artifact = "kafka_2.11" if client.version.startswith("0.8") else "kafka-clients"
             named = [f"-Dkafka.version={client.version}", f"-Dkafka.artifact={artifact}", f"-DoutputDirectory={jars}"]
             fetch(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *named])
-    folders = HERE / "java/common", HERE / f"java/generation-{GENERATIONS[client.version]}"
+    folders = [HERE / "java" / name for name in JAVA_SOURCES[program](client)]
     sources = sorted(path for folder in folders for path in folder.glob("*.java"))
     with unless_made(classes, *(path.read_text(encoding="utf-8") for path in sources)) as making:
         if making:
             build(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *map(str, sources)])
-    return Command([*JAVA, "-cp", f"{classes}:{jars}/*", "Script"], {})
+    return Command([*JAVA, "-cp", f"{classes}:{jars}/*", program], {})
 
 
-def go(client: Client) -> Command:
+def tool(client: Client) -> Command:
+    """Return the command of Kafka's kafka-consumer-groups, in an environment with confluent-kafka for the members."""
+    members = next(one for one in CLIENTS if one.name == "confluent-kafka")
+    return java(client, "Tool")._replace(environment=python(members).environment)
+
+
+def go(client: Client, program: str = "script") -> Command:
     needed("go")
     folder, source = BUILT / "go", HERE / "go"
-    parts = [path.read_text(encoding="utf-8") for path in sorted(source.iterdir())]
+    parts = [path.read_text(encoding="utf-8") for path in sorted(source.rglob("*")) if path.is_file()]
     with unless_made(folder, *parts) as making:
         if making:
             fetch(["go", "mod", "download"], source)
             build(["go", "build", "-o", str(folder / "script"), "."], source)
-    return Command([str(folder / "script"), client.name], {})
+            build(["go", "build", "-o", str(folder / "member"), "./member"], source)
+    return Command([str(folder / program), client.name], {})
 
 
-def node(client: Client) -> Command:
+def node(client: Client, program: str = "script.js") -> Command:
     needed("node", "npm")
     folder = BUILT / "node"
     package = (HERE / "node/package.json").read_text(encoding="utf-8")
@@ -130,7 +156,7 @@ def node(client: Client) -> Command:
         if making:
             (folder / "package.json").write_text(package, encoding="utf-8")
             fetch(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"], folder)
-    return Command(["node", str(HERE / "node/script.js")], {}, folder)
+    return Command(["node", str(HERE / "node" / program)], {}, folder)
 
 
 def needed(*programs: str) -> None:

@@ -89,6 +89,55 @@ CLIENTS = (
     Client("kafkajs", "2.2.4", "node", without("null headers")),
 )
 
+# Groups: a second script, with steps of its own; the variant "consumer" is the consumer protocol of KIP-848, in which
+# the broker assigns: by its own range or uniform.
+EAGER, COOPERATIVE = ("range", "roundrobin", "sticky"), ("cooperative",)
+GROUP_STEPS = (*EAGER, *COOPERATIVE, "uniform", "static", "resume", "seek", "crash")
+
+
+def in_groups(*steps: str, but: tuple[str, ...] = ()) -> tuple[str, ...]:
+    chosen = {*steps, "resume", "seek", "crash"} - {*but}
+    return tuple(step for step in GROUP_STEPS if step in chosen)
+
+
+OLD_GROUPS = in_groups("range", "roundrobin")
+ALL_CLASSIC = in_groups(*EAGER, *COOPERATIVE, "static")
+ALL_CONSUMER = in_groups("range", "uniform", "static")
+
+GROUP_CLIENTS = (
+    Client("kafka-python", "3.0.12", "python", ALL_CLASSIC),
+    Client("kafka-python", "2.0.2", "python", OLD_GROUPS),  # its sticky assignor fails before it asks for anything
+    Client("kafka-python", "1.4.7", "python", OLD_GROUPS),
+    Client("kafka-python", "1.4.7", "python", OLD_GROUPS, "0.11.0"),
+    Client("kafka-python", "1.4.7", "python", OLD_GROUPS, "0.10"),
+    Client("kafka-python", "1.4.7", "python", OLD_GROUPS, "0.9"),
+    Client("aiokafka", "0.14.0", "python", in_groups(*EAGER, "static")),
+    Client("confluent-kafka", "2.16.1", "python", in_groups("range", "roundrobin", *COOPERATIVE, "static")),
+    Client("confluent-kafka", "2.16.1", "python", ALL_CONSUMER, "consumer"),
+    Client("java", "4.4.0", "java", ALL_CLASSIC),
+    Client("java", "4.4.0", "java", ALL_CONSUMER, "consumer"),
+    Client("java", "3.9.2", "java", ALL_CLASSIC),
+    Client("java", "3.9.2", "java", ALL_CONSUMER, "consumer"),
+    Client("java", "2.8.2", "java", ALL_CLASSIC),
+    Client("java", "1.1.1", "java", in_groups(*EAGER)),
+    Client("java", "0.10.2.2", "java", OLD_GROUPS),
+    Client("java", "0.9.0.1", "java", OLD_GROUPS),
+    Client("franz-go", "1.22.2", "go", ALL_CLASSIC),
+    # When one with an instance id goes, it leaves the id out of its last heartbeat, and Kafka refuses that.
+    Client("franz-go", "1.22.2", "go", in_groups("range", "uniform"), "consumer"),
+    Client("sarama", "1.61.1", "go", ALL_CLASSIC),
+    Client("sarama", "1.61.1", "go", OLD_GROUPS, "0.10.2.0"),
+    Client("kafkajs", "2.2.4", "node", in_groups("roundrobin")),
+)
+
+# kafka-consumer-groups of Kafka itself; 4.4.0 has no jar of it where the others have theirs.
+TOOL_STEPS = ("list", "offsets", "members", "state", "refused", "empty", "reset", "delete offsets", "delete")
+GROUP_TOOLS = tuple(
+    Client("kafka-consumer-groups", version, "tool", TOOL_STEPS, variant)
+    for version in ("4.3.1", "3.9.2")
+    for variant in ("", "consumer")
+)
+
 COLUMNS = {
     "zstd": ("codec zstd",),
     "lz4": ("codec lz4",),

@@ -20,16 +20,24 @@ CLUSTER_ID = "AAECAwQFBgcICQoLDA0ODw"
 JAVA = ["java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
 
 # What a single node needs in order to work at all; both sides of a comparison are started with SETTINGS.
-SETTINGS = {"node.id": "1"}
+SETTINGS = {
+    "node.id": "1",
+    "group.min.session.timeout.ms": "200",  # so that one can be seen to end
+    "group.consumer.min.session.timeout.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "offsets.topic.num.partitions": "1",
+    "group.consumer.assignment.interval.ms": "0",  # since 4.4: each assignment is made at once
+}
 SINGLE_NODE = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",  # as ours
+    "group.consumer.assignor.offload.enable": "false",  # since 4.4: the answer holds the assignment
     "log.cleaner.enable": "false",  # nothing may be rewritten behind the back of a comparison
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from minibroker.errors import ProtocolError
@@ -22,6 +22,7 @@ from tests.differential.differ import ABSENT, Comparison, Found, Names
 from tests.differential.rules import Deviation, deviation_for
 from tests.differential.wire import ANSWER, CORRELATION_ID, Outcome, Side
 
+CLIENT_ID = "differential"
 SETTLE_SECONDS_MAX = 20.0
 UNSUPPORTED_VERSION = 35
 # Kafka 4 announces Produce from 0 for the sake of librdkafka and serves it from 3; broken.py tries what it closes on.
@@ -37,6 +38,35 @@ class Difference(NamedTuple):
     found: Found
 
 
+class Exchange(NamedTuple):
+    """What was asked, and what the expected side said."""
+
+    step: str
+    who: str
+    version: int
+    request: Request
+    outcome: str
+    answer: Response | None
+
+
+class Asked(NamedTuple):
+    """Who asked what."""
+
+    who: str
+    request: Request
+
+
+class Later:
+    """A request whose answer may wait for what others do."""
+
+    def __init__(self, finish: Callable[[], Any]):
+        self._finish = finish
+
+    def answer(self) -> Any:
+        """Wait for both answers; return the expected one, None if that was no answer."""
+        return self._finish()
+
+
 class Play:
     """Two sides, what was asked of them, and in what they differed."""
 
@@ -48,6 +78,8 @@ class Play:
         self.differences: list[Difference] = []
         self.deviations: Counter[Deviation] = Counter()
         self.asked: Counter[tuple[int, int]] = Counter()  # (API, version) -> number of requests
+        self.watch: Callable[[Exchange], None] | None = None  # is shown everything that was compared
+        self._others: dict[str, tuple[Side, Side]] = {}  # further connections, by who speaks on them
         self.common = self._versions()  # API -> the versions that both serve
 
     # Asking
@@ -61,10 +93,28 @@ class Play:
         """Return the newest version that both serve; -1 if there is none."""
         return self.common.get(request.api, range(0)).stop - 1
 
-    def ask(self, step: str, request: Request, version: int | None = None) -> Any:
+    def ask(self, step: str, request: Request, version: int | None = None, who: str = "") -> Any:
         """Ask both sides; return the answer of the expected one, None if that was no answer."""
         version = self.newest(type(request)) if version is None else version
-        return self._exchange(step, request, version, Side.receive)
+        return self._exchange(step, request, version, Side.receive, who)
+
+    def ask_later(self, step: str, request: Request, version: int, who: str) -> Later:
+        """Ask both sides on the connections of somebody who then waits, while others go on."""
+        sides = self._connections(who)
+        self._send(sides, self._frames(request, version, who))
+
+        def finish() -> Any:
+            outcomes = [side.receive() for side in sides]
+            return self._judge(step, request.api, version, outcomes, sides, Asked(who, request))
+
+        return Later(finish)
+
+    def hang_up(self) -> None:
+        """Close the connections that were made for somebody."""
+        for sides in self._others.values():
+            for side in sides:
+                side.close()
+        self._others.clear()
 
     def ask_quietly(self, step: str, request: Request, version: int) -> Any:
         """Ask what may have no answer."""
@@ -76,32 +126,38 @@ class Play:
 
     def ask_bytes(self, step: str, api: int, version: int, frame: bytes) -> None:
         """Ask with bytes that need not be a request; connections are closed afterwards."""
-        outcomes = self._send((frame, frame), Side.receive_or_probe)
-        self._judge(step, api, version, outcomes, closes=True)
+        self._send(self.sides, [frame, frame])
+        outcomes = [side.receive_or_probe() for side in self.sides]
+        self._judge(step, api, version, outcomes, self.sides)
+        for side in self.sides:
+            side.close()
 
     def try_both(self, request: Request, version: int | None = None) -> list[Any]:
         """Ask both sides without comparing; return both answers."""
         version = self.newest(type(request)) if version is None else version
-        frames = [_frame(request, version), _frame(self.names.translate(request), version)]
-        return [_decoded(outcome, request.api, version) for outcome in self._send(frames, Side.receive)]
+        self._send(self.sides, self._frames(request, version))
+        return [_decoded(side.receive(), request.api, version) for side in self.sides]
 
     # Waiting
 
     def wait_for(
         self, what: str, request: Request, holds: Callable[[Any], bool], version: int | None = None
     ) -> list[Any]:
-        """Ask both sides again and again until their answers are as they should be."""
+        """Ask each side again and again until its answer is as it should be; return both answers."""
+        version = self.newest(type(request)) if version is None else version
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
         answers = []
-        while time.monotonic() < deadline:
-            answers = self.try_both(request, version)
-            if all(answer is not None and holds(answer) for answer in answers):
-                return answers
-        for side, answer in zip(self.sides, answers):
-            if answer is None or not holds(answer):
-                self._differ(
-                    "wait", -1, f"wait for {what}", Found(side.name, what, f"not within {SETTLE_SECONDS_MAX} s")
-                )
+        for side, frame in zip(self.sides, self._frames(request, version)):
+            while True:
+                side.send(frame)
+                answer = _decoded(side.receive(), request.api, version)
+                if answer is not None and holds(answer):
+                    break
+                if time.monotonic() > deadline:
+                    difference = Found(side.name, what, f"not within {SETTLE_SECONDS_MAX} s")
+                    self._differ("wait", -1, f"wait for {what}", difference)
+                    break
+            answers.append(answer)
         return answers
 
     def settle(self, *topics: str) -> None:
@@ -145,29 +201,56 @@ class Play:
 
     # How it is done
 
-    def _exchange(self, step: str, request: Request, version: int, receive: Callable[[Side], Outcome]) -> Any:
-        frames = [_frame(request, version), _frame(self.names.translate(request), version)]
-        return self._judge(step, request.api, version, self._send(frames, receive))
+    def _exchange(
+        self, step: str, request: Request, version: int, receive: Callable[[Side], Outcome], who: str = ""
+    ) -> Any:
+        sides = self._connections(who)
+        self._send(sides, self._frames(request, version, who))
+        outcomes = [receive(side) for side in sides]
+        return self._judge(step, request.api, version, outcomes, sides, Asked(who, request))
 
-    def _send(self, frames: Iterable[bytes], receive: Callable[[Side], Outcome]) -> list[Outcome]:
-        for side, frame in zip(self.sides, frames):
+    def _connections(self, who: str) -> tuple[Side, Side]:
+        if not who:
+            return self.sides
+        if who not in self._others:
+            self._others[who] = (Side(self.sides[0].name), Side(self.sides[1].name))
+        return self._others[who]
+
+    def _frames(self, request: Request, version: int, who: str = "") -> list[bytes]:
+        client_id = who or CLIENT_ID
+        return [_frame(asked, version, client_id) for asked in (request, self.names.translate(request))]
+
+    def _send(self, sides: tuple[Side, Side], frames: list[bytes]) -> None:
+        for side, frame in zip(sides, frames):
             side.send(frame)
-        return [receive(side) for side in self.sides]
 
-    def _judge(self, step: str, api: int, version: int, outcomes: list[Outcome], closes: bool = False) -> Any:
+    def _judge(
+        self,
+        step: str,
+        api: int,
+        version: int,
+        outcomes: list[Outcome],
+        sides: tuple[Side, Side],
+        asked: Asked | None = None,
+    ) -> Any:
         self.asked[api, version] += 1
         name = APIS.get(api, str(api))
-        if closes:
-            for side in self.sides:
-                side.close()
         expected, actual = outcomes
+        answer = None
         if expected.kind != actual.kind:
             self._differ(name, version, step, Found("outcome", expected.kind, actual.kind))
-            return _decoded(expected, api, version)
-        if expected.kind != ANSWER:
-            return None
+            answer = _decoded(expected, api, version)
+        elif expected.kind == ANSWER:
+            answer = self._compare(step, name, version, api, outcomes, sides)
+        if self.watch and asked:
+            self.watch(Exchange(step, asked.who, version, asked.request, expected.kind, answer))
+        return answer
+
+    def _compare(
+        self, step: str, name: str, version: int, api: int, outcomes: list[Outcome], sides: tuple[Side, Side]
+    ) -> Any:
         answers: list[Any] = []
-        for side, outcome in zip(self.sides, outcomes):
+        for side, outcome in zip(sides, outcomes):
             try:
                 answers.append(_decoded(outcome, api, version))
             except (ProtocolError, AssertionError) as error:
@@ -201,16 +284,16 @@ class Play:
         return common
 
 
-def frame_of(body: bytes, api: int, version: int, header_version: int = 1) -> bytes:
+def frame_of(body: bytes, api: int, version: int, header_version: int = 1, client_id: str = CLIENT_ID) -> bytes:
     """Return header and body of a request."""
     header = RequestHeader(
-        request_api_key=api, request_api_version=version, correlation_id=CORRELATION_ID, client_id="differential"
+        request_api_key=api, request_api_version=version, correlation_id=CORRELATION_ID, client_id=client_id
     )
     return header.encode(header_version) + body
 
 
-def _frame(request: Request, version: int) -> bytes:
-    return frame_of(request.encode(version), request.api, version, request.header_version(version))
+def _frame(request: Request, version: int, client_id: str = CLIENT_ID) -> bytes:
+    return frame_of(request.encode(version), request.api, version, request.header_version(version), client_id)
 
 
 def _decoded(outcome: Outcome, api: int, version: int) -> Response | None:

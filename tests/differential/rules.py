@@ -36,6 +36,8 @@ RULES = [
     Rule("*.topic_id", RENAMED, "random"),
     Rule("*.producer_id", RENAMED, "handed out in blocks; how many were used before is no part of the answer"),
     Rule("FetchResponse.session_id", RENAMED, "random"),
+    Rule("*.member_id", RENAMED, "those that a broker makes have a random part"),
+    Rule("JoinGroupResponse.leader", RENAMED, "a member id"),
     # Disks and time
     Rule("DescribeLogDirsResponse.results.log_dir", IGNORED, "a path of the machine"),
     Rule("DescribeLogDirsResponse.results.*_bytes", IGNORED, "the size of the disk and what is free on it"),
@@ -65,6 +67,23 @@ RULES = [
     Rule("ElectLeadersResponse.*.partition_result", UNORDERED, "the order of hash maps", "partition_id"),
     Rule("OffsetForLeaderEpochResponse.topics", UNORDERED, "the order of hash maps", "topic"),
     Rule("DescribeProducersResponse.*.active_producers", UNORDERED, "the order of hash maps", "producer_id"),
+    Rule("JoinGroupResponse.members", UNORDERED, "the order of Kafka's hash maps", "member_id"),
+    Rule("DescribeGroupsResponse.groups.members", UNORDERED, "the order of Kafka's hash maps", "client_id"),
+    Rule("ConsumerGroupDescribeResponse.groups", UNORDERED, "refused ones come first in Kafka", "group_id"),
+    Rule("ConsumerGroupDescribeResponse.*.subscribed_topic_names", UNORDERED, "the order of Kafka's hash maps"),
+    Rule("ConsumerGroupDescribeResponse.groups.members", UNORDERED, "the order of Kafka's hash maps", "client_id"),
+    Rule("ConsumerGroupDescribeResponse.*.topic_partitions", UNORDERED, "the order of hash maps", "topic_name"),
+    Rule("ConsumerGroupHeartbeatResponse.*.topic_partitions", UNORDERED, "the order of hash maps", "topic_id"),
+    Rule("ListGroupsResponse.groups", UNORDERED, "the order of Kafka's hash maps", "group_id"),
+    Rule("DeleteGroupsResponse.results", UNORDERED, "the order of Kafka's hash maps", "group_id"),
+    Rule("OffsetCommitResponse.topics", UNORDERED, "refused ones come first in Kafka", "name topic_id"),
+    Rule("OffsetCommitResponse.topics.partitions", UNORDERED, "refused ones come first in Kafka", "partition_index"),
+    Rule("OffsetDeleteResponse.topics", UNORDERED, "the order of Kafka's hash maps", "name"),
+    Rule("OffsetDeleteResponse.topics.partitions", UNORDERED, "the order of hash maps", "partition_index"),
+    Rule("OffsetFetchResponse.topics", UNORDERED, "the order of Kafka's hash maps", "name"),
+    Rule("OffsetFetchResponse.topics.partitions", UNORDERED, "the order of Kafka's hash maps", "partition_index"),
+    Rule("OffsetFetchResponse.groups.topics", UNORDERED, "the order of Kafka's hash maps", "name topic_id"),
+    Rule("OffsetFetchResponse.groups.topics.partitions", UNORDERED, "the order of hash maps", "partition_index"),
     # What one has and the other has not
     Rule("ApiVersionsResponse.api_keys", COMMON, "an API that is not served is not announced", "api_key"),
     Rule("ApiVersionsResponse.supported_features", COMMON, "features of APIs that are not served", "name"),
@@ -111,9 +130,13 @@ DEVIATIONS = [
     Deviation(
         "Metadata", (0, 99), "metadata that creates", "*", "the topic is there at once, so nobody has to ask again"
     ),
+    Deviation("Metadata", (0, 99), "a body of zeros", "topics?__transaction_state?", "transactions are not served"),
     Deviation(
         "Fetch", (0, 3), "what became of bad batches", "*", "Kafka fails for all partitions if one cannot be converted"
     ),
+    Deviation("FindCoordinator", (6, 99), "coordinator of a share partition*", "*", "share groups are not served"),
+    Deviation("JoinGroup", (0, 99), "unanswered: *", "outcome", "Kafka fails inside and never answers"),
+    Deviation("OffsetFetch", (8, 99), "unanswered: *", "outcome", "Kafka never answers; nothing is an answer"),
     Deviation("AlterConfigs", (0, 9), "replace: a topic twice", "outcome", "Kafka never answers; an error is better"),
 ]
 
@@ -146,6 +169,8 @@ SESSION_RULES = [
     SessionRule(("2.8",), "Fetch", "session: forget all", "outcome", "the one before had closed that connection"),
     SessionRule(("2.8",), "Fetch", "session: after it was emptied", "outcome", "asked on a closed connection"),
     SessionRule(("4.4",), "LeaveGroup", "leave v[01]", "outcome", "the one before had closed that connection"),
+    SessionRule(("4.4",), "ListGroups", "*", "*groups(pg[01]).group_state", "who was to leave stayed, see above"),
+    SessionRule(("4.4",), "ListGroups", "*", "*groups(share1)", "share groups are not served"),
     SessionRule(("4.4",), "OffsetFetch", "offset fetch v1", "outcome", "the one before had closed that connection"),
     SessionRule(("2.8",), "Produce", "produce v3 with null records", "*error_code", "-1 there; 87 says why"),
     SessionRule(("2.8",), "Fetch", "fetch v9 leader epoch 0", "*", "its leader had that epoch"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.differential.play import Play
-from tests.differential.scenario import broken, cluster, configs, fetch, offsets, produce, topics
+from tests.differential.scenario import broken, cluster, configs, fetch, groups, offsets, produce, topics
 
 
 def play_all(play: Play) -> None:
@@ -31,4 +31,5 @@ def play_all(play: Play) -> None:
     cluster.elect_leaders(play)
     topics.create_partitions(play)
     topics.delete(play)
+    groups.play_groups(play)
     broken.ask_with_broken_bytes(play)

@@ -26,18 +26,19 @@ def ask_with_broken_bytes(play: Play) -> None:
     ):
         versions = play.versions(type(request))
         for version in {versions[0], versions[-1]}:
-            _break(play, request, version)
+            break_body(play, request, version)
     for version in play.versions(ApiVersionsRequest, 3):
-        _break(play, ApiVersionsRequest(client_software_name="p", client_software_version="1"), version)
+        break_body(play, ApiVersionsRequest(client_software_name="p", client_software_version="1"), version)
     for version in play.versions(DescribeTopicPartitionsRequest):
         topic = DescribeTopicPartitionsRequest.TopicRequest(name="plain")
-        _break(play, DescribeTopicPartitionsRequest(topics=[topic]), version)
+        break_body(play, DescribeTopicPartitionsRequest(topics=[topic]), version)
     old = frame_of(produce("two", batch(), ids=play.ids).encode(2), ProduceRequest.api, 2)
     if 2 not in play.versions(ProduceRequest):
         play.ask_bytes("announced but not served", ProduceRequest.api, 2, old)
 
 
-def _break(play: Play, request: Request, version: int) -> None:
+def break_body(play: Play, request: Request, version: int) -> None:
+    """Send a request in every broken form."""
     body = request.encode(version)
     header = request.header_version(version)
     for step, broken in [
