@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from bench.broker.raw import Raw, Topics, fetch_frame, produce_frame
@@ -72,20 +73,23 @@ def minibroker_memory(order: Order) -> list[list[str]]:
     return [[*MINIBROKER, "--port", str(order.ports[0]), "--memory"]]
 
 
-def kafka(order: Order) -> list[list[str]]:
-    """Write the settings and format the directories, which is not part of a start."""
+def kafka(order: Order, more: Mapping[str, str] = MappingProxyType({})) -> list[list[str]]:
+    """Write the settings, these too, and format the directories, which is not part of a start."""
     controllers = [f"127.0.0.1:{free_port()}" for _ in order.ports]
     voters = ",".join(f"{node}@{address}" for node, address in enumerate(controllers, 1))
     return [
-        kafka_node(order.directory / str(node), node, f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{address}", voters)
+        kafka_node(
+            order.directory / str(node), node, f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{address}", voters, more
+        )
         for node, (port, address) in enumerate(zip(order.ports, controllers), 1)
     ]
 
 
-def kafka_node(directory: Path, node: int, listeners: str, voters: str) -> list[str]:
+def kafka_node(directory: Path, node: int, listeners: str, voters: str, more: Mapping[str, str]) -> list[str]:
     directory.mkdir(parents=True, exist_ok=True)
     settings = {
         **KAFKA_SETTINGS,
+        **more,
         "node.id": str(node),
         "controller.quorum.voters": voters,
         "listeners": listeners,
