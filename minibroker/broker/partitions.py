@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from minibroker.config import log_settings
 from minibroker.event_kinds import Recover
 from minibroker.metadata.image import BROKER
@@ -10,10 +12,8 @@ from minibroker.replication.replica import Replica
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.node import Node
-    from minibroker.log.directory import LogDirectory
     from minibroker.log.settings import LogSettings
     from minibroker.metadata.image import Partition, Topic
-    from minibroker.replication.follower import CutLog
 
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -56,7 +56,7 @@ class Partitions:
                 now_ms=self.node.clock.now_ms(),
                 lag_ms_max=self.node.config["replica.lag.time.max.ms"],
                 find_broker=self.node.image.brokers.get,
-                truncate=_cutter(self.node.directory, key),
+                truncate=partial(self._cut, key),
             )
             if self.node.replication is not None:
                 self.node.replication.took(replica)
@@ -117,11 +117,14 @@ class Partitions:
                     )
                 replica.log.settings, replica.min_in_sync = settings_by_topic[replica.topic]
 
+    def _cut(self, key: tuple[str, int], offset: int, why: str) -> None:
+        """Cut the log of a partition back to an offset."""
+        if offset < self.replicas[key].high_watermark:
+            # An unclean election: what was committed is so no longer, and no crash may bring the claim back.
+            ends = {each: replica.high_watermark for each, replica in self.replicas.items()}
+            self.node.directory.write_high_watermarks({**ends, key: offset})
+        self.node.directory.truncate_to(*key, offset)
+
     def _log_settings(self, topic: str) -> LogSettings:
         config = self.node.topic_config(topic)
         return log_settings(config, self.node.appearance.message_format(config.overrides))
-
-
-def _cutter(directory: LogDirectory, key: tuple[str, int]) -> CutLog:
-    """Return what cuts the log of a partition as its directory wants it done."""
-    return lambda offset, why: directory.truncate_to(*key, offset)
