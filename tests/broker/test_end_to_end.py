@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from minibroker.broker.apis import SERVED
 from minibroker.client import Admin, Cluster, Consumer, NewTopic, Producer
+from minibroker.log.checkpoints import HIGH_WATERMARKS, read_offsets
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.replication.follower import FollowerState
 
 from .running import running_node
 
@@ -86,3 +90,17 @@ async def test_a_stop_and_a_start_keep_topics_settings_and_records() -> None:
             place = await producer.send("orders", b"more", partition=0)
             assert place.offset == 3
         assert node.directory.was_clean
+
+
+async def test_a_log_that_is_cut_takes_the_claim_of_what_was_committed_out_of_the_checkpoint() -> None:
+    storage = MemoryStorage(lambda: 0)
+    async with running_node(storage) as node:
+        await round_trip(node.bootstrap_servers)
+        replica = node.replicas["orders", 0]
+        node.chores.checkpoint_high_watermarks()
+        assert read_offsets(storage, HIGH_WATERMARKS)["orders", 0] == len(VALUES)
+        replica.follow(2, replica.leader_epoch + 1, truncate=partial(node.partitions._cut, ("orders", 0)))
+        role = replica.role
+        assert isinstance(role, FollowerState)
+        role.on_leader_ends(0, 7, 0)  # another was elected, uncleanly, and its log ends there
+        assert read_offsets(storage, HIGH_WATERMARKS)["orders", 0] == 7
