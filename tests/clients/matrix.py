@@ -154,14 +154,27 @@ COLUMNS = {
 
 def table() -> str:
     """Return the table of docs/clients.md."""
-    lines = ["| client | version | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
-    for client in CLIENTS:
+    return _table(CLIENTS, {name: set(steps) for name, steps in COLUMNS.items()})
+
+
+def group_table() -> str:
+    """Return the table of docs/clients.md about groups."""
+    return _table(GROUP_CLIENTS, {step: {step} for step in GROUP_STEPS})
+
+
+def _table(clients: tuple[Client, ...], columns: dict[str, set[str]]) -> str:
+    lines = ["| client | version | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
+    for client in clients:
         name = f"{client.name} ({client.said_of})" if client.said_of else client.name
-        version = f"{client.version} as {client.variant}" if client.variant else client.version
-        cells = ["yes" if set(steps) <= set(client.steps) else "-" for steps in COLUMNS.values()]
+        version = client.version
+        if client.variant == "consumer":
+            version += ", consumer protocol"
+        elif client.variant:
+            version += f" as {client.variant}"
+        cells = ["yes" if steps <= set(client.steps) else "-" for steps in columns.values()]
         lines.append(f"| {name} | {version} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    print(table(), end="")
+    print(table(), group_table(), sep="\n", end="")
