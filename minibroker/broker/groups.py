@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minibroker.errors import Error, KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC
 
 TYPE_CHECKING = False
@@ -19,10 +20,13 @@ class Groups:
     def __init__(self, node: Node):
         self.node = node
         self._coordinator: Coordinator | None = None
+        self._has_stopped = False
 
     @property
     def coordinator(self) -> Coordinator:
         """What this broker knows of groups; made when the first of them is asked for, or there is something to read."""
+        if self._has_stopped:
+            raise KafkaError(Error.NOT_COORDINATOR, "this broker is stopping")
         if self._coordinator is None:
             from minibroker.broker.coordinator import Coordinator
 
@@ -35,6 +39,8 @@ class Groups:
         self._look()
 
     def stop(self) -> None:
+        """Coordinate nothing from here on, whoever asks: another life of this broker may have the directory soon."""
+        self._has_stopped = True
         self.node.watchers.pop(self._look, None)
         if self._coordinator is not None:
             self._coordinator.stop()

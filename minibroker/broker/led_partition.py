@@ -67,7 +67,8 @@ class LedPartition:
         self.is_loading = True
         self._read_to = -1  # the end of what there was to read, once it has been read
         self._has_resigned = False
-        self.shard = Shard(self.node.config, coordinator.settings_of, self.write, partial(tell, self.node))
+        node, settings_of = self.node, coordinator.settings_of
+        self.shard = Shard(node.config, settings_of, self.write, node.clock.now_ms, partial(tell, node))
         self._writes: list[Write] = []  # of this turn of the loop
         self._unseen: deque[tuple[int, Callable[[], object]]] = deque()  # what counts when the offset is committed
         self._waiting: deque[tuple[int, int, str, Done]] = deque()  # end offset, until when, who waits
@@ -110,6 +111,7 @@ class LedPartition:
             return
         self.is_loading = False
         self._see()
+        self.coordinator.follow_clock()  # or the sessions that begin now would be moved with the others
         self.shard.loaded(self.node.clock.now_ms())
         for group_id in self.shard.groups:
             self.arm(group_id)
@@ -177,7 +179,7 @@ class LedPartition:
                     group.apply(key, value)
         self.write(group_id, [*(applied or ()), *rows], done)
         if becomes is not None:
-            shard.groups[group_id] = classic_group(becomes, partial(shard.new_classic, group_id, now_ms), now_ms)
+            shard.groups[group_id] = classic_group(becomes, partial(shard.new_classic, group_id), now_ms)
         tell_change(self.node, shard, group_id, before)
         self.arm(group_id)
 
@@ -271,6 +273,8 @@ class LedPartition:
         replica = self.replica
         if not replica.is_leader or replica.leader_epoch != self.epoch:
             return  # `follow` is about to say so
+        if self._waiting:
+            self.coordinator.follow_clock()  # sessions may begin now
         high_watermark = replica.high_watermark
         while self._unseen and self._unseen[0][0] < high_watermark:
             self._unseen.popleft()[1]()

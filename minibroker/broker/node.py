@@ -183,12 +183,13 @@ class Node:
         """Return when every socket is closed, every log flushed, and the directory marked clean."""
         self.is_ready = False
         self.chores.stop()
-        self.groups.stop()
         if self.replication is None:
+            self.groups.stop()
             await self._close_servers()
             await self.metadata.leave()
         else:  # the leaders move first, while clients can still be told where they are
             await self.metadata.leave()
+            self.groups.stop()
             self.replication.stop()
             await self._close_servers()
         try:

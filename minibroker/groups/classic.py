@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     Done = Callable[[Error], None]
     Write = Callable[[list[Row], Done], None]
+    Clock = Callable[[], int]
     Told = Callable[[str, str, str], None]  # state before and now, the same if it is about a member, and why
 
     class Settings(Protocol):
@@ -46,14 +47,15 @@ class ClassicGroup:
     kind = "classic"
 
     def __init__(
-        self, group_id: str, config: Settings, write: Write, now_ms: int, told: Told = lambda before, after, why: None
+        self, group_id: str, config: Settings, write: Write, clock: Clock, told: Told = lambda before, after, why: None
     ):
-        """write: takes rows, and calls back when they are safe, or why they are not."""
+        """write: takes rows, and calls back when they are safe, or why they are not; clock: says when that is."""
         self.group_id = group_id
         self.config = config
         self.write = write
         self.state: State = EMPTY
-        self.since_ms = now_ms  # the state
+        self.clock = clock
+        self.since_ms = clock()  # the state
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -236,7 +238,6 @@ class ClassicGroup:
         protocol_type: str | None,
         protocol: str | None,
         assignments: Sequence[tuple[str, bytes]],
-        now_ms: int,
     ) -> None:
         """Hand in what the leader has worked out, or ask for one's own part; the reply waits for the leader."""
         try:
@@ -254,7 +255,7 @@ class ClassicGroup:
             return
         member.syncing = reply
         if member_id == self.members.leader:
-            self.rebalance.assign(dict(assignments), now_ms)
+            self.rebalance.assign(dict(assignments))
 
     def synced(self, member: Member) -> Synced:
         return Synced(Error.NONE, self.protocol_type, self.protocol, member.assignment)
@@ -315,7 +316,7 @@ class ClassicGroup:
 
     def beat(self, member: Member, now_ms: int) -> None:
         """Begin a member's session anew."""
-        member.due_ms = now_ms + member.session_timeout_ms
+        member.due_ms = now_ms + (1 << 40 if "session-never-ends" in bugs.planted else member.session_timeout_ms)
         self.wake_at(member.due_ms)
 
     def wake_at(self, due_ms: int) -> None:
@@ -339,8 +340,7 @@ class ClassicGroup:
                 del self.members.pending[member_id]
                 self.rebalance.complete_if_all_have_joined(now_ms)
         for member in list(self.members):
-            is_due = now_ms >= member.due_ms and "session-never-ends" not in bugs.planted
-            if is_due and not member.is_waiting and self.members.get(member.id) is member:
+            if now_ms >= member.due_ms and not member.is_waiting and self.members.get(member.id) is member:
                 self.drop(member.id)
                 self.left(now_ms, f"{member.id} has been silent for longer than its session timeout")
         dues = [*self.rebalance.dues, *self.members.pending.values()]

@@ -107,13 +107,14 @@ class Rebalance:
         self._sync_due_ms = now_ms + members.rebalance_timeout_ms
         group.wake_at(self._sync_due_ms)
 
-    def assign(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
         """Write down what the leader has worked out, then tell everybody."""
         group, generation = self.group, self.group.generation
 
         def written(error: Error) -> None:
             if group.state is not COMPLETING or group.generation != generation:
                 return  # another rebalance has begun meanwhile
+            now_ms = group.clock()
             if error != Error.NONE:
                 self._refuse_syncs(error)
                 self.begin(now_ms, "the assignment could not be written")

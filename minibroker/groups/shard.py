@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from minibroker.config import BrokerConfig
     from minibroker.config.group import GroupConfig
-    from minibroker.groups.classic import Done, Write
+    from minibroker.groups.classic import Clock, Done, Write
     from minibroker.groups.records import Row
     from minibroker.stored.group_offsets import GroupMetadataValue
     from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 class Shard:
     """The groups of one partition."""
 
-    def __init__(self, config: BrokerConfig, settings_of: SettingsOf, write: WriteOf, told: ToldOf):
+    def __init__(self, config: BrokerConfig, settings_of: SettingsOf, write: WriteOf, clock: Clock, told: ToldOf):
         """settings_of: the settings of one group, which may differ from the broker's."""
         self.config = config
         self.settings_of = settings_of
         self.write = write
+        self.clock = clock
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._told = told
@@ -72,18 +73,18 @@ class Shard:
         """Begin to coordinate: sessions run from now on."""
         for group_id, value in self._classic_rows.items():
             if group_id not in self.groups:
-                restored = self.groups[group_id] = self.new_classic(group_id, now_ms)
+                restored = self.groups[group_id] = self.new_classic(group_id)
                 restored.restore(value, now_ms)
         self._classic_rows.clear()
-        self.make_groups_of_offsets(now_ms)
+        self.make_groups_of_offsets()
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 group.loaded(now_ms, self.settings_of(group.group_id))
 
-    def make_groups_of_offsets(self, now_ms: int) -> None:
+    def make_groups_of_offsets(self) -> None:
         """Have a group for all offsets: who only commits has no row of its own."""
         for group_id in self.offsets.committed:
-            self.find_or_make(group_id, now_ms)
+            self.find_or_make(group_id)
 
     # Groups
 
@@ -98,15 +99,15 @@ class Shard:
         group = self.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
-    def find_or_make(self, group_id: str, now_ms: int) -> Group:
+    def find_or_make(self, group_id: str) -> Group:
         """Return a group; a new one is classic, as long as nobody of the other protocol is in it."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = self.new_classic(group_id, now_ms)
+            group = self.groups[group_id] = self.new_classic(group_id)
         return group
 
-    def new_classic(self, group_id: str, now_ms: int) -> ClassicGroup:
-        return ClassicGroup(group_id, self.config, self._writer(group_id), now_ms, self._teller(group_id))
+    def new_classic(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self.config, self._writer(group_id), self.clock, self._teller(group_id))
 
     def _writer(self, group_id: str) -> Write:
         return lambda rows, done: self.write(group_id, rows, done)

@@ -28,7 +28,7 @@ class Lab:
         self.changes: list[str] = []
         self.config = {"group.max.size": size_max, "group.initial.rebalance.delay.ms": delay_ms}
         self.group = ClassicGroup(
-            "g", self.config, self.write, 0, lambda before, after, why: self.changes.append(after)
+            "g", self.config, self.write, lambda: self.now_ms, lambda before, after, why: self.changes.append(after)
         )
 
     def write(self, rows: list[Row], done: Callable[[Error], None]) -> None:
@@ -87,7 +87,6 @@ class Lab:
             protocol_type=None,
             protocol=None,
             assignments=list(given.items()),
-            now_ms=self.now_ms,
         )
         return answers
 

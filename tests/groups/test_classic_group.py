@@ -302,7 +302,7 @@ def test_a_group_is_read_back_as_it_was_written() -> None:
     lab = Lab()
     generation = lab.stable("a", i="b")
     _, value = lab.rows[-1]
-    again = ClassicGroup("g", lab.config, lab.write, 5000)
+    again = ClassicGroup("g", lab.config, lab.write, lambda: 5000)
     again.restore(value, 5000)  # type: ignore[arg-type]
     assert again.row() == lab.group.row()
     assert again.heartbeat("a", None, generation, 6000) == Error.NONE
@@ -324,3 +324,17 @@ def test_every_state_is_reached_from_another_and_answers_all() -> None:
     names = {state.name for state in STATES}
     for state in STATES:
         assert state.after <= names and state.after and state.what
+
+
+def test_a_session_begins_when_the_assignment_is_told_however_long_that_took() -> None:
+    lab = Lab(is_slow=True)
+    lab.join("a", is_new=True)
+    waiting = lab.sync("a", 1, a=b"all")
+    lab.advance(SESSION_MS * 2)
+    assert not waiting
+    lab.settle()
+    assert waiting[0].assignment == b"all"
+    lab.advance(SESSION_MS * 3 - 1)
+    assert "a" in lab.group.members
+    lab.advance(SESSION_MS * 3)
+    assert "a" not in lab.group.members

@@ -12,7 +12,7 @@ import pytest
 from minibroker.broker.node import Node
 from minibroker.client.connection import Connection
 from minibroker.config import BrokerConfig
-from minibroker.errors import Error
+from minibroker.errors import Error, KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC, java_hash, partition_of
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -366,3 +366,13 @@ class TestCluster:
             answer = await Caller(connection).find()
             assert answer.error_code == Error.NONE
             return int(answer.node_id)
+
+
+async def test_who_has_stopped_coordinates_nothing_again() -> None:
+    async with serving(MemoryStorage(int), "t") as (node, caller):
+        await caller.find()
+        await caller.commit(1)
+    # A request that comes late must not begin it anew: another life of the broker may have the directory by now.
+    with pytest.raises(KafkaError) as refused:
+        _ = node.groups.coordinator
+    assert refused.value.code == Error.NOT_COORDINATOR and not list(node.groups.led())

@@ -44,7 +44,7 @@ def test_a_classic_group_is_upgraded_as_in_kafka(script: list[Any]) -> None:
     assert stored is not None
     policy = before[0][0]["settings"].get("group.consumer.migration.policy", "bidirectional")
     player.settings = Settings(**{"consumer.assignment.interval.ms": 0, "group.consumer.migration.policy": policy})
-    classic = ClassicGroup(GROUP, player.settings, lambda rows, done: None, 1000)
+    classic = ClassicGroup(GROUP, player.settings, lambda rows, done: None, lambda: 1000)
     classic.restore(stored, 1000)
     kept: Any = {"topics": player.topics, "config": player.settings, "now_ms": player.now_ms}
     ours: dict[str, Any] = {"rows": []}
@@ -156,7 +156,7 @@ def made(cluster: Cluster) -> ClassicGroup:
     settings = Settings(**{"group.initial.rebalance.delay.ms": 0})
     return migration.classic_group(
         cluster.group.becomes,
-        lambda: ClassicGroup(GROUP, settings, lambda rows, done: None, cluster.now_ms),
+        lambda: ClassicGroup(GROUP, settings, lambda rows, done: None, lambda: cluster.now_ms),
         cluster.now_ms,
     )
 

@@ -103,11 +103,11 @@ def consumer_group_describe(request: ConsumerGroupDescribeRequest, context: Cont
 
 
 def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:
-    coordinator = context.node.groups.coordinator
     if context.node.appearance.is_before_4:
         return _undescribed(group_id, Error.UNSUPPORTED_VERSION)
     try:
         check_id(group_id)
+        coordinator = context.node.groups.coordinator
         group = coordinator.find(group_id).shard.find(group_id)
         if not isinstance(group, ConsumerGroup):
             what = "not found" if group is None else "is not a consumer group"

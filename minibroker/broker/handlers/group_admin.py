@@ -81,7 +81,7 @@ def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsRespo
     states = {each.lower() for each in request.states_filter}
     kinds = {each.lower() for each in request.types_filter}
     error, found = Error.NONE, []
-    for led in context.node.groups.coordinator.led.values():
+    for led in context.node.groups.led():
         if led.is_loading:
             error = Error.COORDINATOR_LOAD_IN_PROGRESS
         found += [

@@ -87,7 +87,7 @@ def offset_commit(
     if not rows:
         return response
     later = Later()
-    led.shard.find_or_make(request.group_id, context.now_ms)
+    led.shard.find_or_make(request.group_id)
     led.write(request.group_id, rows, later)
     led.arm(request.group_id)
     return _committed(response, written, later)

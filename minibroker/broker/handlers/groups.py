@@ -85,7 +85,7 @@ def join_group(
         instance_id = request.group_instance_id
         rebalance_ms = request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
         client_id = context.client_id or ""
-        group = _group_to_join(led, request.group_id, now_ms)
+        group = _group_to_join(led, request.group_id)
         member = Member(
             request.member_id or _new_id(group, client_id if instance_id is None else instance_id, node.chance),
             instance_id,
@@ -123,13 +123,13 @@ def join_group(
     return _join_later(reply, version) if reply.value is None else _joined(reply.value, version)
 
 
-def _group_to_join(led: LedPartition, group_id: str, now_ms: int) -> Group:
+def _group_to_join(led: LedPartition, group_id: str) -> Group:
     """Return the group, which is made if there is none; one of the consumer protocol that is empty is none."""
     group = led.shard.find(group_id)
     if isinstance(group, ConsumerGroup) and group.is_idle:
         led.write(group_id, group.tombstones(), lambda error: None)
         del led.shard.groups[group_id]
-    return led.shard.find_or_make(group_id, now_ms)
+    return led.shard.find_or_make(group_id)
 
 
 def answer_when_safe(
@@ -200,7 +200,6 @@ def sync_group(
                 protocol_type=request.protocol_type,
                 protocol=request.protocol_name,
                 assignments=[(each.member_id, bytes(each.assignment)) for each in request.assignments],
-                now_ms=context.now_ms,
             )
         led.arm(request.group_id)
     except KafkaError as error:
