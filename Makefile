@@ -7,7 +7,8 @@
 #   make bench-groups ARGS=--quick            groups beside Kafka's: first record, heartbeats, commits
 #   make bench-cluster ARGS=--quick           three replicas beside one, and beside Kafka's
 #   make docs     the pages made from code    make format   what ruff can mend by itself
-#   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many
+#   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
+#                                             WHAT=groups: its groups of consumers
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
 
@@ -19,6 +20,7 @@ SEED ?=
 SEEDS ?= 100
 FIRST ?= 0
 CLIENT ?= own
+WHAT ?= cluster
 ARGS ?=
 SOURCES := minibroker tests bench docs
 
@@ -70,7 +72,7 @@ bench-cluster: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.cluster.compare $(ARGS)
 
 sim: $(VENV)/.installed-test
-	$(BIN)/python -m tests.simulation.cluster_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)
+	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)
 
 # libFuzzer writes what it finds into its first folder, so the committed corpus stays as it is.
 fuzz: $(VENV)/.installed-fuzz

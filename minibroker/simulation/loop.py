@@ -202,7 +202,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def cancel_all(self) -> None:
         """Cancel what is left of processes that live, oldest first, and let it end."""
         self.limit_s = self._now + PATIENCE_S  # for those who do not want to end
-        left = [task for task in self.tasks_left() if not _is_dead(task)]
+        left = [task for task in self.tasks_left() if not is_dead(task)]
         for task in left:
             task.cancel()
         if left:
@@ -236,7 +236,8 @@ def _keep_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
         loop.failures.append(failure)
 
 
-def _is_dead(task: asyncio.Task[Any]) -> bool:
+def is_dead(task: asyncio.Task[Any]) -> bool:
+    """Whether the process of a task has been killed: it will never go on."""
     process = getattr(task, "process", None)
     return process is not None and process.is_dead
 

@@ -19,7 +19,7 @@ from random import Random
 
 import minibroker.event_kinds  # noqa: F401  # so that KINDS has them
 from minibroker.events import KINDS, EventStream
-from minibroker.simulation.loop import OutOfTime, SimulatedLoop
+from minibroker.simulation.loop import OutOfTime, SimulatedLoop, is_dead
 from minibroker.simulation.world import SimulatedClock, simulated_world
 
 TYPE_CHECKING = False
@@ -90,7 +90,7 @@ class Outcome:
         self.lines = world.trace.lines
         self.virtual_s = world.loop.time()
         self.turns = world.loop.turns
-        # What the program left behind when it was done: tasks that were cancelled then.
+        # What the program left behind when it was done: tasks that were cancelled then, but those of killed processes.
         self.left: list[str] = []
 
     def check(self) -> Any:
@@ -120,7 +120,7 @@ def simulate(
             except Exception as raised:
                 failure = raised
             outcome = Outcome(world, result, failure)  # before the rest is cancelled: in no order of the program's
-            outcome.left = [task.get_name() for task in loop.tasks_left()]
+            outcome.left = [task.get_name() for task in loop.tasks_left() if not is_dead(task)]
             loop.cancel_all()
             with suppress(OutOfTime):
                 loop.run_until_complete(loop.shutdown_asyncgens())

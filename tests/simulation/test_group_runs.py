@@ -1,0 +1,174 @@
+"""Groups of consumers under faults in virtual time: offsets are registers, and no partition has two owners."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from .group_assignors import Wish, cooperative, decode_share, decode_wish, eager, encode_share, encode_wish
+from .group_run import replay, run_seed
+from .invariants import Violation
+from .registers import NOTHING, Register
+
+ROOT = Path(__file__).parent.parent.parent
+QUICK, SEEDS, FOREIGN_SEEDS = 4, 100, 6
+
+
+def check(seed: int, *, foreign: bool = False) -> None:
+    outcome = run_seed(seed, foreign=foreign)
+    gc.collect()  # a run makes much garbage, and collects none
+    if outcome.failure is not None:
+        outcome.failure.add_note(f"replay: {replay(seed, foreign=foreign)}")
+    assert outcome.check() > 10
+    assert outcome.left == []
+
+
+@pytest.mark.parametrize("seed", range(QUICK))
+def test_groups_keep_what_must_hold_whatever_befalls_their_coordinators(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(QUICK, SEEDS))
+def test_groups_keep_what_must_hold_in_many_more_seeds(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.parametrize("seed", range(FOREIGN_SEEDS))
+def test_a_group_of_unmodified_aiokafka_reads_everything(seed: int) -> None:
+    check(seed, foreign=True)
+
+
+# Planted bugs, and within how many seeds each must be found. From three different beginnings it took about half of that
+# or less.
+BUDGETS = {
+    "absent-members-stay": 30,
+    "any-generation": 100,
+    "assigned-before-written": 60,
+    "begins-before-safe": 100,
+    "confirms-unsafe-rows": 8,
+    "forgets-unsafe-offsets": 8,
+    "generation-stays": 8,
+    "given-before-revoked": 20,
+    "heartbeat-is-not-noted": 10,
+    "old-instance-lives": 40,
+    "session-never-ends": 15,
+    "shows-unsafe-offsets": 200,
+    "strangers-commit": 50,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUDGETS)
+@pytest.mark.usefixtures("plant")
+def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
+    assert any(run_seed(seed).failure is not None for seed in range(BUDGETS[bug]))
+
+
+def trace_of(seed: int, hash_seed: int) -> str:
+    command = [sys.executable, "-m", "tests.simulation.group_run", str(seed)]
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_a_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
+    assert trace_of(3, 1) == trace_of(3, 2)
+    assert trace_of(3, 1) != trace_of(4, 1)
+
+
+# What the runs judge by
+
+
+class Written:
+    """A register and a hand to fill it."""
+
+    def __init__(self) -> None:
+        self.register = Register("it")
+
+    def write(self, start: float, end: float) -> int:
+        value = self.register.attempt("somebody", start)
+        self.register.writes[value].end = end
+        return value
+
+    def read(self, value: int, start: float, end: float, *, is_strict: bool = True) -> None:
+        self.register.see(value, "somebody", start, end, is_strict=is_strict)
+
+
+def test_a_register_may_show_either_of_two_values_while_the_second_is_written() -> None:
+    written = Written()
+    written.read(NOTHING, 0, 1)
+    first, second = written.write(1, 2), written.write(3, 6)
+    written.read(first, 3.5, 4)
+    written.read(second, 4, 5)
+    written.read(second, 7, 8)
+    written.register.check()
+
+
+def test_a_write_that_nobody_confirmed_may_count_late_or_never() -> None:
+    written = Written()
+    first, lost, late = written.write(1, 2), written.write(3, inf), written.write(4, inf)
+    written.read(first, 5, 6)
+    written.read(late, 9, 10)
+    written.register.check()
+    assert lost not in (value for value, *_ in written.register.reads)
+
+
+def test_a_register_does_not_go_back() -> None:
+    written = Written()
+    first, second = written.write(1, 2), written.write(3, inf)
+    written.read(second, 4, 5)
+    written.read(first, 6, 7)
+    with pytest.raises(Violation, match="G3"):
+        written.register.check()
+
+
+def test_what_was_confirmed_is_read() -> None:
+    written = Written()
+    first, _ = written.write(1, 2), written.write(3, 4)
+    written.read(first, 5, 6)
+    with pytest.raises(Violation, match="G3"):
+        written.register.check()
+
+
+def test_a_deposed_coordinator_may_show_what_was_but_nothing_that_never_was() -> None:
+    written = Written()
+    first, second = written.write(1, 2), written.write(3, 4)
+    written.read(first, 5, 6, is_strict=False)
+    written.register.check()
+    with pytest.raises(Violation, match="nobody had committed"):
+        written.read(second + 1, 5, 6, is_strict=False)
+    written.register.writes[second].is_refused = True
+    with pytest.raises(Violation, match="refused"):
+        written.read(second, 5, 6, is_strict=False)
+
+
+def test_the_eager_assignor_shares_out_everything() -> None:
+    wishes = {"a": Wish(("orders",)), "b": Wish(("orders", "bills"))}
+    shares = eager(wishes, {"orders": 3, "bills": 1}, 1)
+    assert shares == {"a": [("orders", 1)], "b": [("bills", 0), ("orders", 0), ("orders", 2)]}
+
+
+def test_the_cooperative_assignor_gives_nobody_what_another_one_has_still() -> None:
+    both = frozenset((("orders", 0), ("orders", 1)))
+    wishes = {"a": Wish(("orders",), both, 3), "b": Wish(("orders",))}
+    assert cooperative(wishes, {"orders": 2}, 4) == {"a": [("orders", 0)], "b": []}
+    wishes = {"a": Wish(("orders",), frozenset((("orders", 0),)), 4), "b": Wish(("orders",), frozenset(), 4)}
+    assert cooperative(wishes, {"orders": 2}, 5) == {"a": [("orders", 0)], "b": [("orders", 1)]}
+
+
+def test_members_understand_what_they_exchange() -> None:
+    wish = Wish(("orders", "bills"), frozenset((("bills", 0),)), 7)
+    assert decode_wish(encode_wish(wish)) == wish
+    assert decode_share(encode_share([("orders", 2), ("bills", 0)])) == [("bills", 0), ("orders", 2)]
+    assert decode_share(b"") == []
