@@ -53,13 +53,13 @@ class Coordinator:
         topic = node.image.topics.get(OFFSETS_TOPIC)
         for number in range(len(topic.partitions)) if topic is not None else ():
             replica, led = node.replicas.get((OFFSETS_TOPIC, number)), self.led.get(number)
-            leads = replica is not None and replica.is_leader and replica.log.offline is None
-            if led is not None and (not leads or led.replica is not replica or led.epoch != replica.leader_epoch):
+            if replica is not None and not (replica.is_leader and replica.log.offline is None):
+                replica = None
+            if led is not None and (replica is None or led.replica is not replica or led.epoch != replica.leader_epoch):
                 del self.led[number]
                 led.resign()
                 led = None
-            if leads and led is None:
-                assert replica is not None
+            if replica is not None and led is None:
                 self.led[number] = LedPartition(self, replica)
         self._follow_topics()
 

@@ -14,12 +14,14 @@ from minibroker.protocol.registry import STORED, message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
     Row = tuple[CoordinatorKey, CoordinatorValue | None]
 
 HOMES = ("group_offsets", "consumer_groups")  # modules of minibroker/stored
-OFFSET, GROUP = 1, 2  # types of keys
+LEGACY_OFFSET, OFFSET, GROUP = 0, 1, 2  # types of keys
 GROUP_VERSION = 3  # of the values of classic groups: the next one is flexible, and no release writes it
 OFFSET_VERSIONS = {True: 3, False: 4}  # by whether the release is before 4.0: since then with the topic's id
 EXPIRING_OFFSET_VERSION = 1  # the only one with a time of its own to expire
@@ -44,7 +46,18 @@ def decode(key: bytes | None, value: bytes | None) -> Row | None:
     if classes is None:
         return None
     key_class, value_class = classes
-    return key_class.decode_stored(key), None if value is None else value_class.decode_stored(value)
+    found = key_class.decode_stored(key), None if value is None else value_class.decode_stored(value)
+    return _from_legacy(*found) if key_class.type_number == LEGACY_OFFSET else found
+
+
+def _from_legacy(key: Any, value: Any) -> Row:
+    """Return an offset in the oldest form, which nobody writes any more, as one of today."""
+    from minibroker.stored.group_offsets import OffsetCommitKey, OffsetCommitValue
+
+    now = OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition)
+    if value is None:
+        return now, None
+    return now, OffsetCommitValue(offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp)
 
 
 def encode(row: Row, *, is_before_4: bool = False) -> tuple[bytes, bytes | None]:

@@ -59,15 +59,16 @@ class Shard:
             self._classic_rows.pop(key.group, None)
             if value is not None:
                 self._classic_rows[key.group] = value  # type: ignore[assignment]
-        elif hasattr(key, "group_id"):
-            group = self.groups.get(key.group_id)
+        else:
+            group_id: str = key.group_id  # type: ignore[attr-defined]  # all others have it
+            group = self.groups.get(group_id)
             if not isinstance(group, ConsumerGroup):
                 if value is None:
                     return
-                group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
+                group = self.groups[group_id] = ConsumerGroup(group_id)
             group.apply(key, value)
             if value is None and isinstance(key, ConsumerGroupMetadataKey):
-                del self.groups[key.group_id]
+                del self.groups[group_id]
 
     def loaded(self, now_ms: int) -> None:
         """Begin to coordinate: sessions run from now on."""

@@ -103,7 +103,7 @@ def compute_target(
         share = shares.get(member_id, {})
         old = targets.get(member_id)
         if old is None or _sets(old) != _sets(share):
-            before = [topic_id for topic_id in as_filled(old or ()) if topic_id in share]
+            before = [topic_id for topic_id in as_filled(list(old or ())) if topic_id in share]
             order = as_sized(before, [topic_id for topic_id in share if topic_id not in before])
             rows.append(target_row(group_id, member_id, {topic_id: share[topic_id] for topic_id in order}))
     rows.append(target_epoch_row(group_id, group_epoch, now_ms))

@@ -329,6 +329,7 @@ class ClassicMember(Member):
     def __init__(self, *args: Any, assignor: str, **settings: Any):
         super().__init__(*args, **settings)
         self.assignor = assignor
+        self.owned_since = NO_EPOCH
 
     async def _take_part(self) -> None:
         while not self.is_in and not self.is_leaving:
@@ -368,7 +369,7 @@ class ClassicMember(Member):
         """Be in the next generation, and take what it gives."""
         if self.assignor == "eager":
             self.owned = frozenset()
-        wish = encode_wish(Wish(self.topics, self.owned, self.epoch))
+        wish = encode_wish(Wish(self.topics, self.owned, self.owned_since))
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self.session_ms,
@@ -419,7 +420,7 @@ class ClassicMember(Member):
 
     def _take(self, places: frozenset[TopicPartition]) -> None:
         lost = self.owned - places
-        self.owned = places
+        self.owned, self.owned_since = places, self.epoch
         self.invariants.given(self, self.epoch, places)
         if lost:  # somebody else is to have it, in the next generation
             self.is_in = False

@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import warnings
 from math import inf
 from pathlib import Path
 
@@ -21,8 +22,12 @@ QUICK, SEEDS, FOREIGN_SEEDS = 4, 100, 6
 
 
 def check(seed: int, *, foreign: bool = False) -> None:
-    outcome = run_seed(seed, foreign=foreign)
-    gc.collect()  # a run makes much garbage, and collects none
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", ResourceWarning
+        )  # aiokafka's connections complain, of consumers that were killed
+        outcome = run_seed(seed, foreign=foreign)
+        gc.collect()  # a run makes much garbage, and collects none
     if outcome.failure is not None:
         outcome.failure.add_note(f"replay: {replay(seed, foreign=foreign)}")
     assert outcome.check() > 10
