@@ -379,7 +379,7 @@ class ClassicMember(Member):
             protocol_type="consumer",
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=self.assignor, metadata=wish)],
         )
-        began, patience_ms = self.now, 2 * self.rebalance_ms + CALL_MS
+        patience_ms = 2 * self.rebalance_ms + CALL_MS
         self.is_joining = True
         try:
             joined: JoinGroupResponse = await self.ask(request, timeout_ms=patience_ms)
@@ -388,7 +388,6 @@ class ClassicMember(Member):
                 return
             _check(joined.error_code)
             self.member_id, self.epoch = joined.member_id, joined.generation_id
-            self.accepted, self.accepted_at = began, self.asked
             shares = []
             if joined.leader == joined.member_id and not joined.skip_assignment:
                 shares = self._assign(joined)

@@ -18,6 +18,7 @@ func main() {
 		kgo.SeedBrokers(strings.Split(os.Args[1], ",")...),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.MetadataMinAge(20 * time.Millisecond),
+		kgo.AlwaysRetryEOF(), // a broker that is killed right after a connection came is no missing SASL
 	}
 	topic := os.Args[2]
 	var producer *kgo.Client
