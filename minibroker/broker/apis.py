@@ -1,8 +1,9 @@
 """The map: every API that the broker serves, in which versions, and which function answers.
 
-A handler is a plain function `handler(request, context)`; it returns the response, None if there is none (acks 0), or
-a coroutine that will. What it does before it returns is done at once, while the bytes of the request still lie in the
-receive buffer; `Records` of the request are not to be touched later.
+A handler is a plain function `handler(request, context)`; it returns the response, None if there is none (acks 0), a
+`Later` that will get it, or a coroutine where more than one thing is to be waited for. What it does before it returns
+is done at once, while the bytes of the request still lie in the receive buffer; `Records` of the request are not to be
+touched later.
 Modules are imported when their first request comes.
 """
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
     from minibroker.broker.handlers.context import Context
     from minibroker.protocol.headers import Request, Response
+    from minibroker.server.later import Later
 
-    Handler = Callable[[Any, Context], Response | Coroutine[Any, Any, Response | None] | None]
+    Handler = Callable[[Any, Context], Response | Later | Coroutine[Any, Any, Response | None] | None]
 
 # API -> first and last version served, module of minibroker/broker/handlers and function.
 SERVED: dict[int, tuple[int, int, str]] = {

@@ -13,6 +13,7 @@ from minibroker.broker.handlers.context import Context
 from minibroker.errors import InvalidLength, ProtocolError, UnsupportedVersion
 from minibroker.protocol.framing import answer_frame, encode_response
 from minibroker.protocol.headers import RequestHeader, Response
+from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Dispatcher:
             return None
         if isinstance(response, Response):
             return answer_frame(response, version, correlation_id, route.response_header_end)
+        if isinstance(response, Later):
+            return response.into(lambda made: answer_frame(made, version, correlation_id, route.response_header_end))
         return _later(response, version, correlation_id)
 
     def _client_id(self, data: memoryview) -> str:

@@ -19,6 +19,7 @@ from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from minibroker.errors import Error
 from minibroker.faults import answers
 from minibroker.protocol.framing import answer_frame, encode_response
+from minibroker.protocol.headers import Response
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from minibroker.broker.handlers.fetch_sessions import Session
     from minibroker.broker.node import Node
     from minibroker.faults.rules import Rule
-    from minibroker.protocol.headers import Request, Response
+    from minibroker.protocol.headers import Request
     from minibroker.server.connection import Answer
+    from minibroker.server.later import Later
 
-    Eventually = Response | Coroutine[Any, Any, Response | None] | None
+    Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
 
 PRODUCE, API_VERSIONS, DESCRIBE_TOPIC_PARTITIONS = 0, 18, 75
 # They change nothing, so an error after them is no other than one before.
@@ -80,15 +82,14 @@ class Injection:
         return self._deliver(rule, response, route, context, correlation_id)
 
     async def _deliver(
-        self, rule: Rule, response: Eventually, route: Route, context: Context, correlation_id: int
+        self, rule: Rule, eventually: Eventually, route: Route, context: Context, correlation_id: int
     ) -> list[bytes | memoryview] | None:
         """Return the answer as a rule wants it, when it wants it."""
-        if asyncio.iscoroutine(response):
-            response = await response
+        response = None if eventually is None else await _awaited(eventually)
         frame = None
         if response is not None:
             if rule.throttle_ms:
-                response.throttle_time_ms = rule.throttle_ms  # type: ignore[attr-defined]
+                response.throttle_time_ms = rule.throttle_ms
             # Encoded now: what it consists of may be views of files that are not there any more after a delay.
             frame = bytearray().join(_encoded(response, rule, route, correlation_id))
         if rule.delay_ms:
@@ -284,17 +285,21 @@ def _finished(eventually: Eventually, finish: Any) -> Eventually:
     """Let a response be changed before it leaves, now or when it is there."""
     if eventually is None:
         return None
-    if not asyncio.iscoroutine(eventually):
+    if isinstance(eventually, Response):
         finish(eventually)
         return eventually
 
     async def later() -> Response | None:
-        response: Response | None = await eventually
+        response = await eventually
         if response is not None:
             finish(response)
         return response
 
     return later()
+
+
+async def _awaited(eventually: Any) -> Any:
+    return eventually if isinstance(eventually, Response) else await eventually
 
 
 async def _silence() -> None:

@@ -1,5 +1,7 @@
 """What everybody needs to know of groups: where they are kept."""
 
+from functools import lru_cache
+
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
@@ -12,6 +14,7 @@ def java_hash(text: str) -> int:
     return found - (1 << 32) if found >> 31 else found
 
 
+@lru_cache(10_000)  # asked with each request of a group
 def partition_of(group_id: str, partition_count: int) -> int:
     """Return the partition of the topic that a group belongs to."""
     found = java_hash(group_id)

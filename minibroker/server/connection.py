@@ -16,6 +16,7 @@ import asyncio
 from struct import Struct as Layout
 
 from minibroker.errors import ProtocolError
+from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
             """Return status, content type and body."""
             ...
 
-    Answer = Sequence[Chunk] | None | Coroutine[None, None, Sequence[Chunk] | None]
+    Answer = Sequence[Chunk] | None | Later | Coroutine[None, None, Sequence[Chunk] | None]
 
 LENGTH = Layout(">i")
 SHARED_BYTES = 256 * 1024
@@ -68,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closing_since_ms = 0
         self._own = bytearray()  # an unfinished frame, or frames that wait for their turn
         self._own_end = 0
-        self.task: asyncio.Task[None] | None = None  # the request that waits
+        self.task: asyncio.Task[None] | Later | None = None  # the request that waits
         self._may_write = True
         self._reads = True
         self._is_first = True
@@ -242,32 +243,46 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, frame: memoryview) -> None:
         try:
             answer = self.server.service.answer(frame, self)
-        except ProtocolError as error:
-            self.close(f"cannot read a request: {error}")
-            return
         except Exception as error:
-            self.server.failed(self, error)
-            self.close("an error of our own")
+            self._fail(error, "read")
             return
-        if asyncio.iscoroutine(answer):
+        if type(answer) is Later:
+            self.task = answer
+            answer.then(self._take_answer)
+        elif asyncio.iscoroutine(answer):
             self.task = asyncio.get_running_loop().create_task(self._finish(answer))
         elif answer is not None:
-            self.write(answer)
+            self.write(answer)  # type: ignore[arg-type]
 
     async def _finish(self, waiting: Coroutine[None, None, Sequence[Chunk] | None]) -> None:
         try:
             answer = await waiting
         except asyncio.CancelledError:
             return
-        except ProtocolError as error:
-            self.close(f"cannot answer a request: {error}")
-            return
         except Exception as error:
-            self.server.failed(self, error)
-            self.close("an error of our own")
+            self._fail(error, "answer")
             return
         finally:
             self.task = None
+        self._answered(answer)
+
+    def _take_answer(self, later: Later) -> None:
+        self.task = None
+        try:
+            answer = later.result()
+        except Exception as error:
+            self._fail(error, "answer")
+            return
+        self._answered(answer)
+
+    def _fail(self, error: Exception, doing: str) -> None:
+        if isinstance(error, ProtocolError):
+            self.close(f"cannot {doing} a request: {error}")
+        else:
+            self.server.failed(self, error)
+            self.close("an error of our own")
+
+    def _answered(self, answer: Sequence[Chunk] | None) -> None:
         if not self.is_closing:
             self.last_active_ms = self.server.now_ms()
             if answer is not None:

@@ -155,7 +155,7 @@ class Server:
         if self._sweep is not None:
             self._sweep.cancel()
         self._all_closed = asyncio.Event()
-        tasks = [connection.task for connection in self.connections if connection.task is not None]
+        tasks = [each.task for each in self.connections if isinstance(each.task, asyncio.Task)]
         for connection in list(self.connections):
             connection.transport.abort()
         await self.clock.sleep(0)  # who has been accepted, but not yet told of, comes to `opened` now

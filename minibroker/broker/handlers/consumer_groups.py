@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from minibroker.broker.handlers.group_admin import NOT_ASKED, all_operations
 from minibroker.broker.handlers.groups import check_id, host_of
-from minibroker.broker.handlers.later import Later
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.consumer import ConsumerGroup, group_not_found
 from minibroker.groups.consumer_checks import check_heartbeat
@@ -19,11 +18,10 @@ from minibroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.led_partition import LedPartition
     from minibroker.config.group import GroupConfig
@@ -36,7 +34,7 @@ JOINING, LEAVING, LEFT_FOR_A_WHILE = 0, -1, -2  # epochs
 
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
-) -> ConsumerGroupHeartbeatResponse | Coroutine[None, None, ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse | Later:
     """Take note of what a member says, and tell it what it shall have; answer when that is safe."""
     node = context.node
     try:
@@ -63,14 +61,7 @@ def consumer_group_heartbeat(
         return response
     later = Later()
     led.change(group, rows, later, applied=applied)
-    return _written(response, later)
-
-
-async def _written(response: ConsumerGroupHeartbeatResponse, later: Later) -> ConsumerGroupHeartbeatResponse:
-    error = await later.wait()
-    if error == Error.NONE:
-        return response
-    return _refused(error, Error(error).name)
+    return later.into(lambda error: _refused(error, Error(error).name) if error else response)
 
 
 def _refused(error: Error, message: str | None = None) -> ConsumerGroupHeartbeatResponse:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.later import Later
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import STABLE
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from minibroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,5 +120,5 @@ def delete_groups(
 
 async def _deleted(response: DeleteGroupsResponse, waits: list[tuple[Deleted, Later]]) -> DeleteGroupsResponse:
     for answer, written in waits:
-        answer.error_code = await written.wait()
+        answer.error_code = await written
     return response

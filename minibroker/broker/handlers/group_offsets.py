@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from minibroker.broker.handlers.context import NO_ID
 from minibroker.broker.handlers.groups import check_id
-from minibroker.broker.handlers.later import Later
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.offsets import commit_row, tombstone
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Iterable
 
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.led_partition import LedPartition
@@ -48,9 +48,7 @@ TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID
 # Commit
 
 
-def offset_commit(
-    request: OffsetCommitRequest, context: Context
-) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
+def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | Later:
     """Write offsets down, and answer when they are safe."""
     version = context.api_version
     topics: list[CommitTopic] = []
@@ -90,11 +88,10 @@ def offset_commit(
     led.shard.find_or_make(request.group_id)
     led.write(request.group_id, rows, later)
     led.arm(request.group_id)
-    return _committed(response, written, later)
+    return later.into(lambda error: _committed(response, written, error))
 
 
-async def _committed(response: OffsetCommitResponse, written: list[CommitAnswer], later: Later) -> OffsetCommitResponse:
-    error = await later.wait()
+def _committed(response: OffsetCommitResponse, written: list[CommitAnswer], error: Error) -> OffsetCommitResponse:
     for answer in written if error != Error.NONE else ():
         answer.error_code = Error.INVALID_COMMIT_OFFSET_SIZE if error in TOO_LARGE else error
     return response
@@ -326,9 +323,7 @@ def _fetch(
 # Delete
 
 
-def offset_delete(
-    request: OffsetDeleteRequest, context: Context
-) -> OffsetDeleteResponse | Coroutine[None, None, OffsetDeleteResponse]:
+def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Later:
     """Forget offsets of topics that no member reads."""
     try:
         check_id(request.group_id)
@@ -367,11 +362,10 @@ def offset_delete(
         return response
     later = Later()
     led.write(request.group_id, rows, later)
-    return _deleted(response, written, later)
+    return later.into(lambda error: _deleted(response, written, error))
 
 
-async def _deleted(response: OffsetDeleteResponse, written: list[DeleteAnswer], later: Later) -> OffsetDeleteResponse:
-    error = await later.wait()
+def _deleted(response: OffsetDeleteResponse, written: list[DeleteAnswer], error: Error) -> OffsetDeleteResponse:
     for answer in written:
         answer.error_code = error
     return response

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from minibroker.broker.handlers.later import Later
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import classic_guests
 from minibroker.groups.classic import ClassicGroup
@@ -19,10 +18,11 @@ from minibroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from minibroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from minibroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from minibroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
     from typing import Any
 
@@ -64,9 +64,7 @@ def check_id(group_id: str) -> None:
 # Members
 
 
-def join_group(
-    request: JoinGroupRequest, context: Context
-) -> JoinGroupResponse | Coroutine[None, None, JoinGroupResponse]:
+def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Later:
     """Let a member join; it is answered when all have."""
     node, version = context.node, context.api_version
     reply = Later()
@@ -120,7 +118,7 @@ def join_group(
         led.arm(request.group_id)
     except KafkaError as error:
         return _joined(Joined.refused(error.code, request.member_id), version)
-    return _join_later(reply, version) if reply.value is None else _joined(reply.value, version)
+    return reply.into(lambda joined: _joined(joined, version))
 
 
 def _group_to_join(led: LedPartition, group_id: str) -> Group:
@@ -147,10 +145,6 @@ def answer_when_safe(
         reply(answer)
 
 
-async def _join_later(reply: Later, version: int) -> JoinGroupResponse:
-    return _joined(await reply.wait(), version)
-
-
 def _joined(joined: Joined, version: int) -> JoinGroupResponse:
     protocol = joined.protocol or (None if version >= NULL_PROTOCOL_SINCE else "")
     return JoinGroupResponse(
@@ -168,9 +162,7 @@ def _joined(joined: Joined, version: int) -> JoinGroupResponse:
     )
 
 
-def sync_group(
-    request: SyncGroupRequest, context: Context
-) -> SyncGroupResponse | Coroutine[None, None, SyncGroupResponse]:
+def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Later:
     """Hand in the leader's assignments, or wait for one's own."""
     reply = Later()
     try:
@@ -204,11 +196,7 @@ def sync_group(
         led.arm(request.group_id)
     except KafkaError as error:
         return _synced(Synced(error.code))
-    return _sync_later(reply) if reply.value is None else _synced(reply.value)
-
-
-async def _sync_later(reply: Later) -> SyncGroupResponse:
-    return _synced(await reply.wait())
+    return reply.into(_synced)
 
 
 def _synced(synced: Synced) -> SyncGroupResponse:
@@ -248,9 +236,7 @@ def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error)
 
 
-def leave_group(
-    request: LeaveGroupRequest, context: Context
-) -> LeaveGroupResponse | Coroutine[None, None, LeaveGroupResponse]:
+def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse | Later:
     """Let members go."""
     if context.api_version < LEAVE_TOGETHER_SINCE:
         asked: list[tuple[str, str | None]] = [(request.member_id, None)]
@@ -276,13 +262,7 @@ def leave_group(
         led.arm(request.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
-    if reply.value is None:
-        return _leave_later(reply, asked, context.api_version)
-    return _left(reply.value, asked, context.api_version)
-
-
-async def _leave_later(reply: Later, asked: Identities, version: int) -> LeaveGroupResponse:
-    return _left(await reply.wait(), asked, version)
+    return reply.into(lambda errors: _left(errors, asked, context.api_version))
 
 
 def _left(errors: list[Error], asked: Identities, version: int) -> LeaveGroupResponse:
