@@ -19,6 +19,7 @@ from minibroker.client.connection import Connection
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 from minibroker.protocol.framing import encode_request
+from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.protocol.messages.heartbeat import HeartbeatRequest
 from minibroker.protocol.messages.join_group import JoinGroupRequest
@@ -153,8 +154,9 @@ async def _joined(connections: list[Connection], group: str) -> list[tuple[Conne
 
     first = await connections[0].call(join(""), 3)
     others = [asyncio.ensure_future(connection.call(join(""), 3)) for connection in connections[1:]]
-    beat = HeartbeatRequest(group_id=group, generation_id=first.generation_id, member_id=first.member_id)
-    while not (await connections[0].call(beat, 3)).error_code:
+    # Who joins again before all are there ends a rebalance that the last one then has to begin anew.
+    seen = DescribeGroupsRequest(groups=[group])
+    while len((await connections[0].call(seen, 2)).groups[0].members) < MEMBERS:
         await asyncio.sleep(0)
     answers = [await connections[0].call(join(first.member_id), 3), *[await each for each in others]]
     last = max(each.generation_id for each in answers)

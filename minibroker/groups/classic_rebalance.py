@@ -55,7 +55,7 @@ class Rebalance:
         """Have everybody join."""
         group = self.group
         if group.state is COMPLETING:
-            self._refuse_syncs(Error.REBALANCE_IN_PROGRESS)
+            self._refuse_syncs(Error.REBALANCE_IN_PROGRESS, now_ms)
         self._sync_due_ms = None
         is_first, delay_ms = group.state is EMPTY, group.config["group.initial.rebalance.delay.ms"]
         group.become(PREPARING, now_ms, why)
@@ -116,7 +116,7 @@ class Rebalance:
                 return  # another rebalance has begun meanwhile
             now_ms = group.clock()
             if error != Error.NONE:
-                self._refuse_syncs(error)
+                self._refuse_syncs(error, now_ms)
                 self.begin(now_ms, "the assignment could not be written")
                 return
             for member in group.members:
@@ -134,11 +134,12 @@ class Rebalance:
             return
         group.write([group.row(assignments)], written)
 
-    def _refuse_syncs(self, error: Error) -> None:
+    def _refuse_syncs(self, error: Error, now_ms: int) -> None:
         for member in self.group.members:
             member.assignment = b""
             reply, member.syncing = member.syncing, None
             if reply is not None:
+                self.group.beat(member, now_ms)  # it may have ended while it waited, and who waits is not dropped
                 reply(Synced(error))
 
     # Time

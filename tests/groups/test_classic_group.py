@@ -338,3 +338,16 @@ def test_a_session_begins_when_the_assignment_is_told_however_long_that_took() -
     assert "a" in lab.group.members
     lab.advance(SESSION_MS * 3)
     assert "a" not in lab.group.members
+
+
+def test_a_session_begins_when_the_assignment_is_refused_and_ends() -> None:
+    lab = Lab(is_slow=True)
+    lab.join("a", is_new=True)
+    waiting = lab.sync("a", 1, a=b"all")
+    lab.advance(SESSION_MS * 2)
+    lab.settle(Error.COORDINATOR_NOT_AVAILABLE)
+    assert waiting[0].error == Error.COORDINATOR_NOT_AVAILABLE
+    lab.advance(SESSION_MS * 3 - 1)
+    assert "a" in lab.group.members
+    lab.advance(SESSION_MS * 3)  # before the rebalance that has begun ends
+    assert "a" not in lab.group.members
