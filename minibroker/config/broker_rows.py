@@ -54,10 +54,14 @@ delete.topic.enable | boolean read-only | true
   Whether topics can be deleted.
 fetch.max.bytes | int read-only | 57671680 | [1024,...]
   Most that one fetch answer holds.
+group.consumer.assignment.interval.ms | int cluster-wide | 1000 | [0,...]
+  Time between two assignments of a group of the consumer protocol.
 group.consumer.assignors | list read-only | uniform,range
   Assignors of consumer groups on the broker, best first.
 group.consumer.heartbeat.interval.ms | int read-only | 5000 | [1,...]
   How often members of consumer groups report.
+group.consumer.max.assignment.interval.ms | int read-only | 15000 | [0,...]
+  Most that a group may be told instead.
 group.consumer.max.heartbeat.interval.ms | int read-only | 15000 | [1,...]
   Largest heartbeat interval that a group can be given.
 group.consumer.max.session.timeout.ms | int read-only | 60000 | [1,...]
@@ -66,10 +70,14 @@ group.consumer.max.size | int read-only | 2147483647 | [1,...]
   Most members of a consumer group.
 group.consumer.migration.policy | string read-only | bidirectional | (case insensitive) [DISABLED, DOWNGRADE, UPGRADE, BIDIRECTIONAL]
   Whether groups may change between the classic and the consumer protocol.
+group.consumer.min.assignment.interval.ms | int read-only | 0 | [0,...]
+  Least that a group may be told instead.
 group.consumer.min.heartbeat.interval.ms | int read-only | 5000 | [1,...]
   Smallest heartbeat interval that a group can be given.
 group.consumer.min.session.timeout.ms | int read-only | 45000 | [1,...]
   Smallest session timeout that a group can be given.
+group.consumer.regex.refresh.interval.ms | int read-only internal | 600000 | [10000,...]
+  How often a group's regular expressions are compared with the topics anew.
 group.consumer.session.timeout.ms | int read-only | 45000 | [1,...]
   A consumer group's member that is silent for that long is out.
 group.coordinator.rebalance.protocols | list read-only later | classic,consumer,streams | [consumer, classic, share, streams]
@@ -198,6 +206,8 @@ num.partitions | int read-only | 1 | [1,...]
   Partitions of a topic that is created without a number.
 offset.metadata.max.bytes | int read-only | 4096
   Longest text beside a committed offset.
+offsets.commit.timeout.ms | int read-only | 5000 | [1,...]
+  How long a commit waits for the replicas in sync.
 offsets.retention.check.interval.ms | long read-only | 600000 | [1,...]
   How often expired offsets are looked for.
 offsets.retention.minutes | int read-only | 10080 | [1,...]

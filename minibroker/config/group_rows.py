@@ -4,7 +4,7 @@ A group that does not set one takes what the broker has under the name in the la
 """
 
 GROUP = """\
-consumer.assignment.interval.ms | int later | 1000 | [0,...] | group.consumer.assignment.interval.ms
+consumer.assignment.interval.ms | int | 1000 | [0,...] | group.consumer.assignment.interval.ms
 consumer.assignor.offload.enable | boolean later internal | true |  | group.consumer.assignor.offload.enable
 consumer.heartbeat.interval.ms | int | 5000 | [1,...] | group.consumer.heartbeat.interval.ms
 consumer.session.timeout.ms | int | 45000 | [1,...] | group.consumer.session.timeout.ms

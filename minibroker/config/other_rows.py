@@ -47,11 +47,7 @@ errors.deadletterqueue.topic.name.prefix | string cluster-wide | dlq.
 fetch.purgatory.purge.interval.requests | int read-only | 1000
 follower.fetch.last.tiered.offset.enable | boolean cluster-wide | false
 follower.replication.throttled.rate | long cluster-wide internal | null | [0,...]
-group.consumer.assignment.interval.ms | int cluster-wide | 1000 | [0,...]
 group.consumer.assignor.offload.enable | boolean cluster-wide internal | true
-group.consumer.max.assignment.interval.ms | int read-only | 15000 | [0,...]
-group.consumer.min.assignment.interval.ms | int read-only | 0 | [0,...]
-group.consumer.regex.refresh.interval.ms | int read-only internal | 600000 | [10000,...]
 group.coordinator.append.linger.ms | int read-only | -1 | [-1,...]
 group.coordinator.background.threads | int read-only | 2 | [1,...]
 group.coordinator.cached.buffer.max.bytes | int cluster-wide | 1048588 | [524288,...]
@@ -140,7 +136,6 @@ num.recovery.threads.per.data.dir | int cluster-wide | 2 | [1,...]
 num.replica.alter.log.dirs.threads | int read-only | null
 num.replica.fetchers | int cluster-wide | 1 | [1,...]
 offsets.commit.required.acks | short read-only 3.9 | -1
-offsets.commit.timeout.ms | int read-only | 5000 | [1,...]
 offsets.load.buffer.size | int read-only | 5242880 | [1,...]
 password.encoder.cipher.algorithm | string read-only 3.9 | AES/CBC/PKCS5Padding
 password.encoder.iterations | int read-only 3.9 | 4096 | [1024,...]
