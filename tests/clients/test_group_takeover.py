@@ -11,7 +11,7 @@ import pytest
 from minibroker import Broker
 
 pytest.importorskip("confluent_kafka")
-from confluent_kafka import Consumer, KafkaException, Message, Producer  # noqa: E402
+from confluent_kafka import Consumer, KafkaException, Message, Producer
 
 TOPIC, PARTITIONS = "taken", 4
 POLLS_MAX = 300  # of a tenth of a second
