@@ -5,10 +5,12 @@
 #   make imports  the start-up figures        make fuzz SECONDS=60
 #   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
 #   make bench-groups ARGS=--quick            groups beside Kafka's: first record, heartbeats, commits
+#   make bench-cleaning ARGS=--quick          compaction beside Kafka's; latency meanwhile; retention of 1,000 partitions
 #   make bench-cluster ARGS=--quick           three replicas beside one, and beside Kafka's
 #   make docs     the pages made from code    make format   what ruff can mend by itself
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
-#                                             WHAT=groups: its groups of consumers
+#                                             WHAT=groups: its groups of consumers; WHAT=cleaning: its retention
+#                                             and compaction
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
 
@@ -25,7 +27,7 @@ ARGS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cluster sim fuzz docs format clean
+.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cleaning bench-cluster sim fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -58,7 +60,7 @@ imports: $(VENV)/.installed
 	$(BIN)/python bench/imports.py
 
 bench: $(VENV)/.installed-bench
-	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/cleaning/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 # Needs java and mvn for Kafka and go for kfake, and leaves out what has none: `make bench-broker ARGS=--quick`.
 bench-broker: $(VENV)/.installed-bench
@@ -67,6 +69,9 @@ bench-broker: $(VENV)/.installed-bench
 # These need java and mvn for Kafka and leave it out otherwise: `make bench-groups ARGS=--quick`.
 bench-groups: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.groups.compare $(ARGS)
+
+bench-cleaning: $(VENV)/.installed-bench
+	$(BIN)/python -m bench.cleaning.compare $(ARGS)
 
 bench-cluster: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.cluster.compare $(ARGS)

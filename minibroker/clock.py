@@ -31,10 +31,13 @@ if TYPE_CHECKING:
             ...
 
         def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
-            """Call back once, that much later, on the loop."""
+            """Call back once, that much later, on the loop; a callback that returns IDLE says that it did nothing."""
             ...
 
         async def sleep(self, delay_ms: float) -> None: ...
+
+
+IDLE = object()  # returned by a timer that found nothing to do: who moves time need not let anybody work after it
 
 
 class LoopClock:

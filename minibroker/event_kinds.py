@@ -114,6 +114,90 @@ class Delete(
     why: str
 
 
+class Retention(
+    PartitionEvent,
+    kind="retention",
+    line="retention b{e.broker} {e.topic}-{e.partition} segments={e.segments} bytes={e.size_bytes} "
+    "start={e.start_offset}",
+):
+    """Whole segments at the beginning were let go."""
+
+    segments: int
+    size_bytes: int
+    start_offset: int
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"Broker {self.broker} removed {_s(self.segments, 'segment')} ({_s(self.size_bytes, 'byte')}) of "
+            f"{self.topic}-{self.partition}, which begins at offset {self.start_offset} now, because {self.why}."
+        )
+
+
+class CompactionBegin(
+    PartitionEvent,
+    kind="compaction_begin",
+    line="compaction_begin b{e.broker} {e.topic}-{e.partition} dirty={e.first_dirty}..{e.end_offset} "
+    "ratio={e.dirty_ratio}",
+    sentence="Broker {e.broker} begins to compact {e.topic}-{e.partition} up to offset {e.end_offset}; what came since "
+    "offset {e.first_dirty} has not been compacted yet, {e.dirty_ratio:.0%} of the bytes. Now, because {e.why}.",
+):
+    """A pass of the cleaner over a log began."""
+
+    first_dirty: int
+    end_offset: int  # it goes no further
+    dirty_ratio: float
+    why: str
+
+
+class Compaction(
+    PartitionEvent,
+    kind="compaction",
+    line="compaction b{e.broker} {e.topic}-{e.partition} end={e.end_offset} records={e.records_before}->"
+    "{e.records_after} bytes={e.bytes_before}->{e.bytes_after} segments={e.segments_before}->{e.segments_after}",
+):
+    """A pass of the cleaner over a log is done."""
+
+    end_offset: int  # the first that is dirty now
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    records_after: int
+    segments_before: int
+    segments_after: int
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"Broker {self.broker} compacted {self.topic}-{self.partition} up to offset {self.end_offset}: of "
+            f"{_s(self.records_before, 'record')} in {_s(self.segments_before, 'segment')} ({self.bytes_before} bytes) "
+            f"{self.records_after} are left, in {_s(self.segments_after, 'segment')} ({self.bytes_after} bytes)."
+        )
+
+
+class CompactionGivenUp(
+    PartitionEvent,
+    kind="compaction_given_up",
+    line="compaction_given_up b{e.broker} {e.topic}-{e.partition}",
+    sentence="Broker {e.broker} gave up compacting {e.topic}-{e.partition}, because {e.why}.",
+):
+    """A pass of the cleaner ended before it was done; what it had finished stays."""
+
+    why: str
+
+
+class Uncleanable(
+    PartitionEvent,
+    kind="uncleanable",
+    line="uncleanable b{e.broker} {e.topic}-{e.partition}",
+    sentence="Broker {e.broker} compacts {e.topic}-{e.partition} no more until it starts again, because {e.why}.",
+):
+    """A log cannot be compacted, so it is left alone."""
+
+    why: str
+
+
 class Loss(
     PartitionEvent,
     kind="loss",
@@ -437,7 +521,7 @@ class Fault(
 
 # What people are told of without asking for more: results, not the traffic that leads to them.
 TOLD = {"append", "truncate", "recover", "loss", "delete", "high_watermark", "isr", "leader", "ack", "link"}
-TOLD |= {"group", "commit"}
+TOLD |= {"group", "commit", "retention", "compaction", "uncleanable"}
 TOLD_STATES = {"killed", "paused", "stopped", "fenced"}  # of brokers
 
 

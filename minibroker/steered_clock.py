@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from minibroker.clock import LoopClock, machine_ms, sleep_by_timer
+from minibroker.clock import IDLE, LoopClock, machine_ms, sleep_by_timer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 CANCELLED_MIN = 100
 QUIET_TURNS = 10  # of the loop, without anybody asking the clock: then nobody has anything to do
 TURNS_MAX = 200  # who asks the clock without end does not keep an advance from ending
+IDLE_MAX = 100  # timers that did nothing, one after the other, before the loop gets its turn all the same
 
 
 class SteeredTimer:
@@ -61,7 +62,7 @@ class SteeredClock:
         self._shown_ms = float(LoopClock().now_ms() if now_ms is None else now_ms)  # what it shows when _ran_ms is 0
         self._rate = 1.0
         self._is_frozen = False
-        self._is_advancing = False
+        self.is_advancing = False
         self._looked_ms = source_ms()  # what the source said when _ran_ms was right
         self._timers: list[SteeredTimer] = []
         self._timer_count = 0
@@ -143,22 +144,27 @@ class SteeredClock:
         amount_ms, grain_ms = duration_ms(amount), duration_ms(grain)
         if amount_ms < 0:
             raise ValueError(f"time does not go back: {amount}")
-        if self._is_advancing:
+        if self.is_advancing:
             raise RuntimeError("somebody is advancing this clock")
         self._run()
-        self._is_advancing = True  # meanwhile the source does not move it
+        self.is_advancing = True  # meanwhile the source does not move it
         self._set_alarm()
         try:
             await self.settle()
             end_ms = self._ran_ms + amount_ms
+            idle_count = 0
             while (due_ms := self._first_due_ms()) is not None and due_ms <= end_ms:
                 self._ran_ms = max(self._ran_ms, due_ms, min(self._ran_ms + grain_ms, end_ms))
-                self._fire()
+                idle_count = idle_count + 1 if self._fire() else IDLE_MAX
+                if idle_count >= IDLE_MAX:  # what brokers look after every second is most often nothing
+                    await self.settle()
+                    idle_count = 0
+            if idle_count:
                 await self.settle()
             self._ran_ms = end_ms
         finally:
             self._looked_ms = self._source_ms()
-            self._is_advancing = False
+            self.is_advancing = False
             self._set_alarm()
         self._tell(f"was advanced by {amount_ms:g} ms")
 
@@ -199,11 +205,11 @@ class SteeredClock:
 
     def _run(self) -> float:
         """Bring the clock up to what its source says; return how long it has run."""
-        if not self._is_frozen and not self._is_advancing:
+        if not self._is_frozen and not self.is_advancing:
             source_ms = self._source_ms()
             self._ran_ms += (source_ms - self._looked_ms) * self._rate
             self._looked_ms = source_ms
-        elif not self._is_advancing:
+        elif not self.is_advancing:
             self._looked_ms = self._source_ms()
         return self._ran_ms
 
@@ -212,7 +218,7 @@ class SteeredClock:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if self._is_frozen or self._is_advancing or not self._timers:
+        if self._is_frozen or self.is_advancing or not self._timers:
             return
         if self._loop is None:
             self.attach()
@@ -226,10 +232,10 @@ class SteeredClock:
         self._fire()
         self._set_alarm()
 
-    def _fire(self) -> None:
-        """Call what is due, and was set before we began."""
+    def _fire(self) -> bool:
+        """Call what is due, and was set before we began; return whether nobody had anything to do."""
         last, now_ms = self._timer_count, self._ran_ms
-        later = []
+        later, is_idle = [], True
         while (due_ms := self._first_due_ms()) is not None and due_ms <= now_ms:
             timer = heappop(self._timers)
             if timer.number > last:  # set by what we call: the loop gets its turn first
@@ -238,12 +244,14 @@ class SteeredClock:
             callback, timer.callback = timer.callback, None
             assert callback is not None
             try:
-                callback()
+                is_idle = callback() is IDLE and is_idle
             except Exception as failure:  # as a timer of the loop would
                 assert self._loop is not None
                 self._loop.call_exception_handler({"message": "a timer failed", "exception": failure})
+                is_idle = False
         for timer in later:
             heappush(self._timers, timer)
+        return is_idle
 
     def _first_due_ms(self) -> float | None:
         self._drop_cancelled()

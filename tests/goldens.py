@@ -35,7 +35,7 @@ def wire(kind: str) -> list[dict[str, Any]]:
 
 @cache
 def records(name: str) -> list[dict[str, Any]]:
-    """Return the record cases of "records", "downconvert", "validate" or "refuse"."""
+    """Return the record cases of "records", "compact", "downconvert", "validate" or "refuse"."""
     return _lines(f"records/{name}")
 
 
@@ -59,6 +59,13 @@ def log_files(name: str = "kraft39-1-before-clean") -> dict[str, bytes]:
     with tarfile.open(fileobj=packed) as archive:
         opened = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
         return {path.removeprefix(f"{name}/"): file.read() for path, file in opened if file}
+
+
+@cache
+def log_times(name: str = "kraft39-1-before-clean") -> dict[str, int]:
+    """Return when each file of a log directory was written, in ms."""
+    with tarfile.open(GOLDEN / f"logdirs/{name}.tar.gz") as archive:
+        return {member.name.removeprefix(f"{name}/"): int(member.mtime * 1000) for member in archive}
 
 
 @cache

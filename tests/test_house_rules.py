@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": {"schema", "errors", "stored"},  # stored only by name: `message("OffsetCommitValue")`
     "stored": {"schema", "errors"},
     "log": {"schema", "errors", "stored"},
+    "cleaning": {"schema", "errors", "stored", "log"},
     "metadata": {"schema", "errors", "stored", "log"},
     "replication": {"errors", "clock", "events", "event_kinds", "protocol", "stored", "log", "metadata"},
     "config": {"errors", "log"},
@@ -59,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "metadata",
         "replication",
         "config",
+        "cleaning",
         "groups",
         "server",
         "faults",
@@ -197,7 +199,7 @@ LIGHT_PARTS = {
 FILE_LINES_MAX = 400
 LONG_FILES = {
     "minibroker/errors.py": 450,  # the table of error codes
-    "minibroker/event_kinds.py": 500,  # the table of events
+    "minibroker/event_kinds.py": 550,  # the table of events
     "minibroker/log/compression.py": 500,
 }
 

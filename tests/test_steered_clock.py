@@ -11,6 +11,7 @@ import pytest
 
 from minibroker.broker.node import Node
 from minibroker.client import Cluster, Producer
+from minibroker.clock import IDLE
 from minibroker.config import BrokerConfig
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.simulation.run import World, simulate
@@ -47,6 +48,24 @@ async def test_advancing_fires_timers_in_order_each_at_its_time() -> None:
     assert clock.now_ms() == 1040 and clock.next_due_ms == 1
     await clock.advance(1)
     assert fired[-1] == ("late", 1041) and clock.next_due_ms is None
+
+
+async def test_timers_that_did_nothing_take_no_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = frozen(0)
+    settle, settled = clock.settle, []
+    monkeypatch.setattr(clock, "settle", lambda: settled.append(clock.now_ms()) or settle())  # type: ignore[func-returns-value]
+    woken = asyncio.Event()
+
+    def look() -> object:
+        clock.after(1000, look)
+        return IDLE
+
+    clock.after(1000, look)
+    clock.after(150_500, woken.set)
+    waiting = asyncio.create_task(woken.wait())
+    await clock.advance(200_000)
+    # Now and then it does get one all the same, for whoever came from outside; and whenever somebody did something.
+    assert settled == [0, 100_000, 150_500, 200_000] and waiting.done()
 
 
 async def test_timers_set_on_the_way_fire_on_the_way() -> None:

@@ -1,15 +1,26 @@
-"""What a broker does from time to time: checkpoints, flushes that are due, producers that are forgotten."""
+"""What a broker does from time to time: checkpoints, flushes that are due, producers that are forgotten.
+
+A chore that finds nothing to do says so to the clock (IDLE), and flushes are looked for only where a topic has
+flush.ms: time that is moved by a week passes by quickly.
+Retention and compaction (cleaning.py) are only begun here.
+"""
 
 from __future__ import annotations
 
+from minibroker.clock import IDLE
 from minibroker.errors import StorageError
+from minibroker.log.settings import FOREVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from minibroker.broker.cleaning import Cleaning
     from minibroker.broker.node import Node
     from minibroker.clock import Timer
+    from minibroker.log.settings import LogSettings
+
+    Offsets = dict[tuple[str, int], int]
 
 CHECKPOINT_MS = 60_000
 EXPIRY_MS = 600_000
@@ -22,50 +33,112 @@ class Chores:
     def __init__(self, node: Node):
         self.node = node
         self._timers: dict[str, Timer] = {}
-        self._noted: dict[tuple[str, int], int] = {}  # high watermarks, as of the last time they were written
+        self._noted: Offsets = {}  # high watermarks, as of the last time they were written
+        self._noted_logs: tuple[Offsets, Offsets] = ({}, {})  # recovery points and log starts, likewise
+        self._begun_ms = -1  # by the steady clock; -1: not yet, or no more
+        self._cleaning: Cleaning | None = None
 
     def start(self) -> None:
+        self._begun_ms = self.node.clock.steady_ms()
         self._every(CHECKPOINT_MS, self.checkpoint)
         self._every(self.node.config["replica.high.watermark.checkpoint.interval.ms"], self.checkpoint_high_watermarks)
         self._every(EXPIRY_MS, self.expire_producers)
-        self._every(FLUSH_MS, self.flush_due)
+        for replica in self.node.replicas.values():
+            self.settle(replica.log.settings)
+        config = self.node.config
+        self._every(config["log.retention.check.interval.ms"], self.retain, config["log.initial.task.delay.ms"])
+        is_compacted = any(replica.log.settings.compact for replica in self.node.replicas.values())
+        # Kafka: the cleaner looks for work at once, were there nothing that it could ever clean.
+        self._timers["compact"] = self.node.clock.after(
+            0 if is_compacted else config["log.cleaner.backoff.ms"], self.compact
+        )
 
     def stop(self) -> None:
+        self._begun_ms = -1
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        if self._cleaning is not None:
+            self._cleaning.stop()
 
-    def _every(self, period_ms: int, act: Callable[[], object]) -> None:
+    def settle(self, settings: LogSettings) -> None:
+        """See to what the settings of a log ask for, from now on."""
+        if settings.flush_ms < FOREVER and self._begun_ms >= 0 and self.flush_due.__name__ not in self._timers:
+            # In step with the start of the broker, whenever it is that somebody wants it.
+            late_ms = (self.node.clock.steady_ms() - self._begun_ms) % FLUSH_MS
+            self._every(FLUSH_MS, self.flush_due, FLUSH_MS - late_ms)
+
+    def _every(self, period_ms: int, act: Callable[[], object], first_ms: int | None = None) -> None:
         """Do something again and again; a disk that refuses once is asked again the next time."""
 
-        def again() -> None:
+        def again() -> object:
             self._every(period_ms, act)
             try:
-                act()
+                return act()
             except StorageError as failure:
                 self.node.reporter.say(str(failure))
                 self.node.disk_failed(failure)
+                return None
 
-        self._timers[act.__name__] = self.node.clock.after(period_ms, again)
+        delay_ms = period_ms if first_ms is None else first_ms
+        self._timers[act.__name__] = self.node.clock.after(delay_ms, again)
 
-    def checkpoint(self) -> None:
+    @property
+    def cleaning(self) -> Cleaning:
+        """Retention and compaction, made when they are first wanted: what they load would make each start longer."""
+        if self._cleaning is None:
+            from minibroker.broker.cleaning import Cleaning
+
+            self._cleaning = Cleaning(self.node)
+        return self._cleaning
+
+    def left(self, key: tuple[str, int]) -> None:
+        """A partition is about to go from here."""
+        if self._cleaning is not None:
+            self._cleaning.left(key)
+
+    def retain(self) -> object:
+        return self.cleaning.retention.tick()
+
+    def compact(self) -> object:
+        """Begin the first turn of the cleaner; it sees to the next ones."""
+        return self.cleaning.compaction.start()
+
+    def forget_checkpoint(self) -> None:
+        """Somebody else has written it: what was written here last is not what it says."""
+        self._noted_logs = {}, {}
+
+    def checkpoint(self) -> object:
+        """Note how far logs are flushed and where they begin."""
+        logs = self.node.directory.logs
+        points = {key: log.recovery_point for key, log in logs.items() if log.offline is None}
+        starts = {key: logs[key].log_start_offset for key in points}
+        if (points, starts) == self._noted_logs:
+            return IDLE
         self.node.directory.write_checkpoints()
+        self._noted_logs = points, starts
+        return None
 
-    def checkpoint_high_watermarks(self) -> None:
+    def checkpoint_high_watermarks(self) -> object:
         found = {key: replica.high_watermark for key, replica in self.node.replicas.items()}
-        if found != self._noted:
-            self.node.directory.write_high_watermarks(found)
-            self._noted = found
+        if found == self._noted:
+            return IDLE
+        self.node.directory.write_high_watermarks(found)
+        self._noted = found
+        return None
 
-    def expire_producers(self) -> None:
+    def expire_producers(self) -> object:
         now_ms = self.node.clock.now_ms()
         for replica in self.node.replicas.values():
             log = replica.log
             if log.producers.producers:
                 log.producers.expire(now_ms, log.settings.producer_id_expiration_ms)
+        return IDLE
 
-    def flush_due(self) -> None:
-        now_ms = self.node.clock.now_ms()
+    def flush_due(self) -> object:
+        now_ms, flushed = self.node.clock.now_ms(), IDLE
         for replica in self.node.replicas.values():
             if replica.log.offline is None and replica.log.flush_due(now_ms):
                 replica.log.flush(now_ms=now_ms)
+                flushed = None
+        return flushed

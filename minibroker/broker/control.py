@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL
 from minibroker.broker.http_pages import PAGES, page
-from minibroker.errors import KafkaError
+from minibroker.errors import Error, KafkaError
 from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
@@ -140,6 +141,44 @@ def seen_groups(node: Node) -> SeenGroups:
     return SeenGroups(node.events, lambda: {node.node_id: node}, lambda: node.image)
 
 
+# Cleaning
+
+
+def retention(node: Node, call: Call) -> Any:
+    return _clean(node, RETENTION, call)
+
+
+def compact(node: Node, call: Call) -> Any:
+    return _clean(node, COMPACT, call)
+
+
+def roll(node: Node, call: Call) -> Any:
+    return _clean(node, ROLL, call)
+
+
+def _clean(node: Node, verb: str, call: Call) -> Any:
+    """Do it on this broker, or on all brokers of the cluster that it belongs to."""
+    for name, value in call.body.items():
+        kind = {"topic": str, "partition": int}.get(name)
+        if kind is None:
+            raise Refused("400 Bad Request", f"{verb} takes topic and partition, not {name}")
+        if value is not None and type(value) is not kind:
+            raise Refused(
+                "400 Bad Request", f"{name} is to be {'a name' if kind is str else 'a number'}, not {value!r}"
+            )
+    return _cleaned(node, verb, call.body) if node.steer is None else node.steer(verb, call.body)
+
+
+async def _cleaned(node: Node, verb: str, place: Mapping[str, Any]) -> list[dict[str, Any]]:
+    from minibroker.broker.cleaning import VERBS
+
+    try:
+        return [row._asdict() for row in await VERBS[verb](node.cleaning, **place)]
+    except KafkaError as error:
+        is_absent = error.code == Error.UNKNOWN_TOPIC_OR_PARTITION
+        raise Refused("404 Not Found" if is_absent else "400 Bad Request", error.message) from None
+
+
 # The cluster that the broker belongs to
 
 
@@ -167,6 +206,9 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("GET", "/groups/<id>"): show_group,
     ("POST", "/wait-group"): wait_group,
     ("POST", "/wait-committed"): wait_committed,
+    ("POST", "/retention"): retention,
+    ("POST", "/compact"): compact,
+    ("POST", "/roll"): roll,
     ("GET", "/cluster"): cluster_state,
     ("POST", "/cluster/<verb>"): steer,
 }

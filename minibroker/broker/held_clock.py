@@ -6,7 +6,7 @@ again. `skew_ms` is how wrong the broker's clock is: it shows in what it writes,
 
 from __future__ import annotations
 
-from minibroker.clock import sleep_by_timer
+from minibroker.clock import IDLE, sleep_by_timer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,14 +40,20 @@ class HeldClock:
     async def sleep(self, delay_ms: float) -> None:
         await sleep_by_timer(self, delay_ms)
 
+    @property
+    def is_moved(self) -> bool:
+        """Whether somebody moves time at this moment, as far as the next thing that is due."""
+        return getattr(self._clock, "is_advancing", False)
+
     # The process
 
-    def run(self, callback: Callable[[], object]) -> None:
-        """Call back if the process runs, later if it is paused."""
+    def run(self, callback: Callable[[], object]) -> object:
+        """Call back if the process runs, later if it is paused; return what came of it."""
         if self.is_paused:
             self._missed.append(callback)
         elif not self._has_ended:
-            callback()
+            return callback()
+        return IDLE
 
     def pause(self) -> None:
         self.is_paused = True
@@ -79,10 +85,10 @@ class HeldTimer:
         self._callback = None
         self.timer.cancel()
 
-    def fire(self) -> None:
-        self._clock.run(self._call)
+    def fire(self) -> object:
+        return self._clock.run(self._call)
 
-    def _call(self) -> None:
+    def _call(self) -> object:
         callback, self._callback = self._callback, None
-        if callback is not None:  # it may have been cancelled while it waited for the process
-            callback()
+        # It may have been cancelled while it waited for the process.
+        return IDLE if callback is None else callback()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from minibroker.broker.node import Node
 
@@ -67,6 +67,7 @@ def metrics(node: Node) -> Iterator[str]:
         ("size_bytes", "Bytes of the log.", [each.log.size_bytes for each in here]),
     ):
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, list(zip(replicas, figures)))
+    yield from _cleaning(node)
     connections = [(f'listener="{server.listener_name}"', len(server.connections)) for server in node.servers]
     yield from _metric("minibroker_connections", "gauge", "Open connections.", connections)
     accepted = [(f'listener="{server.listener_name}"', server.accepted_count) for server in node.servers]
@@ -76,6 +77,25 @@ def metrics(node: Node) -> Iterator[str]:
     yield from _metric("minibroker_requests_total", "counter", "Requests by API and version.", _requests(node))
 
 
+def _cleaning(node: Node) -> Iterator[str]:
+    """What retention and compaction have done, and what they cannot do."""
+    retention, compaction = node.cleaning.retention, node.cleaning.compaction
+    for name, what, figure in (
+        ("retention_segments", "Segments that retention has removed.", retention.segments_removed),
+        ("retention_bytes", "Bytes of those.", retention.bytes_removed),
+        ("compaction_passes", "Passes of the cleaner over a log.", compaction.passes),
+        ("compaction_bytes_before", "Bytes of segments that were compacted.", compaction.bytes_before),
+        ("compaction_bytes_after", "Bytes that were left of those.", compaction.bytes_after),
+    ):
+        yield from _metric(f"minibroker_{name}_total", "counter", what, [("", figure)])
+    percent = [("", int(100 * compaction.logs.dirty_ratio_max))]
+    yield from _metric("minibroker_dirty_percent_max", "gauge", "Of the dirtiest log, what is not compacted.", percent)
+    left_alone = [(f'partition="{partition}",topic="{topic}"', 1) for topic, partition in compaction.logs.uncleanable]
+    yield from _metric(
+        "minibroker_uncleanable_partition", "gauge", "1 for a log that cannot be compacted: see the log.", left_alone
+    )
+
+
 def _requests(node: Node) -> list[tuple[str, int]]:
     from minibroker.protocol.registry import APIS
 
@@ -83,7 +103,7 @@ def _requests(node: Node) -> list[tuple[str, int]]:
     return [(f'api="{APIS[api]}",version="{version}"', count) for (api, version), count in sorted(counts.items())]
 
 
-def _metric(name: str, kind: str, what: str, rows: list[tuple[str, int]]) -> Iterator[str]:
+def _metric(name: str, kind: str, what: str, rows: Sequence[tuple[str, int]]) -> Iterator[str]:
     yield f"# HELP {name} {what}"
     yield f"# TYPE {name} {kind}"
     for labels, value in rows:

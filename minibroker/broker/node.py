@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
+    from minibroker.broker.cleaning import Cleaning
     from minibroker.broker.member import Member
     from minibroker.broker.replication import Replication
     from minibroker.clock import Clock
@@ -213,6 +214,7 @@ class Node:
     async def kill(self) -> None:
         """End here and now, as after kill -9: what has been written is there, nothing else is put in order."""
         self.is_ready = False
+        self.chores.stop()
         self.groups.stop()
         self.clock.end()
         if self.replication is not None:
@@ -262,6 +264,10 @@ class Node:
         from minibroker.faults.toxics import Toxics
 
         return Toxics(self.servers, self.clock, self.chance)
+
+    @property
+    def cleaning(self) -> Cleaning:
+        return self.chores.cleaning
 
     # The metadata and what follows from it
 

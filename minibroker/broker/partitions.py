@@ -81,6 +81,7 @@ class Partitions:
             events=node.events,
         )
         replica.min_in_sync = node.topic_config(topic.name)["min.insync.replicas"]
+        node.chores.settle(log.settings)
         recovery = log.recovery
         if recovery.reason:
             node.reporter.say(f"{log.directory}: {recovery.cut_bytes} bytes cut off after a crash: {recovery.reason}")
@@ -100,6 +101,7 @@ class Partitions:
     def _delete(self, key: tuple[str, int]) -> None:
         replica = self.replicas.pop(key)
         replica.leave()
+        self.node.chores.left(key)
         if self.node.replication is not None:
             self.node.replication.left(replica)
         self.node.directory.purge(self.node.directory.delete(*key, f"{self.node.chance.getrandbits(128):032x}"))
@@ -116,6 +118,7 @@ class Partitions:
                         config["min.insync.replicas"],
                     )
                 replica.log.settings, replica.min_in_sync = settings_by_topic[replica.topic]
+                self.node.chores.settle(replica.log.settings)
 
     def _cut(self, key: tuple[str, int], offset: int, why: str) -> None:
         """Cut the log of a partition back to an offset."""
@@ -124,6 +127,7 @@ class Partitions:
             ends = {each: replica.high_watermark for each, replica in self.replicas.items()}
             self.node.directory.write_high_watermarks({**ends, key: offset})
         self.node.directory.truncate_to(*key, offset)
+        self.node.chores.forget_checkpoint()
 
     def _log_settings(self, topic: str) -> LogSettings:
         config = self.node.topic_config(topic)

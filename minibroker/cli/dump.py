@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bytes", action="store_true", help="every field with its bytes instead")
     parser.add_argument("--explain-offsets", action="store_true", help="how each record comes to its offset instead")
     parser.add_argument("--format", choices=("0.7",), default="", help="with --explain-offsets, of a log without magic")
+    parser.add_argument("--compare", action="store_true", help="two states of a log, BEFORE and AFTER it was cleaned")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     for name in ("value", "key"):
         parser.add_argument(f"--{name}-decoder-class", dest="java_class", nargs="?", const="?", help=argparse.SUPPRESS)
@@ -81,7 +82,12 @@ def run(options: argparse.Namespace) -> int:
     if not given:
         complain("minibroker dump: which files? Name them, or their directory")
         return USAGE
+    if options.compare and len(given) != 2:
+        complain("minibroker dump: --compare takes two: the log BEFORE it was cleaned, and AFTER")
+        return USAGE
     try:
+        if options.compare:
+            return _dump_comparison(given[0], given[1], options, complain)
         wanted = LESSON_SUFFIXES if options.explain_offsets else DUMP_SUFFIXES
         files = [file for path in given for file in _files_of(path, wanted)]
         broken = (_dump_bytes if options.bytes else _dump_lesson if options.explain_offsets else _dump_lines)(
@@ -147,3 +153,60 @@ def _dump_lesson(files: list[str], options: argparse.Namespace, complain: Callab
             for line in lesson(path, _view(path)[: options.max_bytes], options.format):
                 print(line)
     return False
+
+
+def _dump_comparison(before: str, after: str, options: argparse.Namespace, complain: Callable[[object], None]) -> int:
+    """Print what became of each partition; the status says whether cleaning can have done it."""
+    from minibroker.dump.changes import Side
+    from minibroker.dump.comparison import Comparison, Totals
+
+    earlier, later = _partitions(before), _partitions(after)
+    for path, found in ((before, earlier), (after, later)):
+        if not found:
+            complain(f"minibroker dump: {path}: holds no logs")
+            return USAGE
+    if len(earlier) == len(later) == 1:  # whatever their directories are called
+        later = dict(zip(earlier, later.values()))
+    names, totals = sorted({*earlier, *later}), Totals()
+    complaints: list[str] = []
+    for name in names:
+        old, new = (Side(logs.get(name, []), _view, is_whole=os.path.isdir(before)) for logs in (earlier, later))
+        comparison = Comparison(name, old, new, _cleaned_end(later.get(name, [])))
+        for line in comparison.lines(deep=options.deep_iteration, contents=options.print_data_log):
+            print(line)
+        totals.include(comparison.totals)
+        complaints += comparison.complaints()
+    if len(names) > 1:
+        print(f"{len(names)} partitions: {totals}")
+    for complaint in complaints:
+        complain(complaint)
+    return FAILED if complaints else DONE
+
+
+def _partitions(path: str) -> dict[str, list[str]]:
+    """Return the segments of each partition: of a log directory, of the directory of one, or a single file."""
+    from minibroker.log.directory import split_name
+
+    os.stat(path)  # says of what is not there that it is not
+    if not os.path.isdir(path):
+        return {os.path.basename(path): [path]}
+    if logs := _logs_in(path):
+        return {os.path.basename(os.path.abspath(path)): logs}
+    return {name: logs for name in os.listdir(path) if split_name(name) and (logs := _logs_in(f"{path}/{name}"))}
+
+
+def _logs_in(directory: str) -> list[str]:
+    return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".log")]
+
+
+def _cleaned_end(logs: list[str]) -> int | None:
+    """Return where the cleaner ended, if the checkpoint of the log directory knows the partition."""
+    from minibroker.log.checkpoints import CLEANER_OFFSETS, parse_offsets
+    from minibroker.log.directory import split_name
+
+    partition = os.path.dirname(os.path.abspath(logs[0])) if logs else ""
+    path = os.path.join(os.path.dirname(partition), CLEANER_OFFSETS)
+    name = split_name(os.path.basename(partition))
+    if name is None or not os.path.exists(path):
+        return None
+    return parse_offsets(bytes(_view(path)), path).get(name)

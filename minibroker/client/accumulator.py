@@ -112,7 +112,8 @@ class PartitionQueue:
         """Give the first batch away, numbered if there is a producer."""
         batch = self._batches.popleft()
         self.is_sending = True
-        self._due = self._due and bool(self._batches)
+        # Nobody has a timer for what came behind a batch that was to be sent again.
+        self._due = bool(self._batches) and (self._due or batch.tries > 0)
         if producer is not None and batch.producer is None:
             if self._producer is not producer:
                 self._producer, self._next_sequence = producer, 0

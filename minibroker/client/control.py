@@ -1,4 +1,5 @@
-"""The verbs that a broker answers to HTTP on its port, asked from another process: faults, toxics.
+"""The verbs that a broker answers to HTTP on its port, asked from another process: faults, toxics,
+cleaning on demand.
 
 One request, one connection. What the broker refuses is a Refusal with its words.
 """
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
 
 TIMEOUT_MS = 10_000
+LONG_TIMEOUT_MS = 3_600_000  # for what is answered when it is done, as compaction is
 
 
 class Refusal(ValueError):

@@ -7,6 +7,7 @@
     hold, step, release                 steps.py
     waiting                             waits.py
     groups of consumers                 groups.py
+    retention, compaction on demand     cleaning.py
     watching from outside               watchers.py
 
     cluster = Cluster(settings, new_storage, clock=clock, chance=Random(7), brokers=3)

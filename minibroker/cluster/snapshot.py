@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
     from minibroker.cluster.cluster import Cluster
     from minibroker.events import Event
+    from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.records import Record
     from minibroker.replication.replica import Replica
 
-SHORT_LOG_BYTES_MAX = 16_384  # so much of the end of a log is looked into
+SHORT_LOG_BYTES_MAX = 16_384  # so much of the end of a log is looked into, in whole segments
+SEGMENTS_MAX = 64  # that are named
+NOT_COMPACTED = -1
 
 
 class ReplicaState(TypedDict):
@@ -36,7 +40,10 @@ class ReplicaState(TypedDict):
     leader_epoch: int
     is_leader: bool  # as far as it knows
     epochs: list[tuple[int, int]]  # epoch and first offset, rising
-    texts: dict[str, str]  # offset -> value, of short logs; strings, for JSON has no others
+    segments: list[int]  # offsets that the newest of them begin with, rising
+    clean_offset: int  # up to there the log has been compacted; -1: never
+    texts: dict[str, str]  # offset -> record_text, of short logs; strings, for JSON has no others
+    gaps: list[tuple[int, int]]  # of short logs: from an offset to another there are no records, compaction took them
 
 
 class PartitionState(TypedDict):
@@ -162,7 +169,11 @@ def partition_state(cluster: Cluster, topic: str, partition: int) -> PartitionSt
     replicas: dict[str, ReplicaState | None] = {}
     for broker in found.replicas:
         replica = cluster.replica(topic, partition, broker)
-        replicas[str(broker)] = None if replica is None else replica_state(replica)
+        if replica is None:
+            replicas[str(broker)] = None
+        else:
+            cleaned = cluster.nodes[broker].directory.cleaner_offsets
+            replicas[str(broker)] = replica_state(replica, cleaned.get((topic, partition), NOT_COMPACTED))
     return {
         "topic": topic,
         "partition": partition,
@@ -174,8 +185,9 @@ def partition_state(cluster: Cluster, topic: str, partition: int) -> PartitionSt
     }
 
 
-def replica_state(replica: Replica) -> ReplicaState:
+def replica_state(replica: Replica, clean_offset: int) -> ReplicaState:
     log = replica.log
+    texts, gaps = _contents(log)
     return {
         "start_offset": log.log_start_offset,
         "high_watermark": replica.high_watermark,
@@ -183,19 +195,56 @@ def replica_state(replica: Replica) -> ReplicaState:
         "leader_epoch": replica.leader_epoch,
         "is_leader": replica.is_leader and isinstance(replica.role, LeaderState),
         "epochs": [(entry.epoch, entry.start_offset) for entry in log.epochs.entries],
-        "texts": _texts(replica),
+        "segments": [segment.base_offset for segment in log.segments[-SEGMENTS_MAX:]],
+        "clean_offset": clean_offset,
+        "texts": texts,
+        "gaps": gaps,
     }
 
 
-def _texts(replica: Replica) -> dict[str, str]:
-    """Return the values of the records of a log, if it is a short one."""
-    log, found = replica.log, {}
-    if log.active.size_bytes > SHORT_LOG_BYTES_MAX:
-        return {}
-    offset = max(log.log_start_offset, log.active.base_offset)
-    slice_ = read(log, offset, SHORT_LOG_BYTES_MAX, limit_offset=log.next_offset)
-    for batch in batches(slice_.view() if slice_ is not None else b""):
-        if not batch.is_control:
+def _contents(log: PartitionLog) -> tuple[dict[str, str], list[tuple[int, int]]]:
+    """Return the records of a log, if it is a short one, or of its last segments; and the gaps between them."""
+    texts: dict[str, str] = {}
+    gaps: list[tuple[int, int]] = []
+    position = start = _look_from(log)
+    while slice_ := read(log, position, SHORT_LOG_BYTES_MAX, limit_offset=log.next_offset):
+        for batch in batches(slice_.view()):
             for record in batch.records():
-                found[str(record.offset)] = (record.value or b"").decode(errors="replace")
-    return found
+                if record.offset < start:
+                    continue
+                _note_gap(gaps, position, record.offset)
+                position = record.offset + 1
+                if not batch.is_control:
+                    texts[str(record.offset)] = record_text(record, with_key=log.settings.compact)
+            _note_gap(gaps, position, batch.next_offset)
+            position = batch.next_offset
+    _note_gap(gaps, position, log.next_offset)
+    return texts, gaps
+
+
+def _look_from(log: PartitionLog) -> int:
+    """Return the offset from which on a log is looked into."""
+    offset, room_bytes = log.next_offset, SHORT_LOG_BYTES_MAX
+    for segment in reversed(log.segments):
+        room_bytes -= segment.size_bytes
+        if room_bytes < 0:
+            break
+        offset = segment.base_offset
+    return max(offset, log.log_start_offset)
+
+
+def _note_gap(gaps: list[tuple[int, int]], start: int, end: int) -> None:
+    """Add a gap, to the one before it if they touch; nothing is none."""
+    if start < end and gaps and gaps[-1][1] == start:
+        gaps[-1] = (gaps[-1][0], end)
+    elif start < end:
+        gaps.append((start, end))
+
+
+def record_text(record: Record, *, with_key: bool = True) -> str:
+    """Return a record as people write it: its value, key=value, or -key for a tombstone."""
+    value = (record.value or b"").decode(errors="replace")
+    if record.key is None or not with_key:
+        return value
+    key = record.key.decode(errors="replace")
+    return f"-{key}" if record.value is None else f"{key}={value}"

@@ -6,6 +6,8 @@ A signature is all that is known of a verb: what comes by HTTP is checked agains
 
 from __future__ import annotations
 
+from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL
+from minibroker.cluster.cleaning import clean
 from minibroker.cluster.control import node_of
 from minibroker.cluster.groups import seen_groups
 from minibroker.steered_clock import SteeredClock
@@ -146,6 +148,27 @@ def move_leader(cluster: Cluster, topic: str, partition: int, broker: int) -> No
 def reassign(cluster: Cluster, topic: str, partition: int, *replicas: int) -> None:
     """Move a partition to these brokers; without any, give up a move."""
     cluster.reassign(topic, partition, list(replicas) or None)
+
+
+# Cleaning
+
+
+@verb
+async def retention(cluster: Cluster, topic: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
+    """Remove what retention does not keep, now: of a partition, a topic, or all."""
+    return [row._asdict() for row in await clean(cluster, RETENTION, topic, partition)]
+
+
+@verb
+async def compact(cluster: Cluster, topic: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
+    """Compact now, be it dirty enough or not: a partition, a topic, or all."""
+    return [row._asdict() for row in await clean(cluster, COMPACT, topic, partition)]
+
+
+@verb
+async def roll(cluster: Cluster, topic: str | None = None, partition: int | None = None) -> list[dict[str, Any]]:
+    """Begin new segments: of a partition, a topic, or all."""
+    return [row._asdict() for row in await clean(cluster, ROLL, topic, partition)]
 
 
 # Steps

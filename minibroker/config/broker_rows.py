@@ -123,18 +123,26 @@ listener.security.protocol.map | string per-broker | SASL_SSL:SASL_SSL,PLAINTEXT
 listeners | list per-broker | PLAINTEXT://:9092
   Addresses to listen on, as NAME://host:port; an empty host is all interfaces, port 0 any free port.
   here PLAINTEXT://127.0.0.1:9092: nobody else on the network shall reach a broker that asks for no password
-log.cleaner.backoff.ms | long cluster-wide later | 15000 | [0,...]
+log.cleaner.backoff.ms | long cluster-wide | 15000 | [0,...]
   How long the cleaner rests when there is nothing to clean.
-log.cleaner.delete.retention.ms | long cluster-wide later | 86400000 | [0,...]
+log.cleaner.dedupe.buffer.size | long cluster-wide | 134217728
+  Bytes in which compaction notes keys; what has no room comes in the next pass.
+log.cleaner.delete.retention.ms | long cluster-wide | 86400000 | [0,...]
   How long compaction keeps the marks of deleted keys.
-log.cleaner.enable | boolean read-only later | true
+log.cleaner.enable | boolean read-only | true
   Whether compacted topics are compacted.
+log.cleaner.io.buffer.load.factor | double cluster-wide | 0.9
+  Share of that buffer that is used.
+log.cleaner.io.max.bytes.per.second | double cluster-wide | 1.7976931348623157E308
+  Most that compaction reads and writes in a second.
 log.cleaner.max.compaction.lag.ms | long cluster-wide | 9223372036854775807 | [1,...]
   Latest time at which a record is compacted.
-log.cleaner.min.cleanable.ratio | double cluster-wide later | 0.5 | [0,...,1]
+log.cleaner.min.cleanable.ratio | double cluster-wide | 0.5 | [0,...,1]
   Share of uncompacted bytes at which a log is compacted.
-log.cleaner.min.compaction.lag.ms | long cluster-wide later | 0 | [0,...]
+log.cleaner.min.compaction.lag.ms | long cluster-wide | 0 | [0,...]
   Time for which a record is safe from compaction.
+log.cleaner.threads | int cluster-wide | 1 | [0,...]
+  0: nothing is compacted. Any other number is one log at a time.
 log.cleanup.policy | list cluster-wide | delete | [compact, delete]
   What happens to old data: delete, compact or both.
 log.dir | list read-only | /tmp/kafka-logs
@@ -151,21 +159,23 @@ log.index.interval.bytes | int cluster-wide | 4096 | [0,...]
   Bytes of log between two entries of its offset index.
 log.index.size.max.bytes | int cluster-wide | 10485760 | [4,...]
   Largest size of an index file; a full one begins a new segment.
+log.initial.task.delay.ms | long read-only internal | 30000 | [0,...]
+  How long after the start old segments are looked for first.
 log.message.timestamp.after.max.ms | long cluster-wide | 3600000 | [0,...]
   How far in the future a record's timestamp may be.
 log.message.timestamp.before.max.ms | long cluster-wide | 9223372036854775807 | [0,...]
   How far in the past a record's timestamp may be.
 log.message.timestamp.type | string cluster-wide | CreateTime | [CreateTime, LogAppendTime]
   Whether records carry the producer's time or that of the append.
-log.retention.bytes | long cluster-wide later | -1
+log.retention.bytes | long cluster-wide | -1
   Bytes of a partition above which its oldest segments go; -1 is no limit.
-log.retention.check.interval.ms | long read-only later | 300000 | [1,...]
+log.retention.check.interval.ms | long read-only | 300000 | [1,...]
   How often old segments are looked for.
-log.retention.hours | int read-only later | 168
+log.retention.hours | int read-only | 168
   Hours after which segments go; log.retention.minutes and .ms come before it.
-log.retention.minutes | int read-only later | null
+log.retention.minutes | int read-only | null
   Minutes after which segments go; log.retention.ms comes before it.
-log.retention.ms | long cluster-wide later | null
+log.retention.ms | long cluster-wide | null
   Milliseconds after which segments go; -1 is never.
 log.roll.hours | int read-only | 168 | [1,...]
   Hours after which a new segment begins; log.roll.ms comes before it.
@@ -177,7 +187,7 @@ log.roll.ms | long cluster-wide | null
   Milliseconds after which a new segment begins.
 log.segment.bytes | int cluster-wide | 1073741824 | [1048576,...]
   Largest size of a segment file.
-log.segment.delete.delay.ms | long cluster-wide later | 60000 | [0,...]
+log.segment.delete.delay.ms | long cluster-wide | 60000 | [0,...]
   How long a deleted segment's files stay.
 max.connections | int cluster-wide | 2147483647 | [0,...]
   Most connections to this broker.

@@ -101,15 +101,10 @@ kafka.metrics.polling.interval.secs | int read-only | 10 | [1,...]
 kafka.metrics.reporters | list read-only |
 leader.imbalance.per.broker.percentage | int read-only 3.9 | 10
 leader.replication.throttled.rate | long cluster-wide internal | null | [0,...]
-log.cleaner.dedupe.buffer.size | long cluster-wide | 134217728
-log.cleaner.io.buffer.load.factor | double cluster-wide | 0.9
 log.cleaner.io.buffer.size | int cluster-wide | 524288 | [0,...]
-log.cleaner.io.max.bytes.per.second | double cluster-wide | 1.7976931348623157E308
-log.cleaner.threads | int cluster-wide | 1 | [0,...]
 log.dir.failure.timeout.ms | long read-only | 30000 | [1,...]
 log.flush.offset.checkpoint.interval.ms | int read-only | 60000 | [0,...]
 log.flush.start.offset.checkpoint.interval.ms | int read-only | 60000 | [0,...]
-log.initial.task.delay.ms | long read-only internal | 30000 | [0,...]
 log.local.retention.bytes | long cluster-wide | -2 | [-2,...]
 log.local.retention.ms | long cluster-wide | -2 | [-2,...]
 log.message.downconversion.enable | boolean cluster-wide 3.9 | true

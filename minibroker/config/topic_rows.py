@@ -14,10 +14,10 @@ compression.type | string | producer | [uncompressed, zstd, lz4, snappy, gzip, p
   Codec of stored batches; producer keeps what came.
 compression.zstd.level | int | 3 | [-131072,...,22] | compression.zstd.level
   Level, if compression.type is zstd.
-delete.retention.ms | long later | 86400000 | [0,...] | log.cleaner.delete.retention.ms
+delete.retention.ms | long | 86400000 | [0,...] | log.cleaner.delete.retention.ms
   How long compaction keeps the marks of deleted keys.
 errors.deadletterqueue.group.enable | boolean ignored | false
-file.delete.delay.ms | long later | 60000 | [0,...] | log.segment.delete.delay.ms
+file.delete.delay.ms | long | 60000 | [0,...] | log.segment.delete.delay.ms
   How long a deleted segment's files stay.
 flush.messages | long | 9223372036854775807 | [1,...] | log.flush.interval.messages
   Records after which the log is flushed to disk.
@@ -49,9 +49,9 @@ message.timestamp.difference.max.ms | long later 3.9 | 9223372036854775807 | [0,
   How far a record's timestamp may be from now; used up to 3.9.
 message.timestamp.type | string | CreateTime | [CreateTime, LogAppendTime] | log.message.timestamp.type
   Whether records carry the producer's time or that of the append.
-min.cleanable.dirty.ratio | double later | 0.5 | [0,...,1] | log.cleaner.min.cleanable.ratio
+min.cleanable.dirty.ratio | double | 0.5 | [0,...,1] | log.cleaner.min.cleanable.ratio
   Share of uncompacted bytes at which the log is compacted.
-min.compaction.lag.ms | long later | 0 | [0,...] | log.cleaner.min.compaction.lag.ms
+min.compaction.lag.ms | long | 0 | [0,...] | log.cleaner.min.compaction.lag.ms
   Time for which a record is safe from compaction.
 min.insync.replicas | int | 1 | [1,...] | min.insync.replicas
   In-sync replicas that a write with acks=all needs.
@@ -61,9 +61,9 @@ remote.copy.lag.ms | long ignored | 0 | [-1,...] | log.remote.copy.lag.ms
 remote.log.copy.disable | boolean ignored | false
 remote.log.delete.on.disable | boolean ignored | false
 remote.storage.enable | boolean ignored | false
-retention.bytes | long later | -1 |  | log.retention.bytes
+retention.bytes | long | -1 |  | log.retention.bytes
   Bytes of a partition above which its oldest segments go; -1 is no limit.
-retention.ms | long later | 604800000 | [-1,...] | log.retention.ms,log.retention.minutes,log.retention.hours
+retention.ms | long | 604800000 | [-1,...] | log.retention.ms,log.retention.minutes,log.retention.hours
   Time after which segments go; -1 is never.
 segment.bytes | int | 1073741824 | [1048576,...] | log.segment.bytes
   Largest size of a segment file.

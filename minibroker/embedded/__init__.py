@@ -18,11 +18,25 @@ from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from minibroker.broker.cleaning_rows import CompactionRow as CompactionRow
+    from minibroker.broker.cleaning_rows import RetentionRow as RetentionRow
+    from minibroker.broker.cleaning_rows import RollRow as RollRow
     from minibroker.broker.group_rows import GroupView as GroupView
     from minibroker.embedded.cluster import Cluster as Cluster
     from minibroker.embedded.cluster_views import ReplicaRow as ReplicaRow
 
-__all__ = ["Broker", "BrokerError", "Cluster", "FaultError", "GroupView", "Record", "ReplicaRow"]
+__all__ = [
+    "Broker",
+    "BrokerError",
+    "Cluster",
+    "CompactionRow",
+    "FaultError",
+    "GroupView",
+    "Record",
+    "ReplicaRow",
+    "RetentionRow",
+    "RollRow",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -35,6 +49,10 @@ def __getattr__(name: str) -> object:
         from minibroker.broker.group_rows import GroupView
 
         return GroupView
+    if name in ("CompactionRow", "RetentionRow", "RollRow"):
+        from minibroker.broker import cleaning_rows
+
+        return getattr(cleaning_rows, name)
     if name == "ReplicaRow":
         from minibroker.embedded.cluster_views import ReplicaRow
 

@@ -1,14 +1,16 @@
-"""Arguments of Python as Kafka has them: names with dots, values as text, topics as people write them."""
+"""Arguments of Python as the broker has them: names with dots, values as text, topics as people write them, clocks."""
 
 from __future__ import annotations
 
 from minibroker.config.sources import text_of
 from minibroker.config.topic_texts import parse_topic
+from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from minibroker.clock import Clock
     from minibroker.config.topic_texts import WantedTopic
 
 
@@ -27,3 +29,10 @@ def wanted_topics(topics: str | Iterable[str], environ: Mapping[str, str] | None
     wanted = [topics] if isinstance(topics, str) else [*topics]
     wanted += filter(None, (environ or {}).get("KAFKA_CREATE_TOPICS", "").split(","))
     return tuple(parse_topic(text) for text in wanted)
+
+
+def steered(clock: Clock) -> SteeredClock:
+    """Return a clock that can be moved; TypeError for another one."""
+    if not isinstance(clock, SteeredClock):
+        raise TypeError(f"{clock!r} cannot be steered: a SteeredClock can")
+    return clock

@@ -15,8 +15,9 @@ from __future__ import annotations
 import os
 import warnings
 
+from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
-from minibroker.embedded.arguments import dotted, setting_texts, wanted_topics
+from minibroker.embedded.arguments import dotted, setting_texts, steered, wanted_topics
 from minibroker.embedded.engine import Engine, Start
 from minibroker.embedded.hosted import Hosted
 from minibroker.embedded.in_process import InProcess, new_storage
@@ -26,7 +27,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
     from minibroker.broker.group_rows import GroupRow, GroupView
+    from minibroker.clock import Clock
     from minibroker.embedded.engine import Record
     from minibroker.embedded.faults import BrokerFaults
 
@@ -51,6 +54,7 @@ class Broker(Hosted[Engine]):
         node_id: int = 1,
         cluster_id: str | None = None,
         process: bool = False,
+        clock: Clock | None = None,
         **settings: object,
     ):
         """Check everything that can be checked without starting; raise ConfigError for what no setting takes.
@@ -60,8 +64,10 @@ class Broker(Hosted[Engine]):
         config: settings by Kafka's names; `settings` are the same with _ for each dot: log_retention_ms=1000.
         environ: where KAFKA_... variables are looked up, such as os.environ; by default nowhere.
         as_version: the release of Kafka to appear as, "0.8.2" to "4.x".
-        process: run it in a process of its own.
+        process: run it in a process of its own. clock: the machine's by default; a SteeredClock can be moved.
         """
+        if process and clock is not None:
+            raise ValueError("a process of its own has a clock of its own")
         arguments = {dotted(name): value for name, value in {**(config or {}), **settings}.items()}
         arguments.setdefault("listeners", f"PLAINTEXT://{address(host, port)}")
         arguments.setdefault("node.id", node_id)
@@ -80,8 +86,9 @@ class Broker(Hosted[Engine]):
             cluster_id,
         )
         super().__init__()
+        self.clock: Clock = clock or LoopClock()
         self._is_process, self._runs_here = process, not process
-        self._storage = None if process else new_storage(self._start.data_dir)
+        self._storage = None if process else new_storage(self._start.data_dir, self.clock)
 
     def __repr__(self) -> str:
         where = "a process" if self._is_process else "this process"
@@ -89,7 +96,7 @@ class Broker(Hosted[Engine]):
 
     def _new_engine(self) -> Engine:
         if self._storage is not None:
-            return InProcess(self._start, self._storage)
+            return InProcess(self._start, self._storage, self.clock)
         from minibroker.embedded.process import Subprocess
 
         return Subprocess(self._start)
@@ -187,6 +194,48 @@ class Broker(Hosted[Engine]):
     ) -> int:
         """Return what a group has committed, as wait_committed does."""
         return await self._await(self._running().wait_committed(group, topic, partition, offset, timeout * 1000))
+
+    def retention_now(self, topic: str | None = None, partition: int | None = None) -> list[RetentionRow]:
+        """Remove what retention does not keep, of a partition, a topic or all: a row says what went, or why nothing."""
+        return self._call(self._running().retention_now(topic, partition), blocks=True)
+
+    async def aretention_now(self, topic: str | None = None, partition: int | None = None) -> list[RetentionRow]:
+        """Remove what retention does not keep, as retention_now does."""
+        return await self._await(self._running().retention_now(topic, partition))
+
+    def compact_now(self, topic: str | None = None, partition: int | None = None) -> list[CompactionRow]:
+        """Compact a partition, a topic or all, be it dirty enough or not; return when it is done.
+
+        What is in the active segment stays as it is: roll_now comes before.
+        """
+        return self._call(self._running().compact_now(topic, partition), blocks=True)
+
+    async def acompact_now(self, topic: str | None = None, partition: int | None = None) -> list[CompactionRow]:
+        """Compact a partition, a topic or all, as compact_now does."""
+        return await self._await(self._running().compact_now(topic, partition))
+
+    def roll_now(self, topic: str | None = None, partition: int | None = None) -> list[RollRow]:
+        """Begin new segments, of a partition, a topic or all."""
+        return self._call(self._running().roll_now(topic, partition), blocks=True)
+
+    async def aroll_now(self, topic: str | None = None, partition: int | None = None) -> list[RollRow]:
+        """Begin new segments, as roll_now does."""
+        return await self._await(self._running().roll_now(topic, partition))
+
+    def advance(self, amount: float | str, *, grain: float | str = 0) -> None:
+        """Move the broker's clock on by "7d" or by milliseconds, if it is a SteeredClock.
+
+        Returns when all that is due up to there has been done. grain: in steps of so much.
+        """
+        self._call(self._advance(amount, grain), blocks=True)
+
+    async def aadvance(self, amount: float | str, *, grain: float | str = 0) -> None:
+        """Move the broker's clock on, as advance does."""
+        await self._await(self._advance(amount, grain))
+
+    async def _advance(self, amount: float | str, grain: float | str) -> None:
+        self._running()
+        await steered(self.clock).advance(amount, grain=grain)
 
     @property
     def faults(self) -> BrokerFaults:

@@ -194,6 +194,10 @@ class Cluster(Hosted[ClusterEngine]):
     move_leader, amove_leader = plain(verbs.move_leader, blocks=True), twin(verbs.move_leader)
     reassign, areassign = plain(verbs.reassign, blocks=True), twin(verbs.reassign)
 
+    retention_now, aretention_now = plain(verbs.retention_now, blocks=True), twin(verbs.retention_now)
+    compact_now, acompact_now = plain(verbs.compact_now, blocks=True), twin(verbs.compact_now)
+    roll_now, aroll_now = plain(verbs.roll_now, blocks=True), twin(verbs.roll_now)
+
     freeze, afreeze = plain(verbs.freeze), twin(verbs.freeze)
     thaw, athaw = plain(verbs.thaw), twin(verbs.thaw)
     advance, aadvance = plain(verbs.advance, blocks=True), twin(verbs.advance)

@@ -6,13 +6,15 @@ What must hold: a verb that changes the metadata returns when every broker that 
 
 from __future__ import annotations
 
-from minibroker.embedded.arguments import setting_texts
-from minibroker.steered_clock import SteeredClock
+from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL
+from minibroker.cluster.cleaning import clean
+from minibroker.embedded.arguments import setting_texts, steered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
     from minibroker.embedded.cluster_engine import ClusterEngine
     from minibroker.replication.link import NodeId
 
@@ -201,23 +203,39 @@ async def reassign(engine: ClusterEngine, /, topic: str, partition: int, replica
     await engine.let_know()
 
 
+# Cleaning
+
+
+async def retention_now(
+    engine: ClusterEngine, /, topic: str | None = None, partition: int | None = None
+) -> list[RetentionRow]:
+    """Remove what retention does not keep, on every broker: a row for each replica says what went, or why nothing."""
+    return await clean(engine.core, RETENTION, topic, partition)
+
+
+async def compact_now(
+    engine: ClusterEngine, /, topic: str | None = None, partition: int | None = None
+) -> list[CompactionRow]:
+    """Compact on every broker, be it dirty enough or not; return when it is done. roll_now comes before."""
+    return await clean(engine.core, COMPACT, topic, partition)
+
+
+async def roll_now(engine: ClusterEngine, /, topic: str | None = None, partition: int | None = None) -> list[RollRow]:
+    """Begin new segments on every broker."""
+    return await clean(engine.core, ROLL, topic, partition)
+
+
 # Time
-
-
-def steered(engine: ClusterEngine) -> SteeredClock:
-    if not isinstance(engine.clock, SteeredClock):
-        raise TypeError(f"{engine.clock!r} cannot be steered: a SteeredClock can")
-    return engine.clock
 
 
 async def freeze(engine: ClusterEngine, /) -> None:
     """Let the clock stand still for all brokers, the controller too."""
-    steered(engine).freeze()
+    steered(engine.clock).freeze()
 
 
 async def thaw(engine: ClusterEngine, /) -> None:
     """Let the clock run again, from where it stands."""
-    steered(engine).thaw()
+    steered(engine.clock).thaw()
 
 
 async def advance(engine: ClusterEngine, /, amount: float | str, *, grain: float | str = 0) -> None:
@@ -225,14 +243,14 @@ async def advance(engine: ClusterEngine, /, amount: float | str, *, grain: float
 
     grain: in steps of so much, so that a week takes a moment: "1m".
     """
-    await steered(engine).advance(amount, grain=grain)
+    await steered(engine.clock).advance(amount, grain=grain)
 
 
 async def rate(engine: ClusterEngine, /, factor: float) -> None:
     """Let time run so many times as fast."""
-    steered(engine).rate(factor)
+    steered(engine.clock).rate(factor)
 
 
 async def jump(engine: ClusterEngine, /, amount: float | str) -> None:
     """Set the clock wrong by "1h", or "-1h"; timers do not notice."""
-    steered(engine).jump(amount)
+    steered(engine.clock).jump(amount)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
     from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.config.topic_texts import WantedTopic
 
@@ -76,3 +77,9 @@ class Engine(Runs, Protocol):
     async def wait_committed(
         self, group: str, topic: str, partition: int, offset: int | None, timeout_ms: float
     ) -> int: ...
+
+    async def retention_now(self, topic: str | None, partition: int | None) -> list[RetentionRow]: ...
+
+    async def compact_now(self, topic: str | None, partition: int | None) -> list[CompactionRow]: ...
+
+    async def roll_now(self, topic: str | None, partition: int | None) -> list[RollRow]: ...

@@ -18,14 +18,17 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
 from minibroker.server.listeners import address
 from minibroker.server.server import Reporter
+from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
     from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.broker.group_view import SeenGroups
+    from minibroker.clock import Clock
     from minibroker.embedded.engine import Record, Start
     from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
@@ -38,9 +41,9 @@ class LogReporter(Reporter):
         logging.getLogger("minibroker").warning(line)
 
 
-def new_storage(data_dir: str | None) -> Storage:
+def new_storage(data_dir: str | None, clock: Clock) -> Storage:
     """Return where a broker keeps its logs: a directory, or memory."""
-    return MemoryStorage(LoopClock().now_ms) if data_dir is None else OsStorage(os.path.abspath(data_dir))
+    return MemoryStorage(clock.now_ms) if data_dir is None else OsStorage(os.path.abspath(data_dir))
 
 
 async def control(node: Node, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
@@ -56,15 +59,16 @@ async def control(node: Node, method: str, path: str, body: Mapping[str, Any] | 
 class InProcess:
     """An Engine that is a Node."""
 
-    def __init__(self, start: Start, storage: Storage):
+    def __init__(self, start: Start, storage: Storage, clock: Clock):
         self.bootstrap_servers = self.listeners = ""
         self._storage = storage
         self._topics = start.topics
-        self._clock = LoopClock()
+        self._clock = clock
+        self._patience = LoopClock()  # of who waits: the broker's clock may stand
         self._node = Node(
             BrokerConfig(start.settings),
             storage,
-            clock=self._clock,
+            clock=clock,
             chance=SystemRandom(),
             log_dir=os.path.abspath(start.data_dir) if start.data_dir else "memory",
             cluster_id=start.cluster_id,
@@ -74,6 +78,8 @@ class InProcess:
 
     async def start(self) -> None:
         node = self._node
+        if isinstance(self._clock, SteeredClock):
+            self._clock.attach()
         try:
             await node.start()
         except START_FAILURES as failure:
@@ -109,14 +115,14 @@ class InProcess:
         return self._read(topic)
 
     async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]:
-        deadline_ms = self._clock.now_ms() + timeout_ms
+        deadline_ms = self._patience.now_ms() + timeout_ms
         while True:
             found = self._read(topic)
             if len(found) >= count:
                 return found
             # There may be markers of transactions among what comes, so it is counted again then.
             end = self._end(topic) + count - len(found)
-            if not await self._changed(topic, end, deadline_ms - self._clock.now_ms()):
+            if not await self._changed(topic, end, deadline_ms - self._patience.now_ms()):
                 raise TimeoutError(f"{topic} has {len(found)} records after {timeout_ms} ms; {count} were waited for")
 
     async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
@@ -143,6 +149,17 @@ class InProcess:
     ) -> int:
         return await self._seen().wait_committed(group, topic, partition, offset, timeout_ms=timeout_ms)
 
+    # Cleaning
+
+    async def retention_now(self, topic: str | None, partition: int | None) -> list[RetentionRow]:
+        return await self._node.cleaning.retention_now(topic, partition)
+
+    async def compact_now(self, topic: str | None, partition: int | None) -> list[CompactionRow]:
+        return await self._node.cleaning.compact_now(topic, partition)
+
+    async def roll_now(self, topic: str | None, partition: int | None) -> list[RollRow]:
+        return await self._node.cleaning.roll_now(topic, partition)
+
     async def _changed(self, topic: str, end: int, timeout_ms: int) -> bool:
         """Wait until a topic holds so many offsets, or is made, deleted or enlarged; return whether it was."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -160,7 +177,7 @@ class InProcess:
             if self._replicas(topic) != replicas:
                 settle(True)
 
-        timer = self._clock.after(max(timeout_ms, 0), lambda: settle(False))
+        timer = self._patience.after(max(timeout_ms, 0), lambda: settle(False))
         for replica in replicas:
             replica.waiters[appended] = None
         self._node.watchers[altered] = None

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 
+from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL, ROWS
 from minibroker.clock import LoopClock
 from minibroker.embedded.engine import BrokerError, Record
 from minibroker.errors import Error, KafkaError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO, Any
 
+    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
     from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.client import Cluster, Consumer
     from minibroker.embedded.engine import Start
@@ -159,12 +161,11 @@ class Subprocess:
         return sorted(found, key=_place)
 
     async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        from minibroker.client.control import Refusal, ask
+        from minibroker.client.control import TIMEOUT_MS, Refusal
         from minibroker.faults import FaultError
 
-        host, _, port = self.bootstrap_servers.rpartition(":")
         try:
-            return await ask(host.strip("[]"), int(port), method, path, body, clock=LoopClock())
+            return await self._ask(method, path, body, TIMEOUT_MS)
         except Refusal as refusal:
             raise FaultError(str(refusal)) from None
 
@@ -196,19 +197,43 @@ class Subprocess:
 
     async def _ask_groups(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Ask the broker, which waits by itself if it is to; nothing is asked again and again."""
-        from minibroker.client.control import TIMEOUT_MS, Refusal, ask
+        from minibroker.client.control import TIMEOUT_MS, Refusal
 
-        host, _, port = self.bootstrap_servers.rpartition(":")
-        patience_ms = TIMEOUT_MS + (body or {}).get("timeout_ms", 0)
-        clock = LoopClock()
         try:
-            return await ask(host.strip("[]"), int(port), method, path, body, clock=clock, timeout_ms=patience_ms)
+            return await self._ask(method, path, body, TIMEOUT_MS + (body or {}).get("timeout_ms", 0))
         except Refusal as refusal:
             if refusal.status == REQUEST_TIMEOUT:
                 raise TimeoutError(str(refusal)) from None
             if refusal.status == NOT_FOUND:
                 raise KafkaError(Error.GROUP_ID_NOT_FOUND, str(refusal)) from None
             raise ValueError(str(refusal)) from None
+
+    async def retention_now(self, topic: str | None, partition: int | None) -> list[RetentionRow]:
+        return await self._clean(RETENTION, topic, partition)
+
+    async def compact_now(self, topic: str | None, partition: int | None) -> list[CompactionRow]:
+        return await self._clean(COMPACT, topic, partition)
+
+    async def roll_now(self, topic: str | None, partition: int | None) -> list[RollRow]:
+        return await self._clean(ROLL, topic, partition)
+
+    async def _clean(self, verb: str, topic: str | None, partition: int | None) -> list[Any]:
+        from minibroker.client.control import LONG_TIMEOUT_MS, Refusal
+
+        place = {"topic": topic, "partition": partition}
+        try:
+            return [ROWS[verb](**row) for row in await self._ask("POST", f"/{verb}", place, LONG_TIMEOUT_MS)]
+        except Refusal as refusal:
+            is_absent = refusal.status == NOT_FOUND
+            code = Error.UNKNOWN_TOPIC_OR_PARTITION if is_absent else Error.INVALID_REQUEST
+            raise KafkaError(code, str(refusal)) from None
+
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_ms: float) -> Any:
+        """Return what the broker answers to HTTP."""
+        from minibroker.client.control import ask
+
+        host, _, port = self.bootstrap_servers.rpartition(":")
+        return await ask(host.strip("[]"), int(port), method, path, body, clock=LoopClock(), timeout_ms=timeout_ms)
 
     async def _read(self, pipe: IO[bytes] | None, told: Callable[[str], None]) -> Lines:
         _, lines = await asyncio.get_running_loop().connect_read_pipe(lambda: Lines(told), pipe)

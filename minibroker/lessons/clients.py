@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minibroker.client.connection import CallTimeout, Connection, ConnectionLost
+from minibroker.cluster.snapshot import record_text
 from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
@@ -120,14 +121,25 @@ class Batch(NamedTuple):
     topic: str
     topic_id: bytes
     partition: int
-    texts: Sequence[str]
+    records: Sequence[Record]
     acks: int
-    now_ms: int
+
+
+def record_of(text: str, timestamp: int, *, is_keyed: bool = False) -> Record:
+    """Return the record that a text is; keyed: of key=value, or of -key, a tombstone."""
+    if not is_keyed:
+        return Record(None, text.encode(), (), timestamp)
+    if text.startswith("-"):
+        return Record(text[1:].encode(), None, (), timestamp)
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise NotPossible(f'a keyed record is "key=value", or "-key" to delete it; not "{text}"')
+    return Record(key.encode(), value.encode(), (), timestamp)
 
 
 async def produce(asking: Asking, broker: int, batch: Batch, *, is_later: bool = False) -> str:
     """Send records in one batch; return what was answered. is_later: nobody waits for the answer."""
-    rows = [Record(None, text.encode(), (), batch.now_ms, index) for index, text in enumerate(batch.texts)]
+    rows = [record._replace(offset=index) for index, record in enumerate(batch.records)]
     Topic = ProduceRequest.TopicProduceData
     data = Topic.PartitionProduceData(index=batch.partition, records=build_batch(2, rows))
     request = ProduceRequest(
@@ -136,7 +148,7 @@ async def produce(asking: Asking, broker: int, batch: Batch, *, is_later: bool =
         topic_data=[Topic(topic_id=batch.topic_id, name=batch.topic, partition_data=[data])],
     )
     answer = await asking.ask(broker, request, LONG_PATIENCE_MS if is_later else PATIENCE_MS)
-    texts = ", ".join(f'"{text}"' for text in batch.texts)
+    texts = ", ".join(f'"{record_text(record)}"' for record in batch.records)
     if answer is None:
         return f"nobody answers: acks=0, so {texts} may be anywhere, or nowhere"
     result = answer.responses[0].partition_responses[0]
@@ -230,7 +242,7 @@ class Reader:
         for batch in batches(answer.records or b""):
             for record in batch.records():
                 if record.offset >= before:
-                    rows.append(f"{record.offset} {(record.value or b'').decode(errors='replace')}")
+                    rows.append(f"{record.offset} {record_text(record)}")
             self.position = max(self.position, batch.next_offset)
         count = f"{len(rows) or 'no'} record{'' if len(rows) == 1 else 's'}"
         self._told.append(

@@ -25,8 +25,9 @@ FORMS = {
     "topic NAME [partitions=COUNT] [replicas=REPLICAS] [SETTINGS]": "make a topic; `replicas=1,2,3/2,3,1` says where "
     "the replicas of each partition are, the preferred leader first",
     "set TOPIC SETTINGS": "change settings of a topic",
-    "produce PARTITION TEXTS [acks=ACKS] [to=BROKER] [later]": "send records in one batch, without another try; `to` "
-    "another broker than the leader; `later` does not wait for the answer",
+    "produce PARTITION TEXTS [keyed] [ahead=TIME] [acks=ACKS] [to=BROKER] [later]": "send records in one batch, "
+    "without another try; `keyed`: each is `key=value`, or `-key`, a tombstone; `ahead`: by the clock of the producer, "
+    "which is so much ahead; `to` another broker than the leader; `later` does not wait for the answer",
     "consume PARTITION [from=START] [rack=NAME]": "read on to the high watermark, from where it was left or `from` "
     "another place, as a consumer in a rack",
     "consume PARTITION for GROUP [reset=POLICY]": "read as a consumer that has just started: from what the group has "
@@ -40,6 +41,10 @@ FORMS = {
     "leave MEMBER": "go",
     "delete PARTITION OFFSET": "delete the records before an offset (DeleteRecords)",
     "offsets PARTITION": "ask where a partition begins and ends (ListOffsets)",
+    "roll PARTITION": "begin a new segment, on every broker that runs",
+    "retention PARTITION": "let go of old segments now, on every broker that runs",
+    "compact PARTITION": "compact now what may be compacted, dirty enough or not, on every broker that runs",
+    "batches PARTITION": "tell what is in the leader's log, segment by segment",
     "hold KINDS [of=BROKER]": "let these wait for tokens from now on: " + "`fetch`, `answer`, `isr`, `election`, "
     "`metadata`; `of` one follower",
     "step [KIND] [times=COUNT]": "let the first one that waits go on",

@@ -14,11 +14,13 @@ import asyncio
 from minibroker.cluster.cluster import RUNNING, Cluster
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
-from minibroker.lessons.clients import Asking, Batch, NotPossible, Reader, delete_records, produce
+from minibroker.lessons.cleaning_stage import CLEANING_ACTS, CleaningStage
+from minibroker.lessons.clients import Asking, Batch, NotPossible, Reader, delete_records, produce, record_of
 from minibroker.lessons.group_stage import GROUP_ACTS, GroupStage
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.replication import bugs
 from minibroker.server.server import Reporter
+from minibroker.steered_clock import duration_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +49,12 @@ def _of_groups(
     return lambda stage, command: act(stage.groups, command)
 
 
+def _of_cleaning(
+    act: Callable[[CleaningStage, Command], Awaitable[list[str] | None]],
+) -> Callable[[Stage, Command], Awaitable[list[str] | None]]:
+    return lambda stage, command: act(stage.cleaning, command)
+
+
 class Stage:
     """One cluster, from the command that starts it to the end."""
 
@@ -60,6 +68,7 @@ class Stage:
         self._readers: dict[tuple[str, int, str], Reader] = {}
         self._later: dict[asyncio.Task[str], Asking] = {}
         self.groups = GroupStage(self, self._asking)
+        self.cleaning = CleaningStage(self)
         self._planted = bugs.planted
         clock.watchers[self._tell_clock] = None
 
@@ -234,7 +243,9 @@ class Stage:
             raise KafkaError(Error.LEADER_NOT_AVAILABLE, "nobody leads")
         acks, is_later = command.get("acks", -1), "later" in command.values
         asking = Asking(self.address_of, CLIENT_ID) if is_later or not acks else self._asking
-        batch = Batch(topic, found.id, partition, command["TEXTS"], acks, self.clock.now_ms())
+        now_ms = self.clock.now_ms() + round(duration_ms(command.get("ahead", 0)))
+        rows = [record_of(text, now_ms, is_keyed="keyed" in command.values) for text in command["TEXTS"]]
+        batch = Batch(topic, found.id, partition, rows, acks)
         work = produce(asking, broker, batch, is_later=is_later)
         if asking is self._asking:
             return [await work]
@@ -320,4 +331,5 @@ class Stage:
         "delete": _delete,
         "offsets": _offsets,
         **{verb: _of_groups(act) for verb, act in GROUP_ACTS.items()},
+        **{verb: _of_cleaning(act) for verb, act in CLEANING_ACTS.items()},
     }

@@ -6,6 +6,7 @@
     recovery-point-offset-checkpoint     up to where each log is known to be on the disk
     log-start-offset-checkpoint          where a log begins, if not with its first segment
     replication-offset-checkpoint        high watermarks
+    cleaner-offset-checkpoint            up to where each compacted log has been cleaned
     .kafka_cleanshutdown                 everything was flushed and closed; gone as long as somebody is at work
 
 What must hold: the clean mark is written last and removed first. A checkpoint that cannot be read makes the start
@@ -18,6 +19,7 @@ from __future__ import annotations
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -54,6 +56,7 @@ class LogDirectory:
         self.storage = storage
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}  # as the checkpoint had them at start
+        self.cleaner_offsets: dict[TopicPartition, int] = {}  # up to where each log has been cleaned
         self.was_clean = False
         self.clean_epoch: int | None = None  # broker epoch in the mark of a clean stop
         self._jitter = jitter
@@ -69,6 +72,7 @@ class LogDirectory:
         self._recovery_points = self._read(RECOVERY_POINTS)
         self._log_starts = self._read(LOG_STARTS)
         self.high_watermarks = self._read(HIGH_WATERMARKS)
+        self.cleaner_offsets = self._read(CLEANER_OFFSETS)
         remove_file(self.storage, CLEAN_SHUTDOWN)
         for name in self.storage.list(""):
             if name.endswith(DELETE_SUFFIX):
@@ -111,6 +115,7 @@ class LogDirectory:
             recovery_point=self._recovery_points.get((topic, partition), 0),
             log_start_offset=self._log_starts.get((topic, partition), 0),
             contiguous=not settings.compact,
+            gaps_end=self.cleaner_offsets.get((topic, partition), 0),
             now_ms=now_ms,
             jitter=self._jitter,
             is_settled=self.was_clean and not is_new,
@@ -130,6 +135,7 @@ class LogDirectory:
 
     def set_aside(self, topic: str, partition: int, unique: str) -> str:
         """Give a directory that no topic claims another name, as Kafka does; nothing in it is lost."""
+        self._forget_cleaning(topic, partition)
         name = _name_with_tail(topic, partition, unique, STRAY_SUFFIX)
         self.storage.rename(f"{topic}-{partition}", name)
         self.storage.sync_directory("")
@@ -147,7 +153,9 @@ class LogDirectory:
         unique: what nobody else used, so that a topic can be made and deleted over and over.
         """
         log = self.logs.pop((topic, partition))
+        log.cuts += 1
         log.release()
+        self._forget_cleaning(topic, partition)
         name = _name_with_tail(topic, partition, unique, DELETE_SUFFIX)
         self.storage.rename(log.directory, name)
         self.storage.sync_directory("")
@@ -165,6 +173,9 @@ class LogDirectory:
         Kafka: notes the lower recovery point after a truncation, and syncs nothing.
         """
         log = self.logs[topic, partition]
+        if self.cleaner_offsets.get((topic, partition), 0) > offset:
+            self.cleaner_offsets[topic, partition] = offset
+            self.write_cleaner_offsets()
         if offset < log.next_offset:
             log.recovery_point = min(log.recovery_point, offset)
             log.log_start_offset = min(log.log_start_offset, offset)
@@ -174,7 +185,9 @@ class LogDirectory:
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Note how far each log is flushed, where it starts, and the high watermarks if they are given."""
         online = {key: log for key, log in self.logs.items() if log.offline is None}
-        write_offsets(self.storage, RECOVERY_POINTS, {key: log.recovery_point for key, log in online.items()})
+        recovery_points = {key: log.recovery_point for key, log in online.items()}
+        write_offsets(self.storage, RECOVERY_POINTS, recovery_points)
+        self._recovery_points = recovery_points
         starts = {
             key: log.log_start_offset
             for key, log in online.items()
@@ -183,6 +196,32 @@ class LogDirectory:
         write_offsets(self.storage, LOG_STARTS, starts)
         if high_watermarks is not None:
             self.write_high_watermarks(high_watermarks)
+
+    def before_cleaning(self, topic: str, partition: int, end_offset: int) -> None:
+        """Flush a log that is about to be cleaned up to an offset, and note that up to there it is.
+
+        What supersedes a record, or says that it was aborted, must not be lost by a crash that the record's removal
+        survives. And if the topic is no longer compacted when the next start comes, a gap behind the recovery point
+        would be taken for a loss.
+        Kafka: flushes what it has cleaned, and relies on other replicas for the rest.
+        """
+        log = self.logs[topic, partition]
+        log.flush()
+        if self._recovery_points.get((topic, partition), 0) < end_offset:
+            self.write_checkpoints()
+
+    def write_cleaner_offsets(self) -> None:
+        """Note up to where logs have been cleaned, of those that are there."""
+        names = set(self.storage.list(""))
+        for topic, partition in list(self.cleaner_offsets):
+            if f"{topic}-{partition}" not in names:
+                del self.cleaner_offsets[topic, partition]
+        write_offsets(self.storage, CLEANER_OFFSETS, self.cleaner_offsets)
+
+    def _forget_cleaning(self, topic: str, partition: int) -> None:
+        """Forget how far a log was cleaned before its name is free for another one."""
+        if self.cleaner_offsets.pop((topic, partition), None) is not None:
+            self.write_cleaner_offsets()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         write_offsets(self.storage, HIGH_WATERMARKS, high_watermarks)

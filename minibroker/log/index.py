@@ -327,6 +327,9 @@ class TransactionIndex:
         return found
 
     def sync(self) -> None:
+        # What a process has written that is no more may not be on the disk either, and nobody has opened it since.
+        if self._file is None and self.exists:
+            self._file = self.storage.open(self.path)
         if self._file is not None:
             self._file.sync()
 

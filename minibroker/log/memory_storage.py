@@ -127,7 +127,7 @@ if TYPE_CHECKING:
 class MemoryStorage:
     """A tree of files in memory."""
 
-    is_durable = False
+    is_durable = is_slow = False
 
     def __init__(self, now_ms: Callable[[], int]):
         self.now_ms = now_ms
@@ -172,6 +172,12 @@ class MemoryStorage:
         if node is None:
             raise failure("stat", path, errno.ENOENT)
         return node.modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        node = self._find(path)
+        if node is None:
+            raise failure("set time", path, errno.ENOENT)
+        node.modified_ms = modified_ms
 
     def make_directory(self, path: str) -> None:
         names = path.split("/")

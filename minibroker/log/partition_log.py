@@ -11,7 +11,8 @@ the producers' state and the leader epochs are those of the bytes up to the next
 One owner at a time: nothing in here waits or locks. Time enters as `now_ms`.
 After a failed write or flush that could not be undone the log is offline: every call raises StorageError until it is
 opened anew, for nobody knows what the disk holds then.
-Reading is in reading.py, opening in recovery.py, the checks of produced bytes in validate.py.
+Reading is in reading.py, opening in recovery.py, the checks of produced bytes in validate.py, taking old segments away
+and putting cleaned ones in their place in pruning.py.
 """
 
 from __future__ import annotations
@@ -80,12 +81,13 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.recovery = recovery or Recovery()
         self.offline: StorageError | None = None
-        self._or_offline = _OfflineOnFailure(self)
+        self.or_offline = _OfflineOnFailure(self)
+        self.cuts = 0  # how often segments or parts of them went: who is at work on some of them looks whether it moved
         self._bases = [segment.base_offset for segment in segments]
         self._jitter = jitter  # picks how much earlier than others a segment ends, so that not all end at once
         self._jitter_ms = 0
         self._is_settled = is_settled  # nothing has been written since a clean stop: closing has nothing to do
-        self._names_changed = not is_settled  # whether the directory has names that may not be on the disk
+        self.names_changed = not is_settled  # whether the directory has names that may not be on the disk
         self._epochs_unwritten = self._epochs_unsynced = False
         self._flushed_ms = 0
 
@@ -188,7 +190,7 @@ class PartitionLog:
         active = self.active
         self._is_settled = False
         if self._epochs_unwritten:
-            self._write_epochs(is_synced=False)
+            self.write_epochs(is_synced=False)
         try:
             active.append(chunks, added, self.settings.index_interval_bytes)
         except StorageError as failure:
@@ -199,7 +201,7 @@ class PartitionLog:
             if batch.producer_id >= 0:
                 aborted = self.producers.apply(batch)
                 if aborted is not None:
-                    with self._or_offline:
+                    with self.or_offline:
                         active.transaction_index.add(aborted)
         if self.next_offset - self.recovery_point >= self.settings.flush_messages:
             self.flush(now_ms=now_ms)
@@ -226,13 +228,13 @@ class PartitionLog:
 
     def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
         if self.epochs.assign(leader_epoch, start_offset) if leader_epoch >= 0 else self.epochs.clear():
-            self._write_epochs()
+            self.write_epochs()
 
-    def _write_epochs(self, *, is_synced: bool = True) -> None:
+    def write_epochs(self, *, is_synced: bool = True) -> None:
         self._is_settled = self._epochs_unwritten = False
         self._epochs_unsynced = not is_synced
-        self._names_changed = self._names_changed or not is_synced
-        with self._or_offline:
+        self.names_changed = self.names_changed or not is_synced
+        with self.or_offline:
             write_leader_epochs(self.storage, self.directory, self.epochs, is_synced=is_synced)
 
     # Segments
@@ -260,7 +262,7 @@ class PartitionLog:
         base_offset = self.next_offset if base_offset is None else base_offset
         if base_offset == self.active.base_offset:
             return
-        with self._or_offline:
+        with self.or_offline:
             self.active.seal()
             if self.settings.compact:
                 # Where cleaning makes gaps, nobody could tell one from a tail that was lost in a crash.
@@ -273,25 +275,30 @@ class PartitionLog:
         segment.create(self.settings.segment_index_bytes)
         self.segments.append(segment)
         self._bases.append(base_offset)
-        self._names_changed = True
+        self.names_changed = True
         self._is_settled = False
         self._jitter_ms = self._jitter(min(self.settings.segment_jitter_ms, self.settings.segment_ms))
+
+    def put_segments(self, start: int, end: int, new: Sequence[Segment] = ()) -> None:
+        """Let other segments, or none, take the place of some. Their files are the caller's: pruning.py."""
+        self.segments[start:end] = new
+        self._bases[start:end] = [segment.base_offset for segment in new]
 
     # Flushing and closing
 
     def flush(self, *, now_ms: int = 0) -> None:
         """Return when everything appended so far is on the disk."""
         self.check_online()
-        if self.recovery_point < self.next_offset or self._names_changed:
-            with self._or_offline:
+        if self.recovery_point < self.next_offset or self.names_changed:
+            with self.or_offline:
                 for segment in self.segments[self.segment_of(self.recovery_point) :]:
                     segment.sync()
                 if self._epochs_unsynced:
                     # Before the recovery point passes the batches from which they could be told.
                     sync_file(self.storage, path_in(self.directory, LEADER_EPOCHS))
-                if self._names_changed:
+                if self.names_changed:
                     self.storage.sync_directory(self.directory)
-            self._names_changed = self._epochs_unsynced = False
+            self.names_changed = self._epochs_unsynced = False
             self.recovery_point = self.next_offset
         self._flushed_ms = now_ms
 
@@ -305,11 +312,11 @@ class PartitionLog:
         A log that never had a record needs no flush: what a crash takes of it, opening makes again.
         """
         if self.offline is None and not self._is_settled:
-            with self._or_offline:
+            with self.or_offline:
                 self.active.seal()
                 if self.next_offset:
                     write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
-                    self._names_changed = True
+                    self.names_changed = True
                     self.flush()
         self.release()
 
@@ -329,12 +336,13 @@ class PartitionLog:
         if offset >= self.next_offset:
             # Who led without writing anything has noted an epoch that nobody else knows of.
             if self.epochs.truncate_from_end(self.next_offset):
-                self._write_epochs()
+                self.write_epochs()
             return
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._or_offline:
+        with self.or_offline:
+            self.cuts += 1
             self._is_settled = False
             self._remove_segments_above(offset)
             self.active.truncate_to(offset)
@@ -342,19 +350,20 @@ class PartitionLog:
             self.recovery_point = min(self.recovery_point, self.next_offset)
             self.log_start_offset = min(self.log_start_offset, self.next_offset)
             if self.epochs.truncate_from_end(offset):
-                self._write_epochs()
+                self.write_epochs()
             forget_snapshots(self.storage, self.directory, above=self.next_offset)
             load_producers(self.producers, self.storage, self.directory, self.segments, self.next_offset)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """Forget every record; the next one gets this offset."""
-        with self._or_offline:
+        with self.or_offline:
+            self.cuts += 1
             self._remove_segments_above(-1)
             forget_snapshots(self.storage, self.directory, above=-1)
             self._begin_segment(offset, now_ms)
             self.next_offset = self.log_start_offset = self.recovery_point = offset
             self.epochs.clear()
-            self._write_epochs()
+            self.write_epochs()
             self.producers.clear()
 
     def _remove_segments_above(self, offset: int) -> None:
@@ -373,7 +382,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             if self.epochs.truncate_from_start(offset):
-                self._write_epochs()
+                self.write_epochs()
 
     def check_online(self) -> None:
         """Raise StorageError if the disk has failed this log."""

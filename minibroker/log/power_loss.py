@@ -44,6 +44,9 @@ class Writes:
         self.writes.append(write)
         return Writes(self.certain, modified_ms, self.writes)
 
+    def stamped(self, modified_ms: int) -> Writes:
+        return Writes(self.certain, modified_ms, self.writes)
+
     def synced(self) -> Writes:
         return Writes(self.content((self.count, WHOLE, 0)), self.modified_ms)
 

@@ -105,10 +105,15 @@ def aborted_transactions(log: PartitionLog, found: Slice, offset: int) -> list[A
     end_offset = found.segment.offset_index.offset_at(found.position + found.size_bytes)
     if end_offset is None:
         end_offset = _end_offset(log, index)
+    return aborted_between(log, offset, end_offset)
+
+
+def aborted_between(log: PartitionLog, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+    """Return the aborted transactions that may have records at `start_offset` or behind, and before `end_offset`."""
     overlapping: list[AbortedTxn] = []
-    for segment in log.segments[index:]:
+    for segment in log.segments[log.segment_of(start_offset) :]:
         for entry in _aborted_in(log, segment):
-            if entry.last_offset >= offset and entry.first_offset < end_offset:
+            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
                 overlapping.append(entry)
             if entry.last_stable_offset >= end_offset:
                 return overlapping  # whatever was aborted later began behind the end

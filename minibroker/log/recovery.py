@@ -17,7 +17,7 @@ from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.outcomes import Recovery, no_jitter
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.producers import ProducerStates
-from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
+from minibroker.log.segment import CLEANED, DELETED, KINDS, OFFSET_DELTA_MAX, SWAP, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers
 
 TYPE_CHECKING = False
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn
 
-DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
-INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+INDEX_SUFFIXES = KINDS[1:]
 
 
 def open_log(
@@ -42,6 +41,7 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     contiguous: bool = False,
+    gaps_end: int = 0,
     now_ms: int = 0,
     jitter: Callable[[int], int] = no_jitter,
     is_settled: bool = False,
@@ -52,9 +52,10 @@ def open_log(
     is_settled: the same, and names and files are on the disk: as long as nobody writes, closing has nothing to do.
     recovery_point: everything below it was flushed.
     log_start_offset: records below it have been deleted, though their segments may still be there.
-    contiguous: the log was never compacted, so that a gap behind the recovery point is a loss, and what follows it
+    contiguous: the log is not compacted, so that a gap behind the recovery point is a loss, and what follows it
         must go too. Without this a file system that loses the tail of one segment and keeps the next leaves a hole.
         Kafka: keeps batches behind a gap of offsets when it recovers.
+    gaps_end: below this offset the log was compacted once, and gaps are none of these.
     """
     storage.make_directory(directory)
     finish_swaps(storage, directory)
@@ -62,13 +63,14 @@ def open_log(
     recovery = Recovery()
     scanned = []
     if not was_clean:
-        scanned = _recover(segments, recovery_point, settings.index_interval_bytes, contiguous, recovery)
+        losses_start = max(recovery_point, gaps_end) if contiguous else None
+        scanned = _recover(segments, recovery_point, settings.index_interval_bytes, losses_start, recovery)
     next_offset = segments[-1].next_offset() if segments else log_start_offset
     if next_offset < log_start_offset:
         # What is left ends before the log begins: nothing of it counts.
         _remove(segments, 0)
         scanned, next_offset = [], log_start_offset
-    epochs = _load_epochs(storage, directory, segments, scanned)
+    epochs = _load_epochs(storage, directory, segments, scanned, log_start_offset)
     if not segments:
         segments.append(Segment(storage, directory, log_start_offset, now_ms))
         segments[0].create(settings.segment_index_bytes)
@@ -110,39 +112,53 @@ def open_log(
 def finish_swaps(storage: Storage, directory: str) -> None:
     """Finish or drop what the cleaner was about when the process ended, and what waited to be deleted.
 
-    A cleaned segment is written beside the old ones as .cleaned; once it is whole and on the disk it is renamed to
-    .swap; from then on it counts, and the segments that it covers do not.
+    Cleaned segments are written beside the old ones as .cleaned; once they are whole and on the disk they are renamed
+    to .swap, the last one first; when no .cleaned is left they count, and the segments that they cover do not. Where
+    they end says how far that is: a source of which nothing was kept may stay if it was the last, to be cleaned again.
     """
     names = storage.list(directory)
-    half_done = [name for name in names if name.endswith((DELETED, CLEANED, TEMPORARY))]
-    # Where a segment has been split, .swap files behind a .cleaned one belong to a split that did not get far enough.
-    unfinished = min((name[:20] for name in half_done if name.endswith(CLEANED)), default="~")
+    # As long as there is a .cleaned, the .swap files behind it belong to something that did not get far enough.
+    unfinished = min((name[:20] for name in names if name.endswith(CLEANED)), default="~")
     swaps = [name for name in names if name.endswith(SWAP) and name[:20] < unfinished]
-    half_done += [name for name in names if name.endswith(SWAP) and name[:20] >= unfinished]
-    for name in half_done:
-        storage.remove(f"{directory}/{name}")
-    for name in swaps:
-        if name.endswith(".log" + SWAP):
-            _remove_covered(storage, directory, name)
-    # The batches come last: as long as they are a .swap, a crash leads back here.
-    for name in sorted(swaps, key=lambda name: name.endswith(".log" + SWAP)):
+    half_done = [name for name in names if name.endswith(SWAP) and name[:20] >= unfinished]
+    # They go first: without a .cleaned they would be taken for whole, should the power go in between.
+    _remove_names(storage, directory, half_done)
+    _remove_names(storage, directory, [name for name in names if name.endswith((CLEANED, DELETED, TEMPORARY))])
+    _remove_names(
+        storage, directory, _covered(storage, directory, [name for name in swaps if name[20:] == ".log.swap"])
+    )
+    # The batches come first: nothing is covered by a .swap of an index, so none that was renamed is taken away again.
+    for name in sorted(swaps, key=lambda name: name[20:] != ".log.swap"):
         storage.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-    if half_done or swaps:
+    if swaps:
         storage.sync_directory(directory)
 
 
-def _remove_covered(storage: Storage, directory: str, swap: str) -> None:
-    """Remove the segments that a cleaned one takes the place of."""
-    base_offset = int(swap[:20])
-    file = storage.open(f"{directory}/{swap}")
-    try:
-        last_offset = max((batch.last_offset for batch in batches(file.map())), default=base_offset)
-    finally:
-        file.close()
-    for name in storage.list(directory):
-        is_segment = name[:20].isdigit() and name[20:] in (".log", *INDEX_SUFFIXES)
-        if is_segment and base_offset <= int(name[:20]) <= last_offset:
-            storage.remove(f"{directory}/{name}")
+def _remove_names(storage: Storage, directory: str, names: list[str]) -> None:
+    """Remove files so that no crash brings them back once something else has been done."""
+    for name in names:
+        storage.remove(f"{directory}/{name}")
+    if names:
+        storage.sync_directory(directory)
+
+
+def _covered(storage: Storage, directory: str, swaps: list[str]) -> list[str]:
+    """Return the files of the segments that some cleaned ones together take the place of."""
+    if not swaps:
+        return []
+    start = int(swaps[0][:20])
+    end = start
+    for name in swaps:
+        file = storage.open(f"{directory}/{name}")
+        try:
+            end = max(end, int(name[:20]), *(batch.last_offset for batch in batches(file.map())))
+        finally:
+            file.close()
+    return [
+        name
+        for name in storage.list(directory)
+        if name[20:] in KINDS and name[:20].isdigit() and start <= int(name[:20]) <= end
+    ]
 
 
 def _find_segments(storage: Storage, directory: str, now_ms: int) -> list[Segment]:
@@ -166,10 +182,15 @@ def _find_segments(storage: Storage, directory: str, now_ms: int) -> list[Segmen
 
 
 def _recover(
-    segments: list[Segment], recovery_point: int, index_interval_bytes: int, contiguous: bool, recovery: Recovery
+    segments: list[Segment],
+    recovery_point: int,
+    index_interval_bytes: int,
+    losses_start: int | None,
+    recovery: Recovery,
 ) -> list[Segment]:
     """Look at every batch behind the recovery point; cut at the first that is not good; make the indexes anew.
 
+    losses_start: a gap that ends behind this offset is a loss; None: none is, for the log is compacted.
     Returns the segments that were looked at and are still there.
     """
     scanned: list[Segment] = []
@@ -177,12 +198,13 @@ def _recover(
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= recovery_point:
             continue
-        if contiguous and expected is not None and segment.base_offset != expected:
+        may_be_loss = losses_start is not None and segment.base_offset > losses_start
+        if may_be_loss and expected is not None and segment.base_offset != expected:
             recovery.reason = f"{segment.path} begins where {expected} would come next"
             recovery.cut_bytes += _remove(segments, index)
             break
         recovery.scanned_bytes += segment.size_bytes
-        end, expected, reason = _good_end(segment, recovery_point if contiguous else None)
+        end, expected, reason = _good_end(segment, losses_start)
         if reason:
             recovery.reason = reason
             recovery.cut_bytes += _remove(segments, index + 1) + segment.size_bytes - end
@@ -202,10 +224,10 @@ def _restore_transaction_indexes(scanned: list[Segment], aborted: list[tuple[Seg
             segment.storage.sync_directory(segment.directory)
 
 
-def _good_end(segment: Segment, gaps_end: int | None) -> tuple[int, int, str]:
+def _good_end(segment: Segment, losses_start: int | None) -> tuple[int, int, str]:
     """Return where the good batches of a segment end, which offset comes next, and why no more are good.
 
-    gaps_end: from this offset on none may be missing; None: they may anywhere, as after compaction.
+    losses_start: between this offset and a batch none may be missing; None: they may anywhere, as after compaction.
     """
     position, expected = 0, segment.base_offset
     try:
@@ -213,12 +235,12 @@ def _good_end(segment: Segment, gaps_end: int | None) -> tuple[int, int, str]:
             batch.check_crc()
             # Before v2 no checksum covers the offset, and a wrapper names its last only: unpacking shows the first.
             first_offset = batch.base_offset if batch.magic == 2 else batch.last_offset
-            if gaps_end is not None and batch.magic < 2:
+            if losses_start is not None and batch.magic < 2:
                 first_offset = next((record.offset for record in batch.records()), first_offset)
             too_far = batch.last_offset - segment.base_offset > OFFSET_DELTA_MAX
             if first_offset < expected or batch.last_offset < first_offset or too_far:
                 raise InvalidValue(f"offset {first_offset} where {expected} comes next", position, "batch")
-            if gaps_end is not None and gaps_end <= expected < first_offset:
+            if losses_start is not None and max(losses_start, expected) < first_offset:
                 raise InvalidValue(f"offsets {expected} to {first_offset - 1} are missing", position, "batch")
             position, expected = batch.end_position, batch.next_offset
     except ProtocolError as error:
@@ -237,9 +259,25 @@ def _remove(segments: list[Segment], start: int) -> int:
     return removed_bytes
 
 
-def _load_epochs(storage: Storage, directory: str, segments: list[Segment], scanned: list[Segment]) -> LeaderEpochs:
+def _knows_start(epochs: LeaderEpochs, segments: list[Segment], start_offset: int) -> bool:
+    """Return whether the epoch is known of the first batch that can be read, if it has one."""
+    try:
+        for segment in segments:
+            place = segment.find(start_offset)
+            if place is not None:
+                epoch = segment.batch_at(place).partition_leader_epoch
+                return epoch < 0 or epochs.epoch_for_offset(max(place.base_offset, start_offset)) is not None
+    except ProtocolError:
+        pass  # whoever reads there is told
+    return True
+
+
+def _load_epochs(
+    storage: Storage, directory: str, segments: list[Segment], scanned: list[Segment], log_start_offset: int
+) -> LeaderEpochs:
     """Read the checkpoint and add what the scanned batches know; without a checkpoint all batches are asked.
 
+    So they are after a crash that brought back the beginning of the log, when the checkpoint was cut already.
     One that says "none" is believed as well, or every start would read all of a log of v1. Kafka makes it without text.
     """
     before: list[EpochEntry] | None = None
@@ -249,6 +287,8 @@ def _load_epochs(storage: Storage, directory: str, segments: list[Segment], scan
             before = epochs.entries
     except ProtocolError:
         epochs = LeaderEpochs()
+    if scanned and not _knows_start(epochs, segments, log_start_offset):
+        before = None
     asked = segments if before is None else scanned
     for segment in asked:
         for batch in segment.batches():

@@ -2,6 +2,9 @@
 
     00000000000000000000.log   .index   .timeindex   .txnindex      the number is the base offset
 
+A suffix behind all of these names says that the segment is not, or no more, one of its log's:
+    .cleaned   cleaning writes it      .swap   whole, about to take the place of others      .deleted   soon to go
+
 What must hold: the file holds whole batches with rising offsets, the first at or above the base offset; an index entry
 points at a batch. Appending trusts its caller: offsets have been assigned and bytes checked (validate.py).
 Positions are bytes in the file, offsets those of records.
@@ -23,6 +26,7 @@ from minibroker.log.index import (
     TimeIndex,
     TransactionIndex,
 )
+from minibroker.log.place import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
         def size_bytes(self) -> int: ...
 
 
+KINDS = ".log", ".index", ".timeindex", ".txnindex"
+DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 OFFSET_DELTA_MAX = 0x7FFFFFFF  # relative offsets are int32
 SCAN_BYTES = 4 * 1024  # read at once while hopping: an index interval
 INDEX_INTERVAL_BYTES = 4096
@@ -73,19 +79,19 @@ class Slice:
 class Segment:
     """A file of batches with its indexes; the files are opened when they are first needed."""
 
-    def __init__(self, storage: Storage, directory: str, base_offset: int, created_ms: int = 0):
+    def __init__(self, storage: Storage, directory: str, base_offset: int, created_ms: int = 0, suffix: str = ""):
         self.storage = storage
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
-        name = self.path_of("")
-        self.path = name + ".log"
+        self.suffix = suffix
+        self.path = self.path_of(".log")
         self._file: File | None = None
         self._map = memoryview(b"")
         self.size_bytes = storage.size_bytes(self.path)
-        self.offset_index = OffsetIndex(storage, name + ".index", base_offset)
-        self.time_index = TimeIndex(storage, name + ".timeindex", base_offset)
-        self.transaction_index = TransactionIndex(storage, name + ".txnindex")
+        self.offset_index = OffsetIndex(storage, self.path_of(".index"), base_offset)
+        self.time_index = TimeIndex(storage, self.path_of(".timeindex"), base_offset)
+        self.transaction_index = TransactionIndex(storage, self.path_of(".txnindex"))
         self._latest = None if self.size_bytes else (NO_TIMESTAMP, base_offset)
         self.bytes_since_entry = 0
         self._first_timestamp: int | None = None
@@ -93,8 +99,22 @@ class Segment:
         # and consumers that keep up ask for it, and need no walk from the index entry before it.
         self._tail: tuple[int, int, int] | None = None
 
-    def path_of(self, suffix: str) -> str:
-        return f"{self.directory}/{self.base_offset:020}{suffix}"
+    def path_of(self, kind: str) -> str:
+        return f"{self.directory}/{self.base_offset:020}{kind}{self.suffix}"
+
+    def rename(self, suffix: str) -> None:
+        """Put another suffix behind the names, that of the batches first; who reads the files opens them again.
+
+        What has not been synced must not matter any more: a later sync knows nothing of it.
+        """
+        self.close()
+        renamed = [(self.path_of(kind), kind) for kind in KINDS]
+        self.suffix = suffix
+        for path, kind in renamed:
+            if self.storage.exists(path):
+                self.storage.rename(path, self.path_of(kind))
+        self.path, *indexes = map(self.path_of, KINDS)
+        self.offset_index.path, self.time_index.path, self.transaction_index.path = indexes
 
     def _opened(self) -> File:
         if self._file is None:
@@ -143,8 +163,8 @@ class Segment:
     def remove(self) -> None:
         """Remove the files, that of the batches first: indexes without it are nothing."""
         self.close()
-        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
-            self.storage.remove(self.path_of(suffix))
+        for kind in KINDS:
+            self.storage.remove(self.path_of(kind))
 
     def undo_append(self) -> None:
         """Cut off what an append left behind that failed half way; the indexes only ever miss something."""
@@ -347,6 +367,20 @@ class Segment:
                     found = batch.max_timestamp, batch.last_offset
         return found
 
+    @property
+    def age_timestamp(self) -> int:
+        """The time that retention judges the segment by: the largest timestamp, else when the file was written."""
+        was_open = self._file is not None
+        timestamp = self.latest[0]
+        if not was_open:
+            self.close()  # a thousand idle logs hold no files
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the batches were written; cleaned ones keep the time of those that they came from."""
+        return self.storage.modified_ms(self.path)
+
     def check_batch(self, place: Place) -> Batch:
         """Return the batch at a place if its bytes are in order, else raise a ProtocolError that names the file."""
         try:
@@ -359,19 +393,3 @@ class Segment:
         except ValueError:
             raise CorruptCrc("is not one batch", place.position, self.path) from None
         return batch
-
-
-class Place:
-    """Where a batch lies and which offsets it holds."""
-
-    __slots__ = ("base_offset", "last_offset", "position", "size_bytes")
-
-    def __init__(self, position: int, size_bytes: int, base_offset: int, last_offset: int):
-        self.position = position
-        self.size_bytes = size_bytes
-        self.base_offset = base_offset  # of a v0 or v1 wrapper the last offset: nothing else is in front
-        self.last_offset = last_offset
-
-    @property
-    def end_position(self) -> int:
-        return self.position + self.size_bytes

@@ -25,9 +25,15 @@ class LogSettings:
         index_interval_bytes: int = 4096,
         flush_messages: int = FOREVER,
         flush_ms: int = FOREVER,
+        retention_ms: int = 7 * DAY_MS,  # -1: records never become too old
+        retention_bytes: int = -1,  # -1: there are never too many
+        file_delete_delay_ms: int = 60_000,
         compact: bool = False,  # cleanup.policy has compact in it
         delete: bool = True,  # and delete
+        min_compaction_lag_ms: int = 0,
         max_compaction_lag_ms: int = FOREVER,
+        min_cleanable_dirty_ratio: float = 0.5,
+        delete_retention_ms: int = DAY_MS,
         producer_id_expiration_ms: int = DAY_MS,
         validation: ValidationSettings | None = None,
     ):
@@ -38,9 +44,15 @@ class LogSettings:
         self.index_interval_bytes = index_interval_bytes
         self.flush_messages = flush_messages
         self.flush_ms = flush_ms
+        self.retention_ms = retention_ms
+        self.retention_bytes = retention_bytes
+        self.file_delete_delay_ms = file_delete_delay_ms
         self.compact = compact
         self.delete = delete
+        self.min_compaction_lag_ms = min_compaction_lag_ms
         self.max_compaction_lag_ms = max_compaction_lag_ms
+        self.min_cleanable_dirty_ratio = min_cleanable_dirty_ratio
+        self.delete_retention_ms = delete_retention_ms
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.validation = validation or ValidationSettings(compacted=compact)
 

@@ -1,8 +1,8 @@
 """A simulated disk: it forgets what was not synced, fails when told to, and counts every step.
 
-A step is one operation that changes the disk: create, append, write, truncate, sync, rename, remove, make directory,
-sync directory. Between any two steps the power may go: `power_loss()` tells what may be left then, `crashed(chance)`
-is one such disk. A process that is killed loses nothing: open the files again.
+A step is one operation that changes the disk: create, append, write, truncate, sync, set time, rename, remove, make
+directory, sync directory. Between any two steps the power may go: `power_loss()` tells what may be left then,
+`crashed(chance)` is one such disk. A process that is killed loses nothing: open the files again.
 What must hold: programs see what they wrote until the power goes, whatever is on the disk; the same steps and the same
 chance give the same disk. Failures come out as OsStorage's do.
 Not here: exploring all the crashes of a workload (tests/log/crash.py); a disk that is slow.
@@ -66,6 +66,7 @@ class SimulatedStorage(MemoryStorage):
     """A tree of files on a disk that can lose and fail."""
 
     is_durable = True
+    is_slow = False
 
     root: LossyDirectory
 
@@ -165,6 +166,14 @@ class SimulatedStorage(MemoryStorage):
         if fault := self.step("sync directory", path):
             raise failure("sync directory", path, fault.error)
         directory.disk = directory.disk.synced()
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        if fault := self.step("set time", path):
+            raise failure("set time", path, fault.error)
+        super().set_modified_ms(path, modified_ms)
+        node = self._find(path)
+        if isinstance(node, LossyContent):
+            node.disk = node.disk.stamped(modified_ms)
 
     def _change(self, doing: str, path: str, directory: Directory, changes: Changes) -> None:
         if fault := self.step(doing, path):

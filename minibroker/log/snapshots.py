@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 SUFFIX = ".snapshot"
 
 
+def snapshot_path(directory: str, offset: int) -> str:
+    return f"{directory}/{offset:020}{SUFFIX}"
+
+
 def write_snapshot(storage: Storage, directory: str, offset: int, producers: ProducerStates) -> None:
     """Keep the state before `offset`. Not flushed: a broken one is found by its checksum."""
-    file = storage.open(f"{directory}/{offset:020}{SUFFIX}", create=True)
+    file = storage.open(snapshot_path(directory, offset), create=True)
     try:
         file.truncate(0)
         file.append([producers.snapshot_bytes()])
@@ -43,7 +47,7 @@ def forget_snapshots(storage: Storage, directory: str, *, above: int) -> None:
     """Remove the snapshots of offsets that are not there any more."""
     for offset in snapshot_offsets(storage, directory):
         if offset > above:
-            storage.remove(f"{directory}/{offset:020}{SUFFIX}")
+            storage.remove(snapshot_path(directory, offset))
 
 
 def load_producers(
@@ -63,7 +67,8 @@ def load_producers(
     on_abort: told of each transaction that ends aborted at `from_offset` or behind; no later snapshot is taken then.
     """
     newest = end_offset if from_offset is None else from_offset
-    start = _load_newest_snapshot(producers, storage, directory, newest)
+    oldest = segments[0].base_offset if segments else 0
+    start = _load_newest_snapshot(producers, storage, directory, oldest, newest)
     if expire is not None:
         producers.expire(*expire)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
@@ -84,11 +89,14 @@ def load_snapshot_file(producers: ProducerStates, storage: Storage, path: str) -
     producers.load_snapshot(read_file(storage, path))
 
 
-def _load_newest_snapshot(producers: ProducerStates, storage: Storage, directory: str, newest: int) -> int:
-    """Load the newest snapshot that can be read; those that cannot go. Return its offset, 0 if there is none."""
+def _load_newest_snapshot(producers: ProducerStates, storage: Storage, directory: str, oldest: int, newest: int) -> int:
+    """Load the newest snapshot that can be read; those that cannot go. Return its offset, 0 if there is none.
+
+    From one before the oldest batch nothing can be told: the end of a transaction may have been deleted since.
+    """
     for offset in reversed(snapshot_offsets(storage, directory)):
-        if offset <= newest:
-            path = f"{directory}/{offset:020}{SUFFIX}"
+        if oldest <= offset <= newest:
+            path = snapshot_path(directory, offset)
             try:
                 load_snapshot_file(producers, storage, path)
             except ProtocolError:

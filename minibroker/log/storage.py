@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         """A tree of files."""
 
         is_durable: bool  # whether what is synced is there after the process has ended
+        is_slow: bool  # whether a sync takes so long that others should not wait for it
         trouble: Trouble | None  # asked before each write to a file
 
         def lock(self) -> None:
@@ -94,6 +95,10 @@ if TYPE_CHECKING:
             """Return when the file was last written."""
             ...
 
+        def set_modified_ms(self, path: str, modified_ms: int) -> None:
+            """Say when the file was last written; the next write says otherwise."""
+            ...
+
         def make_directory(self, path: str) -> None:
             """Make a directory and those above it; one that is there is fine."""
             ...
@@ -122,7 +127,7 @@ _locked_roots: set[str] = set()  # of this process
 class OsStorage:
     """A directory of the machine."""
 
-    is_durable = True
+    is_durable = is_slow = True
 
     def __init__(self, root: str):
         self.root = root
@@ -166,6 +171,12 @@ class OsStorage:
             return os.stat(self.real_path(path)).st_mtime_ns // 1_000_000
         except OSError as failure:
             raise StorageError.of("stat", path, failure) from failure
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        try:
+            os.utime(self.real_path(path), ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except OSError as failure:
+            raise StorageError.of("set time", path, failure) from failure
 
     def make_directory(self, path: str) -> None:
         try:
@@ -366,6 +377,10 @@ class OsFile:
         if self.handle < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self.handle
+
+    def __del__(self) -> None:
+        # Of a segment that has left its log nobody knows any more, but who still reads it.
+        self.close()
 
     def close(self) -> None:
         if self.handle >= 0:

@@ -10,6 +10,8 @@ What must hold: what is left is what a disk may hold after a power loss, so a br
 
 from __future__ import annotations
 
+from minibroker.log.segment import KINDS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
@@ -36,11 +38,8 @@ def unsynced(log: PartitionLog) -> Unsynced:
     segment = log.segments[index]
     place = segment.find(log.recovery_point)
     position = segment.size_bytes if place is None else place.position
-    later = [path for each in log.segments[index + 1 :] for path in map(each.path_of, SUFFIXES)]
+    later = [path for each in log.segments[index + 1 :] for path in map(each.path_of, KINDS)]
     return Unsynced(segment.path_of(".log"), position, segment.size_bytes, later)
-
-
-SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def lose(storage: Storage, lost: Unsynced, *, torn_bytes: int = 0) -> None:

@@ -16,6 +16,7 @@ from minibroker.errors import ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_STARTS,
@@ -91,7 +92,7 @@ def verify_directory(
         yield from LogVerifier(storage, "", verified).problems()
         return
     checkpoints: dict[str, dict[tuple[str, int], int]] = {}
-    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
         try:
             checkpoints[name] = read_offsets(storage, name)
         except ProtocolError as error:
@@ -228,8 +229,8 @@ class LogVerifier:
                 # The checkpoint begins with the log's start, which may be within the batch.
                 visible = max(first_offset, self.log_start or 0)
                 known = self.epochs.epoch_for_offset(visible)
-                is_due = self.log_start is not None and visible <= batch.last_offset
-                if known != epoch and (known is not None or is_due):
+                is_visible, is_due = visible <= batch.last_offset, self.log_start is not None
+                if known != epoch and is_visible and (known is not None or is_due):
                     told = "does not know it" if known is None else f"says {known}"
                     yield Problem(segment.path, place, f"leader epoch is {epoch}, {LEADER_EPOCHS} {told}")
 

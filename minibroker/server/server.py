@@ -91,7 +91,8 @@ class Server:
         self._lines_left = LINES_A_SWEEP
         self._spare: list[bytearray] = []
         self._listener: asyncio.Server | None = None
-        self._sweep: Timer | None = None
+        self._sweep: Timer | None = None  # while there is a connection
+        self._begun_ms = 0  # by the steady clock; every so often since then it looks around
         self._all_closed: asyncio.Event | None = None
 
     # Starting and stopping
@@ -122,7 +123,7 @@ class Server:
         """Take connections."""
         assert self._listener is not None, "bind() comes first"
         await self._listener.start_serving()
-        self._sweep = self.clock.after(SWEEP_MS, self._look_around)
+        self._begun_ms = self.clock.steady_ms()
 
     def stop_listening(self) -> None:
         """Take no new connections."""
@@ -173,6 +174,9 @@ class Server:
         self.connections[connection] = None
         self.accepted_count += 1
         count = self.per_address[address] = self.per_address.get(address, 0) + 1
+        if self._sweep is None and self._all_closed is None:
+            late_ms = (self.clock.steady_ms() - self._begun_ms) % SWEEP_MS
+            self._sweep = self.clock.after(SWEEP_MS - late_ms, self._look_around)
         if self._all_closed is not None:
             connection.transport.abort()
         elif count > self.limits.connections_per_address_max:
@@ -266,7 +270,7 @@ class Server:
                 and now_ms - connection.frame_begun_ms > FRAME_MS + connection.came_bytes / FRAME_BYTES_PER_MS
             ):
                 connection.close("the rest of a request does not come")
-        self._sweep = self.clock.after(SWEEP_MS, self._look_around)
+        self._sweep = self.clock.after(SWEEP_MS, self._look_around) if self.connections else None
 
 
 def _gone(connections: Sequence[AnyConnection]) -> list[AnyConnection]:

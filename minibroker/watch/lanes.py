@@ -1,6 +1,7 @@
 """A replica as a lane of cells, one for each record if there is room, else one for some.
 
     a b|c         records a and b are below the high watermark, c is not
+    . b:c d|      the first one has gone, and c is in another segment than b
     ####==        of many records: committed, not committed
 
 Pieces of a line are (style, text); painting.py makes a line of them.
@@ -41,6 +42,8 @@ def partition_lines(
             pieces += scale.lane(replica)
             pieces.append(("", f"  hw {replica['high_watermark']}  leo {replica['end_offset']}"))
             pieces.append(("dim", "".join(f"  e{epoch}@{start}" for epoch, start in replica["epochs"][-3:])))
+            if replica["clean_offset"] >= 0:
+                pieces.append(("dim", f"  clean@{replica['clean_offset']}"))
         lines.append(pieces)
     return lines
 
@@ -84,8 +87,9 @@ class Scale:
         pieces: list[Piece] = []
         for offset in range(self.start, self.end + 1):
             is_mark = offset == replica["high_watermark"]
-            pieces.append(("bold", "|") if is_mark else ("", " "))
-            if offset < replica["start_offset"]:
+            begins = offset in replica["segments"] and offset > self.start
+            pieces.append(("bold", "|") if is_mark else ("dim", ":") if begins else ("", " "))
+            if offset < replica["start_offset"] or _is_gap(replica, offset, offset):
                 pieces.append(("dim", GONE))
             elif offset < replica["end_offset"]:
                 text = replica["texts"].get(str(offset), "")
@@ -100,7 +104,7 @@ class Scale:
         pieces: list[Piece] = []
         for offset in range(self.start, self.end, self.step):
             last = min(offset + self.step, self.end) - 1
-            if last < replica["start_offset"]:
+            if last < replica["start_offset"] or _is_gap(replica, offset, last):
                 pieces.append(("dim", GONE))
             elif offset >= replica["end_offset"]:
                 pieces.append(("", " "))
@@ -108,6 +112,11 @@ class Scale:
                 is_committed = min(last, replica["end_offset"] - 1) < replica["high_watermark"]
                 pieces.append((_style(replica, offset), COMMITTED if is_committed else NOT_COMMITTED))
         return pieces
+
+
+def _is_gap(replica: ReplicaState, first: int, last: int) -> bool:
+    """Whether compaction has taken all records from one offset to another."""
+    return any(start <= first and last < end for start, end in replica["gaps"])
 
 
 def _style(replica: ReplicaState, offset: int) -> str:

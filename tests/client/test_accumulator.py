@@ -60,6 +60,18 @@ async def test_a_batch_that_was_sent_takes_no_more_records() -> None:
     assert [len(queue.take(None).records) for _ in range(2)] == [1, 1]
 
 
+async def test_what_came_behind_a_batch_that_is_sent_again_follows_it_without_a_timer() -> None:
+    queue = queue_of(HUNDRED)
+    batch = queue.take(None)
+    batch.build(2, 0)
+    batch.tries = 1
+    queue.put_back(batch)
+    assert not queue.add(HUNDRED, asyncio.get_running_loop().create_future(), BATCH_BYTES)
+    assert queue.take(None) is batch
+    queue.is_sending = False
+    assert queue.is_ready(BATCH_BYTES)
+
+
 async def test_sequence_numbers_go_on_from_batch_to_batch_and_begin_anew_for_a_new_identity() -> None:
     old, new = ProducerId(7, 0), ProducerId(8, 0)
     queue = queue_of(*[HUNDRED] * 35)

@@ -89,6 +89,22 @@ CLIENTS = (
     Client("kafkajs", "2.2.4", "node", without("null headers")),
 )
 
+# Topics that were compacted: other steps of the same script, for the newest clients; the older ones only read.
+CLEANED_STEPS = ("gaps", "gaps zstd", "holes", "committed", "end")
+CLEANED_RECORDS_MIN = {"gaps": 20, "gaps zstd": 20, "holes": 6, "committed": 54, "end": 20}
+READS_ONLY = ("kcat",)  # it can tell of no position
+
+
+def cleaned_steps(client: Client) -> tuple[str, ...]:
+    """Return what a client can do with such topics; what they hold in NAME is compressed with lz4 too."""
+    steps = {"gaps", "holes"} if "codec lz4" in client.steps else set()
+    if "codec zstd" in client.steps:
+        steps |= {"gaps zstd"}
+        if client.name not in READS_ONLY:
+            steps |= {"committed", "end"}
+    return tuple(step for step in CLEANED_STEPS if step in steps)
+
+
 # Groups: a second script, with steps of its own; the variant "consumer" is the consumer protocol of KIP-848, in which
 # the broker assigns: by its own range or uniform.
 EAGER, COOPERATIVE = ("range", "roundrobin", "sticky"), ("cooperative",)

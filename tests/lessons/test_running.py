@@ -46,6 +46,12 @@ WRONG = [
         "commit orders-0 1 for readers\n----\nstate: group readers committed=orders-0@2",
         "committed is orders-0@1 and not",
     ),
+    ('produce orders-0 "a" keyed', 'a keyed record is "key=value", or "-key" to delete it; not "a"'),
+    ("compact lost-0", "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'lost'"),
+    (
+        "heal\n----\nstate: orders-0 b1 records=a segments=1 clean=0",
+        "records is none and not a, segments is 0 .* never",
+    ),
     ("heal\n----\nerror: *", "was not refused; this was:\n    nothing"),
 ]
 
@@ -82,5 +88,34 @@ def test_a_producer_may_speak_to_a_leader_that_was() -> None:
             'isolate 1\nadvance 20s\nheal 1 clients\nproduce orders-0 "lost" acks=1 to=1\n----\n'
             "leader orders-0 b1->b2 *\nack b1->lesson orders-0 acks=1 offset=0\n"
             "state: orders-0 leader=2\nstate: orders-0 b1 role=leader leo=1\nstate: orders-0 b2 role=leader leo=0"
+        )
+    )
+
+
+def test_cleaning_goes_to_all_brokers_that_run_and_says_what_it_did_not_do() -> None:
+    check(
+        made(
+            'roll orders-0\nproduce orders-0 "a"\nkill 3\nroll orders-0\nretention orders-0\ncompact orders-0\n----\n'
+            "told: broker 1 did nothing: the active segment is empty\ntold: broker 2 did nothing: *\n"
+            "told: broker 3 did nothing: *\n"
+            "told: broker 1 did nothing: every segment is within retention.ms=604800000\n"
+            "told: broker 2 did nothing: *\ntold: broker 1 did nothing: cleanup.policy is not compact\n"
+            "told: broker 2 did nothing: *\nstate: orders-0 b1 segments=0,1\nstate: orders-0 b2 segments=0,1"
+        )
+    )
+
+
+def test_batches_are_told_segment_by_segment() -> None:
+    check(
+        made(
+            "set orders cleanup.policy=compact delete.retention.ms=120000\n"
+            'produce orders-0 "a=1" "b=1" keyed\nproduce orders-0 "a=2" keyed\nproduce orders-0 "-b" keyed\n'
+            "roll orders-0\nadvance 1s\ncompact orders-0\nbatches orders-0\nadvance 1m\nbatches orders-0\nadvance 2m\n"
+            "batches orders-0\n----\n"
+            "told: segment 0, *\ntold: batch 2..2: 1 record\n"
+            "told: batch 3..3: 1 record; tombstones may go in 2 minutes\n"
+            "told: segment 4, 0 bytes\ntold: batch 3..3: 1 record; tombstones may go in 1 minute\n"
+            "told: batch 3..3: 1 record; tombstones may go any time now\n"
+            "state: orders-0 b1 records=a=2,-b segments=0,4 clean=4"
         )
     )

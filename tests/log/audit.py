@@ -79,16 +79,17 @@ def _audit_producers(log: PartitionLog, found: list[Batch]) -> None:
         if exact:
             assert log.producers.snapshot_bytes() == replayed.snapshot_bytes()
             # A snapshot does not keep transactions that have ended and may not be replicated yet.
-            lowest = replayed.last_stable_offset(log.next_offset)
+            lowest = replayed.last_stable_offset(log.next_offset, log.log_start_offset)
             replayed.on_high_watermark_updated(log.next_offset)
-            assert lowest <= log.last_stable_offset(log.next_offset) <= replayed.last_stable_offset(log.next_offset)
+            highest = replayed.last_stable_offset(log.next_offset, log.log_start_offset)
+            assert lowest <= log.last_stable_offset(log.next_offset) <= highest
         _audit_aborted(log, [entry for entry in aborted if entry.last_offset >= log.log_start_offset], exact)
 
 
 def has_gaps(found: list[Batch]) -> bool:
     """Whether the cleaner was in this log that begins at 0: what it took cannot be worked out from what it left."""
     offsets = [record.offset for batch in found for record in batch.records()]
-    return offsets != list(range(len(offsets)))
+    return offsets != list(range(len(offsets))) or bool(found and len(offsets) != found[-1].next_offset)
 
 
 def _audit_aborted(log: PartitionLog, aborted: list[AbortedTxn], exact: bool) -> None:

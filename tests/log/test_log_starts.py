@@ -54,6 +54,15 @@ def test_epochs_are_found_in_the_batches_if_their_file_is_gone_empty_or_broken(l
     assert text(storage, EPOCHS) == b"0\n1\n7 0\n"
 
 
+def test_epochs_that_were_cut_before_a_crash_brought_back_the_start_are_found_again() -> None:
+    storage = SimulatedStorage()
+    filled(storage, 2).advance_log_start(4)
+    assert text(storage, EPOCHS) == b"0\n1\n7 4\n"
+    assert open_log(storage, "t-0", LogSettings(), log_start_offset=4).epochs.entries == [(7, 4)]
+    assert open_log(storage, "t-0", LogSettings(), log_start_offset=0).epochs.entries == [(7, 0)]
+    assert text(storage, EPOCHS) == b"0\n1\n7 0\n"
+
+
 @pytest.mark.parametrize("byte", range(8))
 @pytest.mark.parametrize("damaged", [0x80, 0x01, 0xFF])
 def test_a_wrong_number_in_an_index_changes_no_answer(byte: int, damaged: int) -> None:

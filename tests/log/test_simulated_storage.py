@@ -199,6 +199,13 @@ def test_files_keep_their_time_over_a_crash() -> None:
     before = storage.modified_ms("f")
     assert before > 1000
     assert storage.crashed(Random(0)).modified_ms("f") == before
+    steps = storage.steps
+    storage.set_modified_ms("f", 77)
+    assert storage.steps == steps + 1
+    assert (storage.modified_ms("f"), storage.crashed(Random(0)).modified_ms("f")) == (77, 77)
+    storage.fail(doing="set time")
+    with pytest.raises(StorageError, match="set time f: "):
+        storage.set_modified_ms("f", 78)
 
 
 # Failures

@@ -261,6 +261,8 @@ def test_what_is_absent_is_empty(storage: Storage) -> None:
 def test_files_know_when_they_were_written(storage: Storage) -> None:
     written(storage, "f", b"x").close()
     assert storage.modified_ms("f") > 1_600_000_000_000
+    storage.set_modified_ms("f", 1_234_567_890_123)
+    assert storage.modified_ms("f") == 1_234_567_890_123
 
 
 # Failures
@@ -275,6 +277,7 @@ def test_files_know_when_they_were_written(storage: Storage) -> None:
         (lambda storage: storage.open("d", create=True), "open d: Is a directory"),
         (lambda storage: storage.list("f"), "list f: Not a directory"),
         (lambda storage: storage.modified_ms("no"), "stat no: No such file or directory"),
+        (lambda storage: storage.set_modified_ms("no", 1), "set time no: No such file or directory"),
         (lambda storage: storage.make_directory("f"), "make directory f: File exists"),
         (lambda storage: storage.make_directory("f/x"), "make directory f/x: Not a directory"),
         (lambda storage: storage.rename("no", "x"), "rename no to x: No such file or directory"),

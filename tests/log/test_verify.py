@@ -92,6 +92,11 @@ DAMAGE = {
         swap("empty 0 0", "txn 0 1"),
         "recovery-point",
     ),
+    "cleaned behind the end": (
+        "cleaner-offset-checkpoint",
+        lambda path: path.write_text("0\n1\ntxn 0 99999\n"),
+        "behind the log's",
+    ),
     "a rest of cleaning": (f"txn-0/{FIRST}.log.cleaned", make, "is left of a crash"),
 }
 

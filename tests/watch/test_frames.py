@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,10 @@ def replica(start: int, high_watermark: int, end: int, text: str = "", **more: o
         "leader_epoch": 0,
         "is_leader": False,
         "epochs": [(0, 0)],
+        "segments": [0],
+        "clean_offset": -1,
         "texts": {str(start + index): letter for index, letter in enumerate(text)},
+        "gaps": [],
     }
     return {**found, **more}  # type: ignore[typeddict-item]
 
@@ -139,6 +143,18 @@ def test_groups_are_below_the_replicas_and_topics_of_the_brokers_themselves_are_
 def test_a_leader_that_does_not_know_that_it_is_none_is_told_from_the_other() -> None:
     shown = frame(state(partition(replica(0, 0, 1, "z", is_leader=True), replica(0, 0, 0), leader=2)), 74)
     assert [line[:14].strip() for line in shown[4:6]] == ["b1 led once", "b2 leader"]
+
+
+def test_segments_gaps_and_the_clean_tail_are_seen() -> None:
+    more: dict[str, Any] = {"segments": [0, 4, 6], "clean_offset": 4, "gaps": [(0, 2), (3, 4)]}
+    lines = frame(state(partition(replica(0, 6, 6, "??a?b-", **more), replica(0, 5, 6, "abacb-"))), 84)
+    assert lines[4:6] == [
+        "  b1 leader    . . a .:b -|                           hw 6  leo 6  e0@0  clean@4",
+        "  b2 in sync   a b a c b|-                            hw 5  leo 6  e0@0",
+    ]
+    bar: dict[str, Any] = {"segments": [0, 40], "clean_offset": 40, "gaps": [(0, 20)]}
+    (line,) = [line for line in frame(state(partition(replica(0, 100, 100, **bar))), 74) if "leader  " in line]
+    assert line.split()[2] == "." * 5 + "#" * 20
 
 
 def test_a_long_log_is_a_bar_to_scale() -> None:

@@ -128,6 +128,32 @@ func (s *saramaClient) consume(topic string, partition int32, firstOffset int64,
 	return found, nil
 }
 
+// It tells of no position.
+func (s *saramaClient) readCommitted(topic string, partition int32) ([]record, int64, error) {
+	config := s.config()
+	config.Consumer.MaxWaitTime = 100 * time.Millisecond
+	config.Consumer.IsolationLevel = sarama.ReadCommitted
+	consumer, err := sarama.NewConsumer(s.bootstrap, config)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer consumer.Close()
+	reader, err := consumer.ConsumePartition(topic, partition, sarama.OffsetOldest)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer reader.Close()
+	var found []record
+	for {
+		select {
+		case one := <-reader.Messages():
+			found = append(found, fromSarama(one))
+		case <-time.After(stayTime):
+			return found, -1, nil
+		}
+	}
+}
+
 func fromSarama(one *sarama.ConsumerMessage) record {
 	made := record{key: one.Key, value: one.Value, timestamp: one.Timestamp.UnixMilli(), offset: one.Offset}
 	for _, pair := range one.Headers {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -19,6 +20,7 @@ const (
 	largeBytes  = 900 * 1024
 	settleMax   = 15 * time.Second
 	readMax     = 20 * time.Second
+	stayTime    = time.Second // at the end of a partition, where nothing comes
 	noTimestamp = int64(-1)
 )
 
@@ -41,10 +43,15 @@ type how struct {
 	idempotent bool
 }
 
+// Holes in a topic that was compacted.
+var holes = []int64{0, 19, 22, 61, 79, 98}
+
 // What the steps need of a client. produce returns no offsets where acks is 0.
 type client interface {
 	produce(topic string, partition int32, records []record, how how) ([]int64, error)
 	consume(topic string, partition int32, firstOffset int64, count int) ([]record, error)
+	// Reads what is committed until nothing has come for a while; position -1: the client cannot tell.
+	readCommitted(topic string, partition int32) (found []record, position int64, err error)
 	offsets(topic string, partition int32) ([]int64, error)
 	offsetAt(topic string, partition int32, timestamp int64) (offset int64, found bool, err error)
 	create(topic string, partitions int32, configs map[string]string) error
@@ -156,6 +163,16 @@ func (s *script) run(step string) (int, error) {
 		return count, err
 	case "foreign":
 		return s.foreign()
+	case "gaps":
+		return s.gaps(s.foreignTopic)
+	case "gaps zstd":
+		return s.gaps(s.foreignTopic + "-zstd")
+	case "holes":
+		return s.holes()
+	case "committed":
+		return s.committed()
+	case "end":
+		return s.end()
 	case "delete":
 		return 0, s.delete()
 	}
@@ -384,6 +401,94 @@ func (s *script) foreign() (int, error) {
 		records[index].timestamp = s.baseMs + int64(index)
 	}
 	return len(records), s.read(s.foreignTopic, 0, records, 0)
+}
+
+// Records of a topic that was compacted, at those of its 120 offsets that are there.
+func cleaned(isThere func(offset int) bool) []record {
+	var made []record
+	for offset := range 120 {
+		if isThere(offset) {
+			one := plain(fmt.Appendf(nil, "key-%d", offset), sampleValue("cleaned", offset))
+			one.offset = int64(offset)
+			made = append(made, one)
+		}
+	}
+	return made
+}
+
+func left() []record {
+	return cleaned(func(at int) bool { return at%3 == 0 && (at >= 20 && at < 60 || at >= 80 && at < 100) })
+}
+
+func match(topic string, got, wanted []record) (int, error) {
+	offsets := func(records []record) (found []int64) {
+		for _, one := range records {
+			found = append(found, one.offset)
+		}
+		return found
+	}
+	if err := expect(nil, topic+": offsets read", offsets(got), offsets(wanted)); err != nil {
+		return 0, err
+	}
+	for index, one := range wanted {
+		place := fmt.Sprintf("%s: offset %d", topic, one.offset)
+		if err := errors.Join(expectBytes(place, got[index].key, one.key), expectBytes(place, got[index].value, one.value)); err != nil {
+			return 0, err
+		}
+	}
+	return len(wanted), nil
+}
+
+func (s *script) gaps(topic string) (int, error) {
+	got, err := s.client.consume(topic, 0, 0, len(left()))
+	if err != nil {
+		return 0, err
+	}
+	return match(topic, got, left())
+}
+
+func (s *script) holes() (int, error) {
+	for _, hole := range holes {
+		got, err := s.client.consume(s.foreignTopic, 0, hole, 1)
+		if err != nil {
+			return 0, err
+		}
+		wanted := slices.DeleteFunc(left(), func(one record) bool { return one.offset < hole })
+		if _, err := match(fmt.Sprintf("%s from %d", s.foreignTopic, hole), got[:1], wanted[:1]); err != nil {
+			return 0, err
+		}
+	}
+	return len(holes), nil
+}
+
+// Twelve transactions: ten offsets each, the last one a marker, every other one aborted.
+func (s *script) committed() (int, error) {
+	topic := s.foreignTopic + "-txn"
+	got, _, err := s.client.readCommitted(topic, 0)
+	if err != nil {
+		return 0, err
+	}
+	return match(topic, got, cleaned(func(at int) bool { return at/10%2 == 0 && at%10 != 9 }))
+}
+
+// What is behind the last record, an empty batch or an aborted transaction, is behind the consumer too.
+func (s *script) end() (int, error) {
+	count := 0
+	for _, topic := range []string{s.foreignTopic + "-txn", s.foreignTopic} {
+		got, position, err := s.client.readCommitted(topic, 0)
+		if err == nil && position != -1 {
+			err = expect(nil, topic+": position at the end", position, int64(120))
+		}
+		if err != nil {
+			return 0, err
+		}
+		if topic == s.foreignTopic {
+			if count, err = match(topic, got, left()); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return count, nil
 }
 
 func (s *script) delete() error {

@@ -12,6 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from script import Difference, Record
 
 READ_SECONDS_MAX = 20
+STAY_SECONDS = 1.0  # at the end of a partition, where nothing comes
 
 
 class Client:
@@ -82,6 +83,33 @@ class Client:
             return found
 
         return [Record(r.key, r.value, tuple(r.headers), r.timestamp, r.offset) for r in self.run(read())]
+
+    def read_committed(self, topic, partition):
+        """Read what is committed up to the end, and stay there; return it and where the consumer is."""
+        place = TopicPartition(topic, partition)
+
+        async def read():
+            consumer = await self.start(
+                AIOKafkaConsumer,
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                fetch_max_wait_ms=100,
+            )
+            try:
+                consumer.assign([place])
+                found, (end,) = [], (await consumer.end_offsets([place])).values()
+                deadline = time.monotonic() + READ_SECONDS_MAX
+                while await consumer.position(place) < end and time.monotonic() < deadline:
+                    found += (await consumer.getmany(place, timeout_ms=100)).get(place, [])
+                deadline = time.monotonic() + STAY_SECONDS
+                while time.monotonic() < deadline:
+                    found += (await consumer.getmany(place, timeout_ms=100)).get(place, [])
+                return [Record(r.key, r.value, offset=r.offset) for r in found], await consumer.position(place)
+            finally:
+                await consumer.stop()
+
+        return self.run(read())
 
     def offsets(self, topic, partition):
         place = TopicPartition(topic, partition)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 import confluent_kafka
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from script import Difference, Record
 
 READ_SECONDS_MAX = 20
+STAY_SECONDS = 1.0  # at the end of a partition, where nothing comes
 
 
 class Client:
@@ -67,6 +68,28 @@ class Client:
                 found.append(message)
         self.consumer.unassign()
         return [Record(m.key(), m.value(), tuple(m.headers() or ()), m.timestamp()[1], m.offset()) for m in found]
+
+    def read_committed(self, topic, partition):
+        """Read what is committed up to the end, and stay there; return it and where the end was met.
+
+        The position is that behind the last message; only the end of a partition is told of behind what has none.
+        """
+        consumer = Consumer(
+            {**self.common, "group.id": "unused", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
+            | {"isolation.level": "read_committed", "enable.partition.eof": True}
+        )
+        consumer.assign([TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING)])
+        found, end, deadline = [], None, time.monotonic() + READ_SECONDS_MAX
+        while time.monotonic() < deadline:
+            for message in consumer.consume(100, timeout=0.1):
+                if message.error() is None:
+                    found.append(Record(message.key(), message.value(), offset=message.offset()))
+                elif message.error().code() != KafkaError._PARTITION_EOF:
+                    raise Difference(f"{topic}-{partition}: {message.error()}")
+                elif end is None:
+                    end, deadline = message.offset(), time.monotonic() + STAY_SECONDS
+        consumer.close()
+        return found, end
 
     def offsets(self, topic, partition):
         return self.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=READ_SECONDS_MAX)

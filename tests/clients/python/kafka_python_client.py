@@ -24,6 +24,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic  # noqa: E4
 from script import Difference, Record  # noqa: E402
 
 READ_SECONDS_MAX = 20
+STAY_SECONDS = 1.0  # at the end of a partition, where nothing comes
 NEW = int(kafka.__version__.split(".")[0]) >= 3
 
 
@@ -89,6 +90,23 @@ class Client:
         return [
             Record(r.key, r.value, tuple(tuple(pair) for pair in r.headers or ()), r.timestamp, r.offset) for r in found
         ]
+
+    def read_committed(self, topic, partition):
+        """Read what is committed up to the end, and stay there; return it and where the consumer is."""
+        place, found = TopicPartition(topic, partition), []
+        more = {"isolation_level": "read_committed"} if NEW else {}
+        consumer = KafkaConsumer(**self.common, **more, auto_offset_reset="earliest", fetch_max_wait_ms=100)
+        try:
+            consumer.assign([place])
+            end, deadline = consumer.end_offsets([place])[place], time.monotonic() + READ_SECONDS_MAX
+            while consumer.position(place) < end and time.monotonic() < deadline:
+                found += consumer.poll(timeout_ms=100).get(place, [])
+            deadline = time.monotonic() + STAY_SECONDS
+            while time.monotonic() < deadline:
+                found += consumer.poll(timeout_ms=100).get(place, [])
+            return [Record(r.key, r.value, offset=r.offset) for r in found], consumer.position(place)
+        finally:
+            consumer.close()
 
     def offsets(self, topic, partition):
         place = TopicPartition(topic, partition)

@@ -15,13 +15,14 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LARGE_BYTES = 900 * 1024  # below the default max.message.bytes and every client's default fetch size
 ALL_BYTES = bytes(range(256))
 SETTLE_SECONDS_MAX = 15
+HOLES = (0, 19, 22, 61, 79, 98)  # in a topic that was compacted
 
 
 class Record(NamedTuple):
@@ -66,6 +67,21 @@ def foreign_records(base_ms: int) -> list[Record]:
         record._replace(headers=(("index", str(index).encode()),), timestamp=base_ms + index)
         for index, record in enumerate(samples("foreign", 80))
     ]
+
+
+def cleaned(offsets: Iterable[int]) -> list[Record]:
+    """Return the records of a topic that was compacted which are at these offsets."""
+    return [Record(f"key-{offset}".encode(), sample_value("cleaned", offset), offset=offset) for offset in offsets]
+
+
+def left() -> list[Record]:
+    """Return what compaction has left of a topic of 120 records, the last of which are gone."""
+    return cleaned(offset for offset in range(120) if offset % 3 == 0 and (20 <= offset < 60 or 80 <= offset < 100))
+
+
+def committed() -> list[Record]:
+    """Return what is there of twelve transactions: ten offsets each, the last one a marker, every other one aborted."""
+    return cleaned(offset for offset in range(120) if offset // 10 % 2 == 0 and offset % 10 != 9)
 
 
 class Script:
@@ -193,6 +209,41 @@ class Script:
         records = foreign_records(self.base_ms)
         self.read(self.foreign_topic, records)
         return len(records)
+
+    def match(self, topic: str, got: list[Record], wanted: list[Record]) -> int:
+        """Compare what was read of a topic with holes, where offsets do not follow each other."""
+        expect(f"{topic}: offsets read", [r.offset for r in got], [r.offset for r in wanted])
+        for one, other in zip(got, wanted, strict=True):
+            expect(f"{topic}: offset {one.offset}", (one.key, one.value), (other.key, other.value))
+        return len(wanted)
+
+    def gaps(self, suffix: str = "") -> int:
+        topic, wanted = self.foreign_topic + suffix, left()
+        return self.match(topic, self.client.consume(topic, 0, 0, len(wanted)), wanted)
+
+    def gaps_zstd(self) -> int:
+        return self.gaps("-zstd")
+
+    def holes(self) -> int:
+        for hole in HOLES:
+            wanted = next(record for record in left() if record.offset >= hole)
+            got = self.client.consume(self.foreign_topic, 0, hole, 1)
+            self.match(f"{self.foreign_topic} from {hole}", got[:1], [wanted])
+        return len(HOLES)
+
+    def committed(self) -> int:
+        topic, wanted = self.foreign_topic + "-txn", committed()
+        return self.match(topic, self.client.read_committed(topic, 0)[0], wanted)
+
+    def end(self) -> int:
+        """What is behind the last record, an empty batch or an aborted transaction, is behind the consumer too."""
+        wanted = left()
+        got, position = self.client.read_committed(self.foreign_topic, 0)
+        expect("position at an empty batch", position, 120)
+        self.match(self.foreign_topic, got, wanted)
+        _, position = self.client.read_committed(self.foreign_topic + "-txn", 0)
+        expect("position behind an aborted transaction", position, 120)
+        return len(wanted)
 
     def delete(self) -> int:
         topic, deadline = self.topic("made"), time.monotonic() + SETTLE_SECONDS_MAX

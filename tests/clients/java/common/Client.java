@@ -10,6 +10,14 @@ interface Client extends AutoCloseable {
 
     List<Record> consume(String topic, int partition, long firstOffset, int count) throws Exception;
 
+    /** What was read of a partition up to its end, and where the consumer was after it had stayed there for a while. */
+    record Whole(List<Record> records, long position) {}
+
+    /** Reads what is committed up to the end, and stays there. */
+    default Whole readCommitted(String topic, int partition) throws Exception {
+        throw new UnsupportedOperationException("readCommitted");
+    }
+
     /** Returns the earliest and the end offset. */
     List<Long> offsets(String topic, int partition) throws Exception;
 

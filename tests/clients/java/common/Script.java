@@ -4,6 +4,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.stream.IntStream;
 import org.apache.kafka.clients.producer.KafkaProducer;
 
 /**
@@ -14,6 +15,7 @@ final class Script {
     static final int LARGE_BYTES = 900 * 1024;
     static final long SETTLE_MS_MAX = 15_000;
     static final long SCRIPT_MS_MAX = 60_000;
+    static final int[] HOLES = {0, 19, 22, 61, 79, 98}; // in a topic that was compacted
 
     final Client client;
     final String prefix;
@@ -105,6 +107,11 @@ final class Script {
             case "by time" -> byTime();
             case "idempotent" -> idempotent();
             case "foreign" -> foreign();
+            case "gaps" -> gaps(foreignTopic);
+            case "gaps zstd" -> gaps(foreignTopic + "-zstd");
+            case "holes" -> holes();
+            case "committed" -> committed();
+            case "end" -> end();
             case "delete" -> delete();
             default -> codec(step);
         };
@@ -350,6 +357,57 @@ final class Script {
         }
         read(foreignTopic, 0, records, 0);
         return records.size();
+    }
+
+    /** Returns the record of a topic that was compacted which is at an offset. */
+    static Record cleaned(int offset) {
+        return new Record(bytes("key-" + offset), sampleValue("cleaned", offset), List.of(), null, (long) offset);
+    }
+
+    /** What compaction has left of a topic of 120 records, the last of which are gone. */
+    static List<Record> left() {
+        return IntStream.range(0, 120)
+                .filter(at -> at % 3 == 0 && (at >= 20 && at < 60 || at >= 80 && at < 100))
+                .mapToObj(Script::cleaned)
+                .toList();
+    }
+
+    static int match(String topic, List<Record> got, List<Record> wanted) throws Difference {
+        expect(topic + ": offsets read", got.stream().map(Record::offset).toList(), wanted.stream().map(Record::offset).toList());
+        for (int index = 0; index < wanted.size(); index++) {
+            expect(topic + ": key at " + got.get(index).offset(), got.get(index).key(), wanted.get(index).key());
+            expect(topic + ": value at " + got.get(index).offset(), got.get(index).value(), wanted.get(index).value());
+        }
+        return wanted.size();
+    }
+
+    int gaps(String topic) throws Exception {
+        return match(topic, client.consume(topic, 0, 0, left().size()), left());
+    }
+
+    int holes() throws Exception {
+        for (int hole : HOLES) {
+            List<Record> wanted = left().stream().filter(record -> record.offset() >= hole).limit(1).toList();
+            match(foreignTopic + " from " + hole, client.consume(foreignTopic, 0, hole, 1).subList(0, 1), wanted);
+        }
+        return HOLES.length;
+    }
+
+    /** Twelve transactions: ten offsets each, the last one a marker, every other one aborted. */
+    int committed() throws Exception {
+        List<Record> wanted =
+                IntStream.range(0, 120).filter(at -> at / 10 % 2 == 0 && at % 10 != 9).mapToObj(Script::cleaned).toList();
+        String topic = foreignTopic + "-txn";
+        return match(topic, client.readCommitted(topic, 0).records(), wanted);
+    }
+
+    /** What is behind the last record, an empty batch or an aborted transaction, is behind the consumer too. */
+    int end() throws Exception {
+        Client.Whole whole = client.readCommitted(foreignTopic, 0);
+        expect("position at an empty batch", whole.position(), 120L);
+        long position = client.readCommitted(foreignTopic + "-txn", 0).position();
+        expect("position behind an aborted transaction", position, 120L);
+        return match(foreignTopic, whole.records(), left());
     }
 
     int delete() throws Exception {

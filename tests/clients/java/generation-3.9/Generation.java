@@ -95,6 +95,32 @@ final class Generation implements Client {
     }
 
     @Override
+    public Whole readCommitted(String topic, int partition) {
+        TopicPartition place = new TopicPartition(topic, partition);
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("enable.auto.commit", "false");
+        settings.put("isolation.level", "read_committed");
+        settings.put("fetch.max.wait.ms", "100");
+        List<Record> found = new ArrayList<>();
+        try (KafkaConsumer<byte[], byte[]> reader =
+                new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            reader.assign(List.of(place));
+            reader.seekToBeginning(List.of(place));
+            long end = reader.endOffsets(List.of(place)).get(place);
+            long deadline = System.currentTimeMillis() + Record.READ_MS_MAX;
+            while (reader.position(place) < end && System.currentTimeMillis() < deadline) {
+                reader.poll(Duration.ofMillis(100)).forEach(record -> found.add(fromKafka(record)));
+            }
+            deadline = System.currentTimeMillis() + Record.STAY_MS;
+            while (System.currentTimeMillis() < deadline) {
+                reader.poll(Duration.ofMillis(100)).forEach(record -> found.add(fromKafka(record)));
+            }
+            return new Whole(found, reader.position(place));
+        }
+    }
+
+    @Override
     public List<Long> offsets(String topic, int partition) {
         TopicPartition place = new TopicPartition(topic, partition);
         return List.of(
