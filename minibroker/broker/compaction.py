@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
+from functools import partial
 
 from minibroker.broker.cleaning_rows import CompactionRow, CompactionSums
 from minibroker.broker.dirty_logs import LOGS_A_PIECE, DirtyLogs, key_of
@@ -23,6 +25,7 @@ from minibroker.clock import IDLE
 from minibroker.errors import KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Compaction as CompactionEvent
 from minibroker.event_kinds import CompactionBegin, CompactionGivenUp
+from minibroker.log.checkpoints import sync_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,11 +38,13 @@ if TYPE_CHECKING:
     from minibroker.cleaning.candidates import Candidate
     from minibroker.cleaning.cleaner import Cleaned
     from minibroker.clock import Timer
+    from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
 
     Key = tuple[str, int]
     Asked = tuple[Replica, asyncio.Future[CompactionRow]]
 
+PIECES_MAX, REST_MS = 4, 1  # so many pieces one after the other while clients ask for something, then a rest
 PAUSE_MS_MIN = 10  # what is owed to log.cleaner.io.max.bytes.per.second is waited for from here on
 GONE = "the partition has gone from here, or its broker has stopped"
 
@@ -59,6 +64,7 @@ class Compaction:
         self._waiting: list[asyncio.Future[None]] = []  # for the end of that
         self._timer: Timer | None = None
         self._is_on = False
+        self._asked_count = self._piece_count = 0  # requests of clients at the last rest, and pieces since
         self._free_ms = 0.0  # by the steady clock: until then others may read and write
 
     def start(self) -> object:
@@ -211,8 +217,12 @@ class Compaction:
             upgrades=not node.appearance.is_before_4,
         )
         self._running = replica
+        self._asked_count = node.dispatcher.asked_count
         given_up = ""
         try:
+            if log.storage.is_slow:  # so that the flush on the loop has little to do
+                for segment in log.segments[log.segment_of(log.recovery_point) :]:
+                    yield partial(_flush_ahead, log.storage, segment.path)
             node.directory.before_cleaning(replica.topic, replica.partition, candidate.end)
             while not (given_up := self._why_stop(replica)):
                 try:
@@ -246,12 +256,21 @@ class Compaction:
         return "" if replica.log.settings.compact else "cleanup.policy is not compact"
 
     def _pause_ms(self, size_bytes: int) -> float:
-        """Return how long to rest after so many bytes, as log.cleaner.io.max.bytes.per.second says."""
+        """Return how long to rest after so many bytes: for log.cleaner.io.max.bytes.per.second, and for clients.
+
+        Kafka: has a thread for it, and other cores for its clients.
+        """
         now_ms = self.node.clock.steady_ms()
         owed_ms = size_bytes * 1000 / self.node.config["log.cleaner.io.max.bytes.per.second"]
         self._free_ms = max(self._free_ms, now_ms) + owed_ms
         pause_ms = self._free_ms - now_ms
-        return pause_ms if pause_ms >= PAUSE_MS_MIN else 0
+        if pause_ms >= PAUSE_MS_MIN:
+            return pause_ms
+        self._piece_count += 1
+        if self._piece_count < PIECES_MAX:
+            return 0
+        before, self._asked_count, self._piece_count = self._asked_count, self.node.dispatcher.asked_count, 0
+        return 0 if before == self._asked_count else REST_MS
 
     def _has_cleaned(self, replica: Replica, cleaned: Cleaned) -> Cleaned:
         self.logs.note_end(replica, cleaned.end_offset)
@@ -269,6 +288,11 @@ class Compaction:
     def _disk_failed(self, failure: StorageError) -> None:
         self.node.reporter.say(str(failure))
         self.node.disk_failed(failure)
+
+
+def _flush_ahead(storage: Storage, path: str) -> None:
+    with suppress(StorageError):  # it may have been cut off meanwhile; and what is wrong with a disk shows again
+        sync_file(storage, path)
 
 
 def _row(replica: Replica, sums: CompactionSums, reason: str) -> CompactionRow:

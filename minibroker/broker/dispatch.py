@@ -41,6 +41,7 @@ class Dispatcher:
     def __init__(self, node: Node):
         self.node = node
         self.request_counts: dict[tuple[int, int], int] = {}
+        self.asked_count = 0  # the sum of them
         self.injection: Injection | None = None  # there is one as long as there are rules for faults
         self._client_ids: dict[bytes, str] = {}
         self._routes: dict[tuple[int, int], Route] = {}
@@ -62,6 +63,7 @@ class Dispatcher:
             route = self._routes[api, version] = find_route(api, version)
             self.request_counts[api, version] = 0
         self.request_counts[api, version] += 1
+        self.asked_count += 1
         # The start of every header is the same, so it need not be decoded; the end may hold tagged fields.
         position = HEADER_START.size + max(client_bytes, 0)
         if position > len(frame):
