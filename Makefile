@@ -60,7 +60,7 @@ imports: $(VENV)/.installed
 	$(BIN)/python bench/imports.py
 
 bench: $(VENV)/.installed-bench
-	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/cleaning/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/cleaning/% bench/spark/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 # Needs java and mvn for Kafka and go for kfake, and leaves out what has none: `make bench-broker ARGS=--quick`.
 bench-broker: $(VENV)/.installed-bench

@@ -1,0 +1,362 @@
+"""Log directories as they lie there: which partitions, in which files, from which offset to which.
+
+A path is a broker's log directory, the directory of one partition, or several with commas between them: disks of one
+broker, or brokers that hold the same partitions. Of replicas the one is read that knows of the highest high watermark.
+What must hold: nothing is written, whatever state the files are in; what a cleaning or a crash has left beside the
+segments counts as it would at the broker's next start. Of checkpoints and segments the checkpoints are read first, so
+of a broker at work they never promise what is not there yet.
+Kafka: a leader that starts alone takes all of its log for committed; here a log ends at the high watermark that was
+noted, unless `endOfLog` says otherwise.
+Not here: which offsets a query wants (segments.py), records (rows.py).
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+
+from minibroker.errors import ProtocolError, StorageError
+from minibroker.log.batches import batches
+from minibroker.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    read_clean_shutdown,
+    read_offsets,
+)
+from minibroker.log.directory import split_name
+from minibroker.log.producers import ProducerStates
+from minibroker.log.read_only_storage import ReadOnlyStorage
+from minibroker.log.recovery import finish_swaps
+from minibroker.log.segment import SWAP, Segment
+from minibroker.log.snapshots import load_producers, load_snapshot_file, snapshot_offsets, snapshot_path
+from minibroker.spark.option_values import OptionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Protocol
+
+    from minibroker.log.batches import Batch
+    from minibroker.log.storage import File
+    from minibroker.spark.option_values import TopicPartition
+    from minibroker.stored.producers import AbortedTxn
+
+    class Wanted(Protocol):
+        """Which partitions a query reads; `Options` says it."""
+
+        def wants(self, topic: str, partition: int) -> bool: ...
+
+
+class Unreadable(Exception):
+    """What planning must look at is broken."""
+
+
+class ReadOnlySegment(Segment):
+    """A segment of which somebody else may cut the file or take it away; StorageError says so."""
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self.storage.open(self.path)
+        return self._file
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        found = super().view(position, size_bytes)
+        if len(found) < min(size_bytes, self.size_bytes - position):
+            raise StorageError(f"{self.path} ends before byte {self.size_bytes}, where it ended before")
+        return found
+
+
+class WholeSegment(ReadOnlySegment):
+    """A segment in which a batch that goes on behind the end is an error, and not the end."""
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[Batch]:
+        stop = self.size_bytes if end is None else end
+        return batches(self.view(position, stop - position), strict=True)
+
+
+class Part:
+    """A segment's file of batches."""
+
+    __slots__ = ("base_offset", "size_bytes", "suffix")
+
+    def __init__(self, base_offset: int, suffix: str, size_bytes: int):
+        self.base_offset = base_offset
+        self.suffix = suffix  # behind its name on the disk, `.swap` if a cleaning was cut short
+        self.size_bytes = size_bytes
+
+
+class Root:
+    """A broker's log directory, and what it says about its logs."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self.storage = ReadOnlyStorage(path)
+        self.was_clean = read_clean_shutdown(self.storage) is not None
+        self.high_watermarks = self._read(HIGH_WATERMARKS)
+        self.log_starts = self._read(LOG_STARTS)
+        self.recovery_points = self._read(RECOVERY_POINTS)
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self.storage, name)
+        except ProtocolError:
+            return {}  # as at the start of a broker
+
+
+class PartitionFiles:
+    """The log of one partition."""
+
+    def __init__(self, root: Root, directory: str, topic: str, partition: int):
+        self.root = root
+        self.storage = root.storage
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        names = self.storage.list(directory)
+        if any(name.endswith(SWAP) for name in names):
+            finish_swaps(self.storage, directory)
+            names = self.storage.list(directory)
+        self.parts = list(self._parts(names))
+        self._aborting = {int(name[:20]) for name in names if name[20:] == ".txnindex" and name[:20].isdigit()}
+        self._bases = [part.base_offset for part in self.parts]
+        start = root.log_starts.get((topic, partition), 0)
+        self.start_offset = max(start, self._bases[0]) if self._bases else start
+        self.high_watermark = root.high_watermarks.get((topic, partition))  # None: nobody has noted it
+        self._end_offset: int | None = None
+        self._end_position = 0  # where that is in the last segment
+
+    def _parts(self, names: list[str]) -> Iterable[Part]:
+        for name in names:
+            if name.endswith(".log") and len(name) == 24 and name[:20].isdigit():
+                origin = self.storage.origin(f"{self.directory}/{name}")
+                suffix = SWAP if origin.endswith(SWAP) else ""
+                yield Part(int(name[:20]), suffix, self.storage.size_bytes(f"{self.directory}/{name}"))
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def segment(self, index: int) -> Segment:
+        """Return a segment to look into; whoever does closes it."""
+        return ReadOnlySegment(self.storage, self.directory, self.parts[index].base_offset)
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of the segment that would hold an offset."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def next_base(self, index: int) -> int | None:
+        """Return where the segment behind this one begins, None if it is the last."""
+        return self._bases[index + 1] if index + 1 < len(self._bases) else None
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last whole batch.
+
+        What was written when the broker stopped without order may be torn; checksums say where it ends. Elsewhere a
+        broken batch is none of the end's business: who reads it is told.
+        """
+        if self._end_offset is None:
+            self._end_offset = self._find_end() if self.parts else self.start_offset
+        return self._end_offset
+
+    def _find_end(self) -> int:
+        segment = self.segment(len(self.parts) - 1)
+        try:
+            named, position = segment.offset_index.entry_before(segment.base_offset + 0x7FFFFFFF)
+            if not self._walk(segment, position, named):
+                self._walk(segment, 0, -1)
+            return max(self._end_offset or 0, self.start_offset)
+        finally:
+            segment.close()
+
+    def _walk(self, segment: Segment, position: int, named: int) -> bool:
+        """Go from batch to batch to the end; return whether one ended with `named`, so that the start was one's."""
+        may_be_torn = self.high_watermark is None and not self.root.was_clean
+        is_proven = position == 0
+        self._end_offset, self._end_position = segment.base_offset, position
+        try:
+            for place in segment.hop(position):
+                if may_be_torn:
+                    segment.check_batch(place)
+                self._end_offset, self._end_position = place.last_offset + 1, place.end_position
+                is_proven = is_proven or place.last_offset == named
+        except ProtocolError:
+            pass  # a batch that is being written, or was
+        return is_proven
+
+    def is_older(self, index: int, timestamp: int) -> bool:
+        """Return whether all of a segment is older; False also if only its batches could say.
+
+        When a segment ends its largest timestamp is noted last in its time index, and the file is cut to its length.
+        One that was copied before that is longer, and one that names a batch that is not there is broken.
+        """
+        if index == len(self.parts) - 1:
+            return False
+        segment = self.segment(index)
+        times = segment.time_index
+        try:
+            if not times.count or self.storage.size_bytes(times.path) != times.count * times.entry.size:
+                return False
+            newest, offset = times.last()
+            if newest >= timestamp:
+                return False
+            place = segment.find(offset)
+            return place is not None and segment.batch_at(place).max_timestamp == newest
+        except ProtocolError:
+            return False
+        finally:
+            segment.close()
+
+    def find_time(self, timestamp: int, limit_offset: int) -> int | None:
+        """Return the offset of the first record by position that is not older; None if there is none."""
+        for index in range(self.index_of(self.start_offset), len(self.parts)):
+            if self.is_older(index, timestamp):
+                continue
+            segment = self.segment(index)
+            try:
+                record = segment.find_timestamp(timestamp, self.start_offset)
+            except ProtocolError as error:
+                path = self.storage.real_path(segment.path)
+                raise Unreadable(
+                    f"{self}: cannot look for the time {timestamp} in {path}, {error}; say offsets instead"
+                ) from error
+            finally:
+                segment.close()
+            if record is not None:
+                return record.offset if record.offset < limit_offset else None
+        return None
+
+    # Transactions
+
+    def transactions(self, first_offset: int, limit_offset: int) -> tuple[int, list[AbortedTxn]]:
+        """Return the last stable offset, at most the limit, and the aborted transactions that end between the two.
+
+        Up to where the log was flushed the indexes of transactions are believed; behind it batches are replayed, from
+        the newest snapshot of the producers on. Without any snapshot that is all of them.
+        """
+        if not self.parts:
+            return limit_offset, []
+        last = len(self.parts) - 1
+        replayed_from = len(self.parts)
+        if not self.root.was_clean:
+            flushed = self.root.recovery_points.get((self.topic, self.partition), self._bases[last])
+            replayed_from = min(self.index_of(flushed), last)
+        aborted: list[AbortedTxn] = []
+        for index in range(self.index_of(first_offset), replayed_from):
+            if self._bases[index] in self._aborting and self._bases[index] < limit_offset:
+                aborted += self._aborted_in(index)
+        producers = ProducerStates(str(self))
+        if replayed_from <= last:
+            self._replay(producers, limit_offset, self._bases[replayed_from], aborted)
+        else:
+            self._replay(producers, limit_offset, None, [])
+        producers.on_high_watermark_updated(limit_offset)
+        wanted = [entry for entry in aborted if entry.last_offset >= first_offset]
+        return producers.last_stable_offset(limit_offset, self.start_offset), wanted
+
+    def _aborted_in(self, index: int) -> list[AbortedTxn]:
+        segment = self.segment(index)
+        try:
+            return segment.transaction_index.entries()
+        except ProtocolError:
+            found: list[AbortedTxn] = []
+            end = self.next_base(index) or self.end_offset
+            self._replay(ProducerStates(str(self)), end, segment.base_offset, found)
+            return found
+        finally:
+            segment.close()
+
+    def _replay(
+        self, producers: ProducerStates, end_offset: int, from_offset: int | None, aborted: list[AbortedTxn]
+    ) -> None:
+        """Make `producers` the state before `end_offset`; note transactions that end aborted behind `from_offset`."""
+        newest = end_offset if from_offset is None else min(from_offset, end_offset)
+        first = self.index_of(self._newest_snapshot(newest))
+        # Segments before the snapshot are not even looked at: there may be very many.
+        bases = self._bases[first : self.index_of(end_offset) + 1]
+        segments: list[Segment] = [WholeSegment(self.storage, self.directory, base) for base in bases]
+        if segments[-1].base_offset == self._bases[-1] and self.end_offset >= end_offset:
+            segments[-1].size_bytes = self._end_position  # what is behind may be half written
+        try:
+            load_producers(
+                producers,
+                self.storage,
+                self.directory,
+                segments,
+                end_offset,
+                from_offset=None if from_offset is None else newest,
+                on_abort=lambda _, entry: aborted.append(entry),
+            )
+        except ProtocolError as error:
+            raise Unreadable(
+                f"{self} in {self.root.path}: cannot tell which transactions have ended, {error}; "
+                "kafka.isolation.level read_uncommitted reads what is there"
+            ) from error
+        finally:
+            for segment in segments:
+                segment.close()
+
+    def _newest_snapshot(self, newest: int) -> int:
+        for offset in reversed(snapshot_offsets(self.storage, self.directory)):
+            if self._bases[0] <= offset <= newest:
+                try:
+                    load_snapshot_file(ProducerStates(), self.storage, snapshot_path(self.directory, offset))
+                except ProtocolError:
+                    continue
+                return offset
+        return 0
+
+
+def find_partitions(paths: list[str], wanted: Wanted) -> dict[TopicPartition, PartitionFiles]:
+    """Return the partitions that a query wants, each from one directory; raise OptionError for a path without logs."""
+    found: dict[TopicPartition, PartitionFiles] = {}
+    roots: dict[str, Root] = {}
+    seen: set[str] = set()
+    for path in paths:
+        for root_path, directory in _logs_in(path):
+            key = split_name(directory)
+            place = os.path.realpath(f"{root_path}/{directory}")
+            if key is None or not wanted.wants(*key) or place in seen:
+                continue
+            seen.add(place)
+            root = roots.get(root_path) or roots.setdefault(root_path, Root(root_path))
+            files = PartitionFiles(root, directory, *key)
+            if key not in found or _rank(files) > _rank(found[key]):
+                found[key] = files
+    return dict(sorted(found.items()))
+
+
+def _rank(files: PartitionFiles) -> tuple[int, int]:
+    """Return by what one of several replicas is chosen."""
+    return files.high_watermark if files.high_watermark is not None else -1, files.end_offset
+
+
+def topics_in(paths: list[str]) -> list[str]:
+    """Return the topics that there are, to name them to somebody who asked for another one."""
+    keys = (split_name(directory) for path in paths for _, directory in _logs_in(path))
+    return sorted({key[0] for key in keys if key is not None})
+
+
+def _logs_in(path: str) -> list[tuple[str, str]]:
+    """Return the logs at a path as a broker's directory and a name in it."""
+    whole = os.path.abspath(path)
+    storage = ReadOnlyStorage(whole)
+    if not storage.exists(""):
+        raise OptionError(f"path: there is no directory {path}")
+    names = storage.list("")
+    if any(_is_segment(name) for name in names):
+        root, _, directory = whole.rpartition("/")
+        if split_name(directory) is None:
+            raise OptionError(f"path: {path} holds segments; name it as a log is named, TOPIC-PARTITION")
+        return [(root or "/", directory)]
+    logs = [(whole, name) for name in names if split_name(name) is not None]
+    if not logs:
+        raise OptionError(
+            f"path: there is no log in {path}; it must be a directory of a broker, with directories in it that are "
+            "named TOPIC-PARTITION"
+        )
+    return logs
+
+
+def _is_segment(name: str) -> bool:
+    return len(name) == 24 and name.endswith(".log") and name[:20].isdigit()

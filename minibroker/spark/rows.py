@@ -1,0 +1,295 @@
+"""Rows: what a task reads, in the columns of Spark's Kafka source, as record batches of Arrow of bounded size.
+
+What must hold: the rows are exactly those of the task's offsets that the filters let through, in their order, whatever
+borders the planning chose. Memory is bounded by CHUNK_BYTES, what ColumnReader holds at once, and one batch.
+A broken batch ends the task, is counted and told, or is the row itself, as `mode` says; behind it reading goes on with
+the next batch, or where not even that can be found with the next one that the index knows.
+Spark: timestamps that do not fit into its microseconds fail; here they are the largest that fit.
+Not here: which offsets (segments.py), what is in a batch (minibroker/log/columns.py).
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.errors import InvalidLength, ProtocolError, StorageError
+from minibroker.log.columns import GROUP_BYTES, HEADERS, ColumnReader
+from minibroker.log.formats import PREFIX_BYTES
+from minibroker.log.read_only_storage import ReadOnlyStorage
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX
+from minibroker.log.segment import DELETED, SWAP
+from minibroker.spark.directories import ReadOnlySegment
+from minibroker.spark.options import FAIL, QUARANTINE
+from minibroker.spark.segments import DataLoss
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from minibroker.log.columns import Columns
+    from minibroker.log.place import Place
+    from minibroker.log.storage import File
+    from minibroker.spark.filters import Filters
+    from minibroker.spark.options import Options
+    from minibroker.spark.segments import Task
+
+CHUNK_BYTES = 8 * 1024 * 1024
+BROKEN_BYTES_MAX = 16 * 1024 * 1024  # of a broken batch that are shown
+MICROSECONDS_MAX = (1 << 63) - 1
+_PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+COLUMNS = [
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", TIMESTAMP),
+    ("timestampType", pa.int32()),
+]
+ROWS = pa.schema(COLUMNS)
+ROWS_WITH_HEADERS = pa.schema([*COLUMNS, ("headers", HEADERS)])
+# What stands for a batch that cannot be read. Offsets are null where nothing can be said of them.
+BROKEN = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("firstOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+        ("error", pa.string()),
+        ("bytes", pa.binary()),
+    ]
+)
+
+
+class CorruptBatch(Exception):
+    """A batch cannot be read, and `mode` is fail."""
+
+
+class Manner:
+    """How tasks are read: what of the options and filters matters once a query is planned."""
+
+    def __init__(self, options: Options, filters: Filters | None = None):
+        self.headers = options.include_headers
+        self.mode = options.mode
+        self.fail_on_data_loss = options.fail_on_data_loss
+        self.first_timestamp = filters.first_timestamp if filters else None
+        self.end_timestamp = filters.end_timestamp if filters else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self.mode == QUARANTINE:
+            return BROKEN
+        return ROWS_WITH_HEADERS if self.headers else ROWS
+
+
+class TaskReader:
+    """Reads one task. `left_out` tells what was passed over, in words for people."""
+
+    def __init__(self, task: Task, manner: Manner, *, chunk_bytes: int = CHUNK_BYTES, group_bytes: int = GROUP_BYTES):
+        self.task = task
+        self.manner = manner
+        self.left_out: list[str] = []
+        self._storage = ReadOnlyStorage(task.root)
+        self._chunk_bytes = max(chunk_bytes, _PREFIX.size)
+        self._group_bytes = group_bytes
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        task = self.task
+        for number, (base_offset, suffix, size_bytes) in enumerate(task.parts):
+            is_last = number == len(task.parts) - 1
+            end_offset = task.end_offset if is_last else min(task.parts[number + 1][0], task.end_offset)
+            try:
+                segment = self._open(base_offset, suffix, size_bytes)
+                try:
+                    yield from self._stretch(segment, max(task.first_offset, base_offset), end_offset)
+                except StorageError as failure:
+                    if self._storage.size_bytes(segment.path) >= size_bytes:
+                        raise
+                    exists = self._storage.exists(segment.path)
+                    raise (self._shorter(segment) if exists else self._gone(base_offset)) from failure
+                finally:
+                    segment.close()
+            except DataLoss as loss:
+                if self.manner.fail_on_data_loss:
+                    raise
+                self.left_out.append(str(loss).partition(";")[0])
+
+    def _open(self, base_offset: int, suffix: str, size_bytes: int) -> ReadOnlySegment:
+        """Open a segment under the name that it has by now; raise DataLoss if it is gone or has become shorter."""
+        for each in dict.fromkeys((suffix, "", SWAP, DELETED)):
+            segment = ReadOnlySegment(self._storage, self.task.directory, base_offset, suffix=each)
+            if segment.size_bytes >= size_bytes:
+                segment.size_bytes = size_bytes  # what has come since is not of this query
+                return segment
+            if segment.size_bytes:
+                raise self._shorter(segment)
+        raise self._gone(base_offset)
+
+    def _shorter(self, segment: ReadOnlySegment) -> DataLoss:
+        return DataLoss(
+            f"{self._storage.real_path(segment.path)} has become shorter since the query was planned, by truncation or "
+            "cleaning: run it again"
+        )
+
+    def _gone(self, base_offset: int) -> DataLoss:
+        return DataLoss(
+            f"{self.task.topic}-{self.task.partition}: the segment that begins at {base_offset} has gone since the "
+            "query was planned, by retention or cleaning: run it again"
+        )
+
+    def _stretch(self, segment: ReadOnlySegment, first_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
+        """Read the offsets of a segment that lie between two."""
+        position, end = self._find(segment, first_offset, end_offset)
+        file = self._storage.open(segment.path)
+        wanted_bytes, next_offset = self._chunk_bytes, first_offset
+        try:
+            while position < end and next_offset < end_offset:
+                chunk = self._chunk(segment, file, position, min(wanted_bytes, end - position))
+                needed = _size_of_first(chunk)
+                if len(chunk) < needed <= min(end - position, DECOMPRESSED_BYTES_MAX):
+                    wanted_bytes = needed  # one batch is longer than a chunk
+                    continue
+                is_whole = position + len(chunk) >= end
+                reader = self._reader(chunk, first_offset, end_offset, next_offset, is_strict=is_whole)
+                lost: ProtocolError | None = None
+                while True:
+                    try:
+                        for columns in reader:
+                            if self.manner.mode != QUARANTINE:
+                                yield self._rows(columns)
+                        break
+                    except ProtocolError as error:
+                        if reader.failed is None:
+                            lost = error
+                            break
+                        yield from self._broken(error, segment, position, reader.failed)
+                if lost is None and reader.position == 0:
+                    lost = InvalidLength(f"a batch of {needed} bytes cannot be here", 0, "batch.size")
+                position += reader.position
+                next_offset = max(next_offset, reader.next_offset)
+                # What is behind the last offset is none of ours, and may be half written.
+                if lost is not None and next_offset < end_offset:
+                    behind, next_offset = self._next_known(segment, position, end, next_offset)
+                    yield from self._broken(lost, segment, position, None, behind - position)
+                    position = behind
+                wanted_bytes = self._chunk_bytes
+        finally:
+            file.close()
+
+    def _find(self, segment: ReadOnlySegment, first_offset: int, end_offset: int) -> tuple[int, int]:
+        """Return between which bytes the offsets are; where headers are broken the index must do."""
+        begin, end = 0, segment.size_bytes
+        if first_offset > segment.base_offset:
+            try:
+                place = segment.find(first_offset)
+                begin = place.position if place is not None else end
+            except ProtocolError:
+                _, begin = segment.offset_index.entry_before(first_offset)
+        try:
+            place = segment.find(end_offset)
+            # The batch that ends behind may begin before; of a wrapper of v0 or v1 only the records say so.
+            end = end if place is None else place.end_position
+        except ProtocolError:
+            pass
+        return begin, end
+
+    def _chunk(self, segment: ReadOnlySegment, file: File, position: int, size_bytes: int) -> bytes:
+        chunk = file.read_at(position, size_bytes)
+        if len(chunk) < size_bytes:
+            raise self._shorter(segment)
+        return chunk
+
+    def _reader(
+        self, chunk: bytes, first_offset: int, end_offset: int, next_offset: int, *, is_strict: bool
+    ) -> ColumnReader:
+        manner = self.manner
+        return ColumnReader(
+            chunk,
+            first_offset=first_offset,
+            end_offset=end_offset,
+            first_timestamp=manner.first_timestamp,
+            end_timestamp=manner.end_timestamp,
+            # Transactions that have ended before would hide what their producers did later.
+            aborted=[(producer, first) for producer, first, last in self.task.aborted if last >= next_offset],
+            headers=manner.headers or manner.mode == QUARANTINE,
+            strict=is_strict,
+            group_bytes=self._group_bytes,
+        )
+
+    def _next_known(self, segment: ReadOnlySegment, position: int, end: int, next_offset: int) -> tuple[int, int]:
+        """Return where the index knows of the next batch, and the offset with which that begins."""
+        for _, known in segment.offset_index.entries():
+            if position < known < end:
+                try:
+                    place = next(segment.hop(known))
+                except ProtocolError:
+                    continue
+                if place.last_offset >= next_offset:
+                    return known, max(place.base_offset, next_offset)
+        return end, next_offset
+
+    def _broken(
+        self, error: ProtocolError, segment: ReadOnlySegment, position: int, place: Place | None, size_bytes: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Fail, count, or show what cannot be read: a batch, or what lies before the next one that is known."""
+        task = self.task
+        path = self._storage.real_path(segment.path)
+        offsets = "offsets unknown"
+        if place is not None:
+            position, size_bytes = position + place.position, place.size_bytes
+            offsets = f"offsets {place.base_offset} to {place.last_offset}"
+        told = f"{task.topic}-{task.partition}, {offsets}, byte {position} of {path}: {error.reason}"
+        if self.manner.mode == FAIL:
+            raise CorruptBatch(f"{told} ({error.path}); set mode to skip or quarantine to read the rest") from error
+        self.left_out.append(f"{told} ({size_bytes} bytes)")
+        if self.manner.mode == QUARANTINE:
+            file = self._storage.open(segment.path)
+            try:
+                shown = file.read_at(position, min(size_bytes, BROKEN_BYTES_MAX))
+            finally:
+                file.close()
+            first, last = (place.base_offset, place.last_offset) if place is not None else (None, None)
+            row = (task.topic, task.partition, first, last, path, position, error.reason, shown)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([value], field.type) for value, field in zip(row, BROKEN, strict=True)], schema=BROKEN
+            )
+
+    def _rows(self, columns: Columns) -> pa.RecordBatch:
+        count = len(columns)
+        # Not a number of ms fits into the number of microseconds.
+        ms = np.clip(columns.timestamps, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000)
+        arrays = [
+            columns.keys,
+            columns.values,
+            pa.repeat(pa.scalar(self.task.topic, pa.string()), count),
+            pa.array(np.full(count, self.task.partition, np.int32)),
+            pa.array(columns.offsets),
+            pa.array(ms * 1000).view(TIMESTAMP),
+            pa.array(columns.timestamp_types),
+        ]
+        if self.manner.headers:
+            assert columns.headers is not None
+            arrays.append(_null_if_empty(columns.headers))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.manner.schema)
+
+
+def _size_of_first(chunk: bytes) -> int:
+    """Return how many bytes the first batch says that it has, 0 if it does not."""
+    if len(chunk) < _PREFIX.size:
+        return 0
+    return int(max(_PREFIX.unpack_from(chunk)[1] + PREFIX_BYTES, 0))
+
+
+def _null_if_empty(lists: pa.ListArray) -> pa.ListArray:
+    """Spark has no list for a record without headers."""
+    offsets = lists.offsets.to_numpy()
+    return pa.ListArray.from_arrays(
+        lists.offsets, lists.values, type=lists.type, mask=pa.array(offsets[1:] == offsets[:-1])
+    )

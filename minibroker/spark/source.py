@@ -1,0 +1,122 @@
+"""The data source `minibroker` of Spark: tables out of log directories and brokers.
+
+    spark.dataSource.register(MinibrokerSource)
+    spark.read.format("minibroker").option("path", "data").option("subscribe", "orders").load()
+
+Spark makes the source in the driver, plans in a process of its own, and reads in its workers; what goes from one to the
+other is pickled, so readers hold options and filters, and tasks hold names and numbers.
+This is the only module that needs pyspark to be imported.
+Not here: brokers, streams, writing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition  # pyright: ignore
+from pyspark.sql.types import (  # pyright: ignore
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from minibroker.spark.filters import Filters
+from minibroker.spark.option_values import OptionError
+from minibroker.spark.options import QUARANTINE, parse
+from minibroker.spark.rows import Manner, TaskReader
+from minibroker.spark.segments import plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    import pyarrow as pa
+
+    from minibroker.spark.options import Options
+    from minibroker.spark.segments import Task
+
+NAME = "minibroker"
+
+HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+COLUMNS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+ROWS = StructType(COLUMNS)
+ROWS_WITH_HEADERS = StructType([*COLUMNS, StructField("headers", ArrayType(HEADER))])
+BROKEN = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("firstOffset", LongType()),
+        StructField("lastOffset", LongType()),
+        StructField("file", StringType()),
+        StructField("position", LongType()),
+        StructField("error", StringType()),
+        StructField("bytes", BinaryType()),
+    ]
+)
+
+
+class MinibrokerSource(DataSource):
+    """What Spark asks for tables."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        options = parse(self.options)
+        if options.mode == QUARANTINE:
+            return BROKEN
+        return ROWS_WITH_HEADERS if options.include_headers else ROWS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse(self.options)
+        if schema != self.schema():
+            raise OptionError("the columns of a topic are always the same: do not set a schema")
+        if not options.is_path:
+            raise OptionError("kafka.bootstrap.servers: only log directories can be read as yet; set path")
+        return SegmentReader(options)
+
+
+class SegmentTask(InputPartition):
+    """What Spark hands from the planning to a worker."""
+
+    def __init__(self, task: Task):
+        super().__init__(task)
+
+
+class SegmentReader(DataSourceReader):
+    """Reads log directories."""
+
+    def __init__(self, options: Options):
+        self.options = options
+        self.filters = Filters()
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Take filters (from Spark 4.1 on); those that are returned Spark keeps itself."""
+        return filters if self.options.mode == QUARANTINE else self.filters.take(filters)
+
+    def partitions(self) -> list[InputPartition]:
+        # Without tasks Spark would ask for one row of nothing.
+        return [SegmentTask(task) for task in plan(self.options, self.filters)] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return
+        reader = TaskReader(partition.value, Manner(self.options, self.filters))
+        yield from reader.batches()
+        for told in reader.left_out if self.options.mode != QUARANTINE else ():
+            print(f"minibroker left out {told}", file=sys.stderr)

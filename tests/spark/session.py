@@ -1,0 +1,91 @@
+"""A session of Spark in a process of its own, with our data source and Spark's Kafka connector in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.spark import SparkFailed, class_path, pyspark_folder
+
+ROOT = Path(__file__).parents[2]
+ANSWER_SECONDS_MAX = 120
+CONNECTOR = "kafka"
+
+SparkRow = list[Any]  # as the columns are
+
+
+class Session:
+    """One that runs; one query at a time."""
+
+    def __init__(self, process: subprocess.Popen[str]):
+        self._process = process
+        self.version = str(self._answer()["version"])
+        self.columns: list[list[str]] = []  # of the last query: names and types
+        self.tasks = 0
+
+    def rows(self, source: str, *, where: str = "", group_by: str = "", **options: object) -> list[SparkRow]:
+        """Ask one query; an underscore in the name of an option stands for a dot. SparkFailed says what Spark says."""
+        told = {name.replace("_", "."): str(value) for name, value in options.items()}
+        assert self._process.stdin
+        asked = {"format": source, "options": told, "where": where, "group_by": group_by}
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        if "error" in answer:
+            raise SparkFailed(answer["error"])
+        self.columns, self.tasks = answer["columns"], answer["tasks"]
+        rows: list[SparkRow] = answer["rows"]
+        return rows
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(ANSWER_SECONDS_MAX):
+                self._process.kill()
+                raise TimeoutError(f"Spark did not answer within {ANSWER_SECONDS_MAX} s")
+        line = self._process.stdout.readline()
+        assert line, f"Spark has ended with {self._process.wait()}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def started(work: Path, *, pyspark: Path | None = None) -> Iterator[Session]:
+    """Start Spark; skip the test where it, Java or Maven cannot be had."""
+    missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"needs {' and '.join(missing)}: Spark reads through our data source")
+    folder, jars = pyspark or pyspark_folder(), "" if pyspark else class_path()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "PYTHONWARNINGS": "ignore"}
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with open(work / "spark.txt", "w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.worker", jars],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env=environment,
+            cwd=ROOT,
+            text=True,
+        )
+    assert process.stdin and process.stdout
+    try:
+        yield Session(process)
+        process.stdin.close()
+        assert process.wait(ANSWER_SECONDS_MAX) == 0, (work / "spark.txt").read_text()[-3000:]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()

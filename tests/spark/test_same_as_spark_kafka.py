@@ -1,0 +1,230 @@
+"""Our data source on a directory gives what Spark's own Kafka connector gets from our broker on the same directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minibroker import Broker
+from minibroker.log.directory import split_name
+from tests.interop.random_logs import RandomLog
+from tests.interop.spark import VERSION, SparkFailed
+from tests.spark.logs import START_MS, every_batch, golden_directory, tree, written
+from tests.spark.session import CONNECTOR, Session, SparkRow
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore:minibroker.Broker")]
+
+OURS = "minibroker"
+RANDOM_TOPICS = 12
+KILLED = "kraft39-3-killed"
+DIRECTORIES = ("kraft39-2-after-clean", KILLED, "kraft44-1", "zk28-2-after-clean", "random")
+Shared = tuple[str, Path, Broker]
+BOTH = pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+
+
+def served(root: Path) -> Broker:
+    """Return a broker whose records are old, and shall stay."""
+    return Broker(data_dir=root, log_retention_ms=-1)
+
+
+def adopt(root: Path, logs: dict[str, Path]) -> None:
+    """Have a broker's directory with logs that it has not written: topics are made, then their files exchanged."""
+    with served(root) as broker:
+        for name in logs:
+            topic, _ = split_name(name) or ("", 0)
+            broker.create_topic(topic)
+    for name, directory in logs.items():
+        for path in (root / name).iterdir():
+            if path.name != "partition.metadata":
+                path.unlink()
+        for path in directory.iterdir():
+            if path.name != "partition.metadata":
+                shutil.copy2(path, root / name / path.name)
+
+
+def directory(name: str, work: Path) -> Path:
+    root = work / "root"
+    if name.startswith("kraft"):
+        return golden_directory(root, name)
+    if name.startswith("zk"):
+        # No broker of today opens what ZooKeeper's wrote, but for the logs themselves.
+        golden = golden_directory(work / "golden", name)
+        found = [path for path in golden.iterdir() if path.is_dir() and not path.name.startswith("__")]
+        adopt(root, {path.name: path for path in found if path.name.endswith("-0")})
+        return root
+    logs = {}
+    for seed in range(RANDOM_TOPICS):
+        (work / f"{seed}").mkdir()
+        log = RandomLog(work / f"{seed}", seed)
+        for _ in range(2):
+            log.grow()
+            log.open()
+        # While a transaction is open, a broker that has begun anew does not say what the last stable offset is.
+        for producer in log.producers:
+            if producer.is_open:
+                log.log.append_as_follower(log.marker(log.log.next_offset, producer), now_ms=log.now_ms)
+        log.log.close()
+        logs[f"random{seed}-0"] = log.path
+    adopt(root, logs)
+    return root
+
+
+@pytest.fixture(scope="module", params=DIRECTORIES)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    root = directory(request.param, tmp_path_factory.mktemp("shared"))
+    with served(root) as broker:
+        yield request.param, root, broker
+
+
+def in_order(rows: list[SparkRow]) -> list[SparkRow]:
+    return sorted(rows, key=lambda row: row[2:5])  # topic, partition, offset
+
+
+@BOTH
+def test_rows_are_those_of_the_connector(isolation: str, shared: Shared, spark: Session) -> None:
+    name, root, broker = shared
+    # Where a transaction is open since before the leader began, a broker does not say what the last stable offset is.
+    pattern = "^(?!txn$).*" if name == KILLED else ".*"
+    told = {"subscribePattern": pattern, "kafka.isolation.level": isolation, "includeHeaders": "true"}
+    wanted = in_order(spark.rows(CONNECTOR, **told, kafka_bootstrap_servers=broker.bootstrap_servers))
+    columns = spark.columns
+    pieces = {"maxBytesPerPartition": 4000} if name == "random" else {}
+    found = spark.rows(OURS, path=root, endOfLog="logEnd", **told, **pieces)  # the broker is at work
+    assert found == in_order(found) == wanted and len(wanted) > 100
+    assert spark.columns == columns
+    assert spark.tasks > RANDOM_TOPICS or not pieces
+
+
+# Ranges
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Broker]]:
+    """A topic of 200 records, a second apart, in small segments."""
+    work = tmp_path_factory.mktemp("orders")
+    written(work / "made", 200)
+    adopt(work / "root", {"orders-0": work / "made/orders-0"})
+    with served(work / "root") as broker:
+        yield work / "root", broker
+
+
+def each(**numbers: int) -> dict[str, str]:
+    return {name: json.dumps({"orders": {"0": number}}) for name, number in numbers.items()}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        each(startingOffsets=33, endingOffsets=77),
+        each(startingOffsets=-2, endingOffsets=-1),
+        each(startingOffsets=200),
+        {"startingTimestamp": str(START_MS + 50_001), "endingTimestamp": str(START_MS + 90_000)},
+        each(startingOffsetsByTimestamp=START_MS + 150_000, endingOffsetsByTimestamp=START_MS + 999_000),
+        {"startingTimestamp": str(START_MS + 999_000), "startingOffsetsByTimestampStrategy": "latest"},
+        {"startingOffsets": "earliest", "endingOffsets": "latest", "minPartitions": "5"},
+        {"maxRecordsPerPartition": "40"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_ranges_are_those_of_the_connector(told: dict[str, str], orders: tuple[Path, Broker], spark: Session) -> None:
+    root, broker = orders
+    wanted = spark.rows(CONNECTOR, subscribe="orders", kafka_bootstrap_servers=broker.bootstrap_servers, **told)
+    assert spark.rows(OURS, subscribe="orders", path=root, endOfLog="logEnd", **told) == in_order(wanted)
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets is latest"),
+        ({"subscribe": "order"}, "did you mean orders"),
+        ({"startingTimestamp": str(START_MS + 999_000)}, "no record that is not older"),
+        ({"startingOffsets": '{"orders":{"1":0}}'}, "orders-0 must have one"),
+        ({"kafka.group.instance.idd": "x"}, "did you mean kafka.group.instance.id"),
+        (each(startingOffsets=77, endingOffsets=33), "would begin at 77 and end before it"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_when_a_query_is_planned(
+    told: dict[str, str], reason: str, orders: tuple[Path, Broker], spark: Session
+) -> None:
+    with pytest.raises(SparkFailed, match=reason):
+        spark.rows(OURS, **{"subscribe": "orders", "path": str(orders[0]), **told})
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("offset >= 10 and offset < 20 and topic = 'orders'", 10),
+        ("timestamp >= timestamp_millis(1700000030000) and timestamp < timestamp_millis(1700000040000)", 10),
+        ("partition in (1, 2)", 0),
+        ("offset = 5 or offset = 7", 2),
+        ("cast(value as string) like '%99'", 2),
+    ],
+)
+def test_filters_are_kept_wherever_they_are_kept(
+    where: str, count: int, orders: tuple[Path, Broker], spark: Session
+) -> None:
+    """Spark hands them down from 4.1 on; before it keeps them itself."""
+    rows = spark.rows(OURS, where=where, path=orders[0], subscribe="orders", endOfLog="logEnd")
+    assert len(rows) == count
+
+
+def test_the_columns_are_those_of_the_connector_without_headers_too(
+    orders: tuple[Path, Broker], spark: Session
+) -> None:
+    root, broker = orders
+    wanted = spark.rows(CONNECTOR, subscribe="orders", kafka_bootstrap_servers=broker.bootstrap_servers)
+    columns = spark.columns
+    assert spark.rows(OURS, path=root, subscribe="orders", endOfLog="logEnd") == in_order(wanted)
+    assert spark.columns == columns and len(columns) == 7
+
+
+@pytest.mark.parametrize("pattern", ["rder", "^ord", "x", "^(?!orders$)", "(orders|x)$"])
+def test_patterns_are_those_of_the_connector(pattern: str, orders: tuple[Path, Broker], spark: Session) -> None:
+    root, broker = orders
+    told = {"subscribePattern": pattern}
+    wanted = spark.rows(CONNECTOR, kafka_bootstrap_servers=broker.bootstrap_servers, **told)
+    if wanted:
+        assert spark.rows(OURS, path=root, endOfLog="logEnd", **told) == wanted
+    else:
+        with pytest.raises(SparkFailed, match="no topic matches"):
+            spark.rows(OURS, path=root, **told)
+
+
+def test_records_are_counted(orders: tuple[Path, Broker], spark: Session) -> None:
+    assert spark.rows(OURS, group_by="topic", path=orders[0], subscribe="orders", endOfLog="logEnd") == [
+        ["orders", 200]
+    ]
+
+
+def test_broken_batches_are_a_table(spark: Session, tmp_path: Path) -> None:
+    written(tmp_path, 100, segment_bytes=1 << 20)
+    path = tmp_path / "orders-0/00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    for batch in list(every_batch(tmp_path / "orders-0")):
+        if batch.base_offset in (30, 99):
+            data[batch.end_position - 1] ^= 1
+    path.write_bytes(data)
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 100\n")
+    before = tree(tmp_path)
+    told = {"path": tmp_path, "subscribe": "orders"}
+    with pytest.raises(SparkFailed, match=r"orders-0, offsets \d+ to \d+, byte \d+ of .*set mode to skip"):
+        spark.rows(OURS, **told)
+    assert len(spark.rows(OURS, mode="skip", **told)) == 98
+    broken = spark.rows(OURS, mode="quarantine", **told)
+    assert [row[2:4] for row in broken] == [[30, 30], [99, 99]]
+    assert [name for name, _ in spark.columns] == [
+        *("topic", "partition", "firstOffset", "lastOffset", "file", "position", "error", "bytes")
+    ]
+    assert os.path.samefile(broken[0][4], path) and tree(tmp_path) == before
+
+
+def test_nothing_is_a_table_too(spark: Session, tmp_path: Path) -> None:
+    written(tmp_path, 5)
+    assert spark.rows(OURS, path=tmp_path, subscribe="orders", startingOffsets='{"orders":{"0":5}}') == []
+    assert spark.version == VERSION
