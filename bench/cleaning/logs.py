@@ -89,10 +89,10 @@ def write(root: Path, kind: Kind, size_bytes: int) -> Written:
     directory.start()
     log = directory.open(TOPIC, 0, settings(), now_ms=START_MS)
     for batch in batches(kind, count):
-        log.append_as_leader(bytearray(batch), leader_epoch=0, now_ms=START_MS)
+        log.append_as_leader(bytearray(batch), leader_epoch=0, now_ms=START_MS + count)
     log.roll(now_ms=START_MS)
     last = build_batch(2, [Record(b"last", b"", (), START_MS + count, 0)])
-    log.append_as_leader(bytearray(last), leader_epoch=0, now_ms=START_MS)
+    log.append_as_leader(bytearray(last), leader_epoch=0, now_ms=START_MS + count)
     directory.close({(TOPIC, 0): log.next_offset}, broker_epoch=1)
     return Written(root, count, sum(segment.size_bytes for segment in log.segments[:-1]))
 
