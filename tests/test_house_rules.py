@@ -111,6 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cluster",
         "lessons",
         "watch",
+        "spark",
     },
     "embedded": {
         "errors",
@@ -144,7 +145,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "simulation",
         "watch",
     },
-    "spark": {"errors", "schema", "stored", "protocol", "log", "client", "cleaning"},
+    "spark": {"clock", "errors", "schema", "stored", "protocol", "log", "client", "cleaning"},
     "pytest_plugin": {"embedded"},
     "simulation": {"clock", "events", "event_kinds"},
 }
@@ -170,7 +171,7 @@ DOORS = {
         r"|asyncio\.(sleep|wait_for|timeout|timeout_at)|\?\.(call_later|call_at)",
     ),
     "files": Door(
-        ("log/storage.py", "log/read_only_storage.py", "cli/", "serve.py"),
+        ("log/storage.py", "log/read_only_storage.py", "cli/", "serve.py", "spark/folders.py", "spark/java.py"),
         rf"(io\.)?open|os\.({FILE_CALLS})|mmap\.mmap|(pathlib|shutil|tempfile)(\..*)?"
         r"|\?\.(read_text|write_text|read_bytes|write_bytes)",
     ),

@@ -35,6 +35,7 @@ COMMANDS = {
     "explain": ("explain", "say what bytes mean, field by field"),
     "dump": ("dump", "print what kafka-dump-log prints of log segments, indexes and snapshots"),
     "verify": ("verify", "check a log directory and say where it is wrong"),
+    "spark": ("spark", "jobs over many topics, on Apache Spark: export, import, profile, codecs, ..."),
 }
 # kcat's modes: `minibroker -b localhost -t orders -C`.
 MODES = {"C": "consume", "P": "produce", "L": "metadata", "Q": "offsets"}

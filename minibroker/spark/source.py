@@ -13,7 +13,14 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition  # pyright: ignore
+from pyspark.sql.datasource import (  # pyright: ignore
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import (  # pyright: ignore
     ArrayType,
     BinaryType,
@@ -87,8 +94,29 @@ class MinibrokerSource(DataSource):
         if schema != self.schema():
             raise OptionError("the columns of a topic are always the same: do not set a schema")
         if not options.is_path:
-            raise OptionError("kafka.bootstrap.servers: only log directories can be read as yet; set path")
+            from minibroker.spark.wire_source import WireReader
+
+            return WireReader(options)
         return SegmentReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from minibroker.spark.streams import stream_reader
+
+        return stream_reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if "path" in self.options:
+            from minibroker.spark.load_writer import segment_writer
+
+            return segment_writer(self.options, schema, overwrite)
+        from minibroker.spark.wire_writer import wire_writer
+
+        return wire_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from minibroker.spark.wire_writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 class SegmentTask(InputPartition):

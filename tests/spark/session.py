@@ -47,6 +47,16 @@ class Session:
         rows: list[SparkRow] = answer["rows"]
         return rows
 
+    def call(self, what: str, **arguments: object) -> Any:
+        """Let a function of ours work in the session: `module:function`, with the session and what is given."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps({"call": what, "arguments": arguments}) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        if "error" in answer:
+            raise SparkFailed(answer["error"])
+        return answer["returned"]
+
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout
         with selectors.DefaultSelector() as selector:

@@ -1,15 +1,19 @@
 """What runs in Spark: it answers queries of our data source and of the Kafka connector, a JSON line each.
 
     {"format": "minibroker", "options": {...}, "where": "offset > 3", "group_by": "topic"}
+    {"call": "tests.spark.writes:write_rows", "arguments": {...}}
 
-The answer is `{"columns": [...], "rows": [...], "tasks": n}`, bytes as hexadecimal digits and times as microseconds, or
-`{"error": ...}` in Spark's own words. Arguments: the class path of the connector.
+A call names a function that gets the session and its arguments, and returns something that JSON has: the answer is
+`{"returned": ...}`. That of a query is `{"columns": [...], "rows": [...], "tasks": n}`, bytes as hexadecimal digits and
+times as microseconds, or `{"error": ...}` in Spark's own words. Arguments: the class path of the connector.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import traceback
+from importlib import import_module
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -37,6 +41,8 @@ def plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
     return value
 
 
@@ -52,6 +58,11 @@ def answer(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
     return {"columns": columns, "rows": [plain(row) for row in frame.collect()], "tasks": frame.rdd.getNumPartitions()}
 
 
+def called(spark: SparkSession, asked: dict[str, Any]) -> Any:
+    module, _, function = asked["call"].partition(":")
+    return plain(getattr(import_module(module), function)(spark, **asked["arguments"]))
+
+
 def main(class_path: str) -> None:
     builder = SparkSession.builder.master("local[2]").config(map=SETTINGS)
     spark = builder.config("spark.driver.extraClassPath", class_path).getOrCreate()
@@ -60,9 +71,12 @@ def main(class_path: str) -> None:
     print(json.dumps({"version": spark.version}), flush=True)
     for line in sys.stdin:
         try:
-            found = answer(spark, json.loads(line))
+            asked = json.loads(line)
+            found = {"returned": called(spark, asked)} if "call" in asked else answer(spark, asked)
         except (Py4JJavaError, PySparkException) as error:
             found = {"error": str(error)}
+        except Exception:
+            found = {"error": traceback.format_exc()}
         print(json.dumps(found), flush=True)
     spark.stop()
 

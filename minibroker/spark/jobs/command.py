@@ -1,0 +1,78 @@
+"""A job as a command: its words read, a session opened, its summary printed. `minibroker spark` and spark-submit use it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from minibroker.spark.jobs import JOBS, job_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+USAGE = 2
+FAILED = 1
+
+
+def parser_of(name: str, program: str = "minibroker spark") -> argparse.ArgumentParser:
+    module = job_module(name)
+    parser = argparse.ArgumentParser(
+        f"{program} {name}",
+        description=module.DESCRIPTION,
+        epilog=getattr(module, "EPILOG", None),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    session = parser.add_argument_group("Spark")
+    session.add_argument("--master", metavar="URL", help="where Spark runs: local[4], spark://..., sc://... (local[*])")
+    session.add_argument("--driver-memory", metavar="SIZE", help="memory of the driver, as 2g")
+    session.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    return parser
+
+
+def overview() -> str:
+    width = max(map(len, JOBS))
+    lines = [f"  {name.ljust(width)}  {what}" for name, what in JOBS.items()]
+    return "\n".join(["usage: minibroker spark JOB ...", "", *lines, "", "minibroker spark JOB --help tells more."])
+
+
+def main(words: Sequence[str], program: str = "minibroker spark") -> int:
+    """Run a job; return the exit status."""
+    from minibroker.errors import ProtocolError
+    from minibroker.spark.java import JavaMissing
+    from minibroker.spark.jobs.progress import Progress
+    from minibroker.spark.option_values import OptionError
+    from minibroker.spark.session import SparkMissing, open_session
+
+    if not words or words[0] in ("-h", "--help"):
+        print(overview())
+        return 0 if words else USAGE
+    name, *rest = words
+    if name not in JOBS:
+        print(f"minibroker spark: there is no job {name!r}; there are {', '.join(JOBS)}", file=sys.stderr)
+        return USAGE
+    options = parser_of(name, program).parse_args(rest)
+    settings: dict[str, str] = {}
+    for setting in options.conf:
+        key, sign, value = setting.partition("=")
+        if not sign:
+            print(f"--conf {setting}: write it as NAME=VALUE", file=sys.stderr)
+            return USAGE
+        settings[key] = value
+    try:
+        spark = open_session(options.master, settings, memory=options.driver_memory)
+        summary = job_module(name).run(spark, options, Progress(spark, not options.quiet))
+    except (OptionError, SparkMissing, JavaMissing) as error:
+        print(f"minibroker spark {name}: {error}", file=sys.stderr)
+        return USAGE
+    except ProtocolError as error:
+        print(f"minibroker spark {name}: {error}", file=sys.stderr)
+        return FAILED
+    print(summary.as_json() if options.json else summary.as_text())
+    status: int = summary.status
+    return status
