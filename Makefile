@@ -6,6 +6,7 @@
 #   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
 #   make bench-groups ARGS=--quick            groups beside Kafka's: first record, heartbeats, commits
 #   make bench-cleaning ARGS=--quick          compaction beside Kafka's; latency meanwhile; retention of 1,000 partitions
+#   make bench-spark ARGS=--quick             our Spark source beside Spark's Kafka connector; memory of a large topic
 #   make bench-cluster ARGS=--quick           three replicas beside one, and beside Kafka's
 #   make docs     the pages made from code    make format   what ruff can mend by itself
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
@@ -27,7 +28,7 @@ ARGS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cleaning bench-cluster sim fuzz docs format clean
+.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark sim fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -75,6 +76,10 @@ bench-cleaning: $(VENV)/.installed-bench
 
 bench-cluster: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.cluster.compare $(ARGS)
+
+# Needs java and mvn: PySpark and the connector are fetched once, into build/interop.
+bench-spark: $(VENV)/.installed-bench
+	$(BIN)/python -m bench.spark.compare $(ARGS)
 
 sim: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)

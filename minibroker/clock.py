@@ -78,3 +78,8 @@ async def sleep_by_timer(clock: Clock, delay_ms: float) -> None:
 def machine_ms() -> float:
     """Return milliseconds that only ever rise, from a start that means nothing."""
     return time.monotonic_ns() / 1e6
+
+
+def thread_ms() -> float:
+    """Return milliseconds for which the calling thread has been at work on a processor; waiting does not count."""
+    return time.thread_time_ns() / 1e6

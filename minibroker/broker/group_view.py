@@ -65,7 +65,7 @@ class SeenGroups:
                 group.kind.capitalize(),
                 group.protocol_type or "",
                 group.state.name,
-                _member_count(group),
+                member_count(group),
                 led.node.node_id,
             )
             for led in self._led()
@@ -194,7 +194,7 @@ class SeenGroups:
                 return wanted == DEAD and error.code == Error.GROUP_ID_NOT_FOUND
             if found is None:
                 return wanted == DEAD
-            return found.state.name == wanted and members in (None, _member_count(found))
+            return found.state.name == wanted and members in (None, member_count(found))
 
         def told() -> str:
             count = "" if members is None else f" with {_members(members)}"
@@ -259,7 +259,7 @@ class SeenGroups:
             return "does not exist" if error.code == Error.GROUP_ID_NOT_FOUND else f"is not known: {error.message}"
         if found is None:
             return "does not exist"
-        return f"is {found.state.name} with {_members(_member_count(found))}"
+        return f"is {found.state.name} with {_members(member_count(found))}"
 
 
 def _no_group(group_id: str) -> KafkaError:
@@ -270,7 +270,7 @@ def _members(count: int) -> str:
     return f"{count} member{'' if count == 1 else 's'}" if count else "no members"
 
 
-def _member_count(group: ClassicGroup | ConsumerGroup) -> int:
+def member_count(group: ClassicGroup | ConsumerGroup) -> int:
     return len(group.members) if isinstance(group, ClassicGroup) else len(group.state.members)
 
 

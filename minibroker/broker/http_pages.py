@@ -67,6 +67,7 @@ def metrics(node: Node) -> Iterator[str]:
         ("size_bytes", "Bytes of the log.", [each.log.size_bytes for each in here]),
     ):
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, list(zip(replicas, figures)))
+    yield from _groups(node)
     yield from _cleaning(node)
     connections = [(f'listener="{server.listener_name}"', len(server.connections)) for server in node.servers]
     yield from _metric("minibroker_connections", "gauge", "Open connections.", connections)
@@ -75,6 +76,36 @@ def metrics(node: Node) -> Iterator[str]:
     sent = [(f'listener="{server.listener_name}"', server.sent_bytes) for server in node.servers]
     yield from _metric("minibroker_sent_bytes_total", "counter", "Bytes of answers.", sent)
     yield from _metric("minibroker_requests_total", "counter", "Requests by API and version.", _requests(node))
+
+
+def _groups(node: Node) -> Iterator[str]:
+    """The groups that this broker coordinates: how far they are, and how far behind in partitions that it has."""
+    from minibroker.broker.group_view import member_count
+
+    members, offsets, lags = [], [], []
+    for _, led in sorted(node.groups.coordinator.led.items()):
+        if led.is_loading:
+            continue
+        for name, group in sorted(led.shard.groups.items()):
+            members.append((f'consumergroup="{_escaped(name)}"', member_count(group)))
+            for (topic, partition), committed in sorted(led.shard.offsets.committed.get(name, {}).items()):
+                labels = f'consumergroup="{_escaped(name)}",partition="{partition}",topic="{topic}"'
+                offset = committed.value.offset
+                offsets.append((labels, offset))
+                replica = node.replicas.get((topic, partition))
+                if replica is not None:
+                    lags.append((labels, max(replica.high_watermark - offset, 0)))
+    for metric, what, rows in (
+        ("members", "Members of a group.", members),
+        ("current_offset", "What a group has committed.", offsets),
+        ("lag", "Offsets from there to the high watermark.", lags),
+    ):
+        yield from _metric(f"kafka_consumergroup_{metric}", "gauge", what, rows)
+
+
+def _escaped(name: str) -> str:
+    """Groups may be named anyhow."""
+    return name.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _cleaning(node: Node) -> Iterator[str]:

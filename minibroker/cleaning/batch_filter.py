@@ -22,10 +22,21 @@ from __future__ import annotations
 from itertools import compress
 
 from minibroker.cleaning.kept_records import rebuilt
-from minibroker.cleaning.keys import CHUNK_RECORDS, NO_KEY, Chunk, Unusual, chunks, stored_records, unpacked_records
+from minibroker.cleaning.keys import (
+    CHUNK_RECORDS,
+    NO_KEY,
+    Chunk,
+    Unusual,
+    chunks,
+    map_key,
+    stored_records,
+    unpacked_records,
+)
+from minibroker.cleaning.survivors import STAYS, TOMBSTONE
 from minibroker.errors import EncodeError, InvalidRecord
 from minibroker.log.build import build_batch
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
+from minibroker.schema.varint import read_uvarint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +51,8 @@ if TYPE_CHECKING:
     LastBatch = tuple[int, int]  # offset of a producer's last record, -1 if there is only a marker; its epoch
 
 NO_OFFSET = -1
+_STAYS = bytes(mark & STAYS for mark in range(256))  # of each mark
+_STAYS_IF_OVER = bytes(mark == STAYS for mark in range(256))  # when the time of tombstones is over
 
 
 def last_batches(states: ProducerStates) -> dict[int, LastBatch]:
@@ -93,7 +106,10 @@ class BatchFilter:
         if may_go and (is_over or not batch.is_control):
             return Filtered(_emptied(batch) if keeps_empty else None, batch.count, 0)
         if batch.magic == 2 and not batch.is_control:
+            marks = self._offsets.survivors.find_marks(batch)
             try:
+                if marks is not None:
+                    return (yield from self._filter_marked(batch, marks, is_over, keeps_empty))
                 return (yield from self._filter_keys(batch, is_over, keeps_empty))
             except Unusual:
                 pass
@@ -107,6 +123,24 @@ class BatchFilter:
         if last_offset != NO_OFFSET:
             return batch.last_offset == last_offset
         return batch.is_control and batch.producer_epoch == epoch
+
+    def _filter_marked(
+        self, batch: Batch, marks: bytes, is_over: bool, keeps_empty: bool
+    ) -> Generator[None, None, Filtered]:
+        """Filter data of which it has been noted what stays."""
+        tombstones_count = 0 if is_over else marks.count(STAYS | TOMBSTONE)
+        count, kept_count = batch.count, marks.count(STAYS) + tombstones_count
+        if not kept_count:
+            return Filtered(_emptied(batch) if keeps_empty else None, count, 0)
+        horizon = batch.delete_horizon
+        if horizon is None and tombstones_count:
+            horizon = self._new_horizon
+        elif kept_count == count:
+            return Filtered(batch.view, count, count)
+        data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
+        kept = yield from _places(data, marks.translate(_STAYS_IF_OVER if is_over else _STAYS))
+        built = yield from rebuilt(batch, data, kept, kept_count, horizon)
+        return Filtered(built, count, kept_count)
 
     def _filter_keys(self, batch: Batch, is_over: bool, keeps_empty: bool) -> Generator[None, None, Filtered]:
         """Filter data of format v2."""
@@ -182,12 +216,40 @@ class BatchFilter:
     def _stays(self, record: Record, keeps_tombstones: bool) -> bool:
         if record.offset >= self._offsets.end_offset:
             return True
-        if record.key is None or self._offsets.latest(record.key) > record.offset:
+        if record.key is None or self._offsets.superseded([map_key(record.key)], [record.offset])[0]:
             return False
         return record.value is not None or keeps_tombstones
 
     def _can_be_empty(self, batch: Batch) -> bool:
         return batch.magic == 2 or self._upgrades
+
+
+def _places(data: bytes, stays: bytes) -> Generator[None, None, list[tuple[int, int]]]:
+    """Return where the records begin and end that stay."""
+    kept: list[tuple[int, int]] = []
+    position = 0
+    try:
+        for first in range(0, len(stays), CHUNK_RECORDS):
+            if first:
+                yield
+            for stay in stays[first : first + CHUNK_RECORDS]:
+                start = position
+                size = data[position]
+                if size > 127:
+                    byte = data[position + 1]
+                    if byte > 127:
+                        size, position = read_uvarint(data, position)
+                    else:
+                        size += (byte << 7) - 128
+                        position += 2
+                    position += size >> 1
+                else:
+                    position += (size >> 1) + 1
+                if stay:
+                    kept.append((start, position))
+    except (ArithmeticError, LookupError, ValueError):
+        raise Unusual from None
+    return kept
 
 
 def _emptied(batch: Batch) -> bytes:

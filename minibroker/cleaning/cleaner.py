@@ -129,6 +129,8 @@ class _Pass:
         horizon_ms = self._legacy_horizon_ms()
         yield from self._note_keys()
         offsets.cover(candidate.first_dirty)
+        for _ in offsets.settle():
+            yield from self._pause()
         end_offset = min(offsets.end_offset, candidate.end)
         for group in grouped(segments_between(log, -1, end_offset), candidate.end, log.settings):
             yield from self._rewrite(group, horizon_ms)

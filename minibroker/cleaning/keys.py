@@ -171,6 +171,63 @@ def read_keys(data: bytes, position: int, count: int, base_offset: int) -> Chunk
     return chunk
 
 
+def read_dense_keys(
+    data: bytes, position: int, first: int, count: int, tombstones: list[int]
+) -> tuple[list[MapKey], int]:
+    """Read the keys of records whose offsets follow each other, the first one being number `first` of its batch.
+
+    Return them and where the last record ends, and add the numbers of records without value. Raise Unusual for anything
+    else: other offsets, no key, a key of 64 bytes or more, a record of 8 KiB or more. Takes two thirds of the time.
+    """
+    keys: list[MapKey] = []
+    add_key = keys.append
+    try:
+        for low, high in _DELTAS[first : first + count]:
+            size = data[position]
+            if size > 127:
+                byte = data[position + 1]
+                if byte > 127 or not byte:
+                    raise Unusual
+                at = position + 3
+                position += 2 + (size + (byte << 7) - 128 >> 1)
+            else:
+                at = position + 2
+                position += 1 + (size >> 1)
+            if data[at] > 127:  # the timestamp
+                at += 1
+                while data[at] > 127:
+                    at += 1
+            if data[at + 1] != low:
+                raise Unusual
+            if high:
+                if data[at + 2] != high:
+                    raise Unusual
+                at += 3
+            else:
+                at += 2
+            key_size = data[at]
+            at += 1
+            value_at = at + (key_size >> 1)
+            if key_size > _EXACT_SIZE_MAX:
+                if key_size > 127:
+                    raise Unusual
+                add_key(_digest(data[at:value_at]))
+            else:
+                add_key(data[at:value_at])
+            value_size = data[value_at]
+            if value_size & 1:
+                if value_size != 1:
+                    raise Unusual
+                tombstones.append(first + len(keys) - 1)
+            if (size | key_size) & 1 or value_at >= position:
+                raise Unusual
+    except IndexError:
+        raise Unusual from None
+    if len(keys) != count:
+        raise Unusual
+    return keys, position
+
+
 def _longer(data: bytes, position: int, first: int) -> tuple[int, int]:
     """Read on in a varint of 32 bits whose first byte says that more follow; return it and where it ends."""
     value, shift = first & 0x7F, 7
@@ -187,4 +244,6 @@ def _longer(data: bytes, position: int, first: int) -> tuple[int, int]:
             raise Unusual
 
 
+# The offsets of the records of a batch, from its first one on, as they are written: in one byte or two.
+_DELTAS = [(number << 1, 0) if number < 64 else (number << 1 & 127 | 128, number >> 6) for number in range(1 << 13)]
 _EXACT_SIZE_MAX = EXACT_BYTES_MAX << 1  # as a zigzag varint says it

@@ -34,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
 
     verified, problems = Verified(), []
     try:
-        for problem in verify_directory(OsStorage(options.directory), verified, progress):
+        own_name = os.path.basename(os.path.abspath(options.directory))
+        for problem in verify_directory(OsStorage(options.directory), verified, progress, own_name=own_name):
             problem.path = f"{options.directory.rstrip('/')}/{problem.path.lstrip('/')}"
             problems.append(problem)
             if not options.json:

@@ -5,6 +5,7 @@
 
 wire.py        a socket as frames; closing.py: what `async with` does with all of these
 connection.py  one connection: calls, pipelined, in versions that both sides know
+security.py    TLS and SASL, by the settings of Kafka's clients
 cluster.py     who leads what, connections to everybody, patience with what passes
 producer.py    records -> batches -> leaders; accumulator.py and partitioner.py are its parts
 consumer.py    partitions by offset, as records; transactions.py, sessions.py and fetching.py are its parts
@@ -13,7 +14,7 @@ groups.py      groups and their offsets, from outside; coordinators.py finds who
 admin.py       topics, configs, and the rest of what administrators do; descriptions.py holds its values
 
 It speaks every version that we know of each API, so also with old brokers. Names are imported at their first use.
-Not here: members of groups, transactions, TLS, SASL. Time comes from the clock handed in.
+Not here: members of groups, transactions. Time comes from the clock handed in.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from typing import Any, TypeVar
 
+    from minibroker.client.security import Security
     from minibroker.clock import Clock
     from minibroker.protocol.headers import Request
     from minibroker.protocol.messages.metadata import MetadataResponse
@@ -82,6 +83,7 @@ class Cluster(Closing):
         frame_bytes_max: int = FRAME_BYTES_MAX,
         ask_versions: bool = True,
         max_versions: Mapping[str, int] | None = None,
+        security: Security | None = None,
     ):
         if clock is None:
             from minibroker.clock import LoopClock
@@ -100,6 +102,7 @@ class Cluster(Closing):
         self._frame_bytes_max = frame_bytes_max
         self._ask_versions = ask_versions
         self._max_versions = max_versions
+        self._security = security  # of every connection; None: neither TLS nor SASL
         # By lane and address. A task while it is being opened: everybody awaits the same one.
         self._connections: dict[tuple[object, Address], asyncio.Task[Connection]] = {}
         self._finding: dict[tuple[str, bool], asyncio.Task[Topic]] = {}  # topics that are being asked for
@@ -248,6 +251,7 @@ class Cluster(Closing):
             frame_bytes_max=self._frame_bytes_max,
             ask_versions=self._ask_versions,
             max_versions=self._max_versions,
+            security=self._security,
         )
 
     @staticmethod

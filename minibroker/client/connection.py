@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Self, TypeVar
 
+    from minibroker.client.security import Security
     from minibroker.clock import Clock
     from minibroker.protocol.headers import Request, Response
     from minibroker.protocol.messages.api_versions import ApiVersionsResponse
@@ -97,11 +98,13 @@ class Connection(Closing):
         frame_bytes_max: int = FRAME_BYTES_MAX,
         ask_versions: bool = True,
         max_versions: Mapping[str, int] | None = None,
+        security: Security | None = None,
     ) -> Self:
         """Connect, and ask which APIs there are.
 
         ask_versions: False for brokers below 0.10, which know no ApiVersions; calls then go out in version 0.
         max_versions: API name -> version not to go beyond, such as {"Fetch": 3}.
+        security: TLS and SASL; None for neither.
         """
         if clock is None:
             from minibroker.clock import LoopClock
@@ -110,17 +113,22 @@ class Connection(Closing):
         address = f"{host}:{port}"
         connection = cls(address, clock, client_id, frame_bytes_max, max_versions or {})
         loop = asyncio.get_running_loop()
-        connecting = loop.create_task(loop.create_connection(lambda: connection._stream, host, port))
+        tls = security.context if security is not None else None
+        connecting = loop.create_task(loop.create_connection(lambda: connection._stream, host, port, ssl=tls))
         try:
             await _before(clock, timeout_ms, connecting, f"no connection to {address} within {timeout_ms} ms")
         except OSError as failure:
+            if security is not None:
+                security.check_failure(failure, address)
             raise ConnectionLost(f"no connection to {address}: {failure}") from failure
-        if ask_versions:
-            try:
+        try:
+            if ask_versions:
                 await connection._ask_versions(timeout_ms)
-            except BaseException:
-                await connection.close()
-                raise
+            if security is not None:
+                await security.authenticate(connection, timeout_ms)
+        except BaseException:
+            await connection.close()
+            raise
         return connection
 
     @property

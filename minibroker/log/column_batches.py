@@ -82,7 +82,7 @@ class Units:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def __getitem__(self, which: slice) -> Units:
+    def __getitem__(self, which: slice | Bools) -> Units:
         part = Units.__new__(Units)
         for name in Units.__slots__:
             setattr(part, name, getattr(self, name)[which])

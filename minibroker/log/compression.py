@@ -18,6 +18,8 @@ Not here: which part of a batch is compressed and how often batches nest (record
 from __future__ import annotations
 
 from io import BytesIO
+from struct import Struct as Layout
+from struct import error as StructError
 
 from minibroker.errors import DecompressionFailed, DecompressionLimit, UnknownCodec
 
@@ -58,6 +60,8 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int, *, 
         if len(view) > limit:
             raise _over_limit(limit)
         return data if type(data) is bytes else view
+    if codec == LZ4 and (plain := _unlz4_plain(view, limit)) is not None:
+        return plain
     output = _Output(limit)
     if codec == GZIP:
         _gunzip(view, output)
@@ -262,6 +266,9 @@ def _snappy_size(block: memoryview, position: int) -> int:
 
 LZ4_MAGIC = bytes.fromhex("04224d18")
 LZ4_HEADER = LZ4_MAGIC + bytes.fromhex("604082")
+LZ4_UNCOMPRESSED = 1 << 31  # in the size of a block
+LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_SIZE = Layout("<I")
 LZ4_HEADER_V0 = LZ4_MAGIC + bytes.fromhex("60401a")
 LZ4_DEFAULT_LEVEL = LEVELS[LZ4][2]
 LZ4_HIGH_LEVEL_MIN = 3
@@ -287,6 +294,34 @@ def _lz4(data: bytes | bytearray | memoryview, level: int, magic: int) -> bytes:
     assert frame.startswith(LZ4_HEADER), frame[:8].hex()
     # The first clients summed up the magic as well, and the format kept their mistake until v1, KIP-57.
     return frame if magic else LZ4_HEADER_V0 + frame[len(LZ4_HEADER) :]
+
+
+def _unlz4_plain(data: memoryview, limit: int) -> bytes | None:
+    """Read a frame as Kafka's own clients write it, block by block; None if there is anything else about it.
+
+    The library's object for frames takes twice as long to make as a batch of 16 KiB to unpack.
+    """
+    if data[: len(LZ4_HEADER)] != LZ4_HEADER:
+        return None
+    import lz4.block
+
+    output = _Output(limit)
+    position = len(LZ4_HEADER)
+    try:
+        while size := _LZ4_SIZE.unpack_from(data, position)[0]:
+            block_bytes = size & ~LZ4_UNCOMPRESSED
+            block = data[position + 4 : position + 4 + block_bytes]
+            if len(block) < block_bytes or block_bytes > LZ4_BLOCK_BYTES:
+                return None
+            position += 4 + block_bytes
+            if size & LZ4_UNCOMPRESSED:
+                output.add(bytes(block))
+            else:
+                room = min(LZ4_BLOCK_BYTES, limit - output.size_bytes + 1)
+                output.add(lz4.block.decompress(block, uncompressed_size=room))
+    except (StructError, lz4.block.LZ4BlockError, DecompressionLimit):
+        return None  # what is wrong with it, and where, is said by who reads all frames
+    return output.getvalue()
 
 
 def _unlz4(data: memoryview, output: _Output, magic: int) -> None:

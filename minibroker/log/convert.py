@@ -16,11 +16,12 @@ for; here they are converted up.
 
 from __future__ import annotations
 
-from minibroker.errors import EncodeError, InvalidRecord, UnknownCodec
+from minibroker.errors import EncodeError, InvalidRecord, ProtocolError, UnknownCodec
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
-from minibroker.log.compression import ZSTD
-from minibroker.log.formats import APPEND_TIME, CREATE_TIME
+from minibroker.log.compression import ZSTD, compress, decompress
+from minibroker.log.crc import crc32c
+from minibroker.log.formats import APPEND_TIME, CODEC_MASK, CREATE_TIME, HEADER_BYTES, PREFIX_BYTES
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
 
 TYPE_CHECKING = False
@@ -37,6 +38,7 @@ def convert(
     first_offset: int = 0,
     base_offset: int | None = None,
     codec: int | None = None,
+    level: int | None = None,
     keep_older: bool = False,
     limit_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[bytes | memoryview]:
@@ -47,6 +49,7 @@ def convert(
     base_offset: count the records from here, without gaps, as the leader does with what producers send.
     keep_older: leave batches of older formats as they are: whoever can read a format can read those before it.
     codec: compress with this one instead of keeping each batch's own.
+    level: of the codec; batches that have the codec already are compressed again then.
     limit_bytes: the most that one batch may unpack to.
     """
     for run in _runs(batches(buffer)):
@@ -58,8 +61,12 @@ def convert(
             position = batch.position + 21
             raise UnknownCodec(f"format {to_magic} has no zstd", position, "BatchHeader.attributes")
         is_fine = batch.magic == to_magic or (keep_older and batch.magic < to_magic)
-        if is_fine and new_codec == batch.codec and base_offset is None:
+        is_packed = new_codec == batch.codec and (level is None or not new_codec)
+        if is_fine and is_packed and base_offset is None:
             yield from (piece.view for piece in run)
+            continue
+        if to_magic == batch.magic == 2 and base_offset is None:
+            yield recompressed(batch, new_codec, level=level, limit_bytes=limit_bytes)
             continue
         records = [record for piece in run for record in piece.records(limit_bytes)]
         if to_magic < 2 and not batch.codec:
@@ -68,7 +75,30 @@ def convert(
             records = [record._replace(offset=base_offset + index) for index, record in enumerate(records)]
             base_offset += len(records)
         if records or to_magic == batch.magic == 2:
-            yield _rebuilt(batch, records, to_magic, new_codec, keep_ends=base_offset is None)
+            yield _rebuilt(batch, records, to_magic, new_codec, level, keep_ends=base_offset is None)
+
+
+def recompressed(
+    batch: Batch, codec: int, *, level: int | None = None, limit_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> bytes:
+    """Return a v2 batch with another codec: header and records as they were, only not as small, or smaller."""
+    header, packed = bytearray(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:]
+    try:
+        data = decompress(batch.codec, packed, limit_bytes) if batch.codec and batch.count else packed
+    except ProtocolError as error:
+        error.position += batch.position + HEADER_BYTES
+        error.path = batch.path("records")
+        raise
+    payload = compress(codec, data, level=level) if codec and batch.count else bytes(data)
+    attributes = batch.attributes & ~CODEC_MASK | codec
+    header[8:12] = (HEADER_BYTES - PREFIX_BYTES + len(payload)).to_bytes(4, "big")
+    header[_ATTRIBUTES : _ATTRIBUTES + 2] = (attributes & 0xFFFF).to_bytes(2, "big")
+    covered = bytes(header[_ATTRIBUTES:]) + payload
+    header[_CRC:_ATTRIBUTES] = crc32c(covered).to_bytes(4, "big")
+    return bytes(header[:_ATTRIBUTES]) + covered
+
+
+_CRC, _ATTRIBUTES = 17, 21  # positions in the header
 
 
 def _runs(found: Iterator[Batch]) -> Iterator[list[Batch]]:
@@ -94,16 +124,21 @@ def _can_share(batch: Batch, other: Batch) -> bool:
     return other.timestamp_type == APPEND_TIME and batch.max_timestamp == other.max_timestamp
 
 
-def _rebuilt(batch: Batch, records: list[Record], to_magic: int, codec: int, *, keep_ends: bool) -> bytes:
+def _rebuilt(
+    batch: Batch, records: list[Record], to_magic: int, codec: int, level: int | None, *, keep_ends: bool
+) -> bytes:
     append_time = batch.max_timestamp if batch.timestamp_type == APPEND_TIME else None
     timestamp_type = CREATE_TIME if append_time is None else APPEND_TIME
     try:
         if to_magic < 2 or batch.magic < 2:
-            return build_batch(to_magic, records, codec=codec, timestamp_type=timestamp_type, max_timestamp=append_time)
+            return build_batch(
+                to_magic, records, codec=codec, level=level, timestamp_type=timestamp_type, max_timestamp=append_time
+            )
         return build_batch(
             2,
             records,
             codec=codec,
+            level=level,
             base_offset=batch.base_offset if keep_ends else None,
             last_offset=batch.last_offset if keep_ends else None,
             timestamp_type=timestamp_type,

@@ -2,18 +2,18 @@
 
 Every batch is read to its last record, and whatever else lies beside the batches is compared with what they say:
 
-    batches    sizes, checksums, records, offsets rising, leader epochs never falling
+    batches    sizes, checksums, records, offsets rising, leader epochs never falling, sequence numbers in their order
     indexes    each entry against the batch that it names; aborted transactions against the markers
     snapshots  checksums, and the producers against a replay of the log
     epochs     each batch against the checkpoint; checkpoints of the directory against the ends of the logs
 
 A problem names the file, the place in it and what is wrong there.
+Not here: what can be said of a segment, or a piece of one, by itself (verify_pieces.py).
 """
 
 from __future__ import annotations
 
 from minibroker.errors import ProtocolError
-from minibroker.log.batches import batches
 from minibroker.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -28,38 +28,24 @@ from minibroker.log.checkpoints import (
 )
 from minibroker.log.directory import split_name
 from minibroker.log.epochs import LeaderEpochs
-from minibroker.log.formats import CREATE_TIME
-from minibroker.log.index import NO_TIMESTAMP
 from minibroker.log.meta_properties import read_meta_properties
 from minibroker.log.producers import ProducerStates
 from minibroker.log.segment import Segment
 from minibroker.log.snapshots import load_snapshot_file, snapshot_offsets
+from minibroker.log.verify_findings import NOTHING, Piece, Problem
+from minibroker.log.verify_pieces import are_numbered, epoch_problem, read_piece, sequence_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Iterator
 
-    from minibroker.log.batches import Batch
-    from minibroker.log.index import OffsetIndex, TimeIndex
     from minibroker.log.producer_entry import Producer
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn
 
+    Offsets = dict[tuple[str, int], int]
+
 SWAP_SUFFIXES = (".cleaned", ".swap", ".tmp")  # .deleted files wait a minute, and a clean stop leaves them
-
-
-class Problem:
-    """Something that is not as it should be."""
-
-    __slots__ = ("path", "place", "reason")
-
-    def __init__(self, path: str, place: str, reason: str):
-        self.path = path
-        self.place = place
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.place}: {self.reason}" if self.place else f"{self.path}: {self.reason}"
 
 
 class Verified:
@@ -84,19 +70,18 @@ def _shown_bytes(size_bytes: int) -> str:
 
 
 def verify_directory(
-    storage: Storage, verified: Verified, progress: Callable[[str], object] = lambda name: None
+    storage: Storage, verified: Verified, progress: Callable[[str], object] = lambda name: None, *, own_name: str = ""
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a log directory and all logs in it, or with the one log that it is."""
+    """Yield what is wrong with a log directory and all logs in it, or with the one log that it is.
+
+    own_name: of the directory, in case that it is a log.
+    """
     names = storage.list("")
     if any(name.endswith(".log") for name in names):
-        yield from LogVerifier(storage, "", verified).problems()
+        yield from LogVerifier(storage, "", verified, name=own_name).problems()
         return
-    checkpoints: dict[str, dict[tuple[str, int], int]] = {}
-    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
-        try:
-            checkpoints[name] = read_offsets(storage, name)
-        except ProtocolError as error:
-            yield Problem(name, "", str(error))
+    checkpoints, problems = read_checkpoints(storage)
+    yield from problems
     ends: dict[tuple[str, int], int] = {}
     for name in names:
         key = split_name(name)
@@ -105,6 +90,23 @@ def verify_directory(
             log = LogVerifier(storage, name, verified, checkpoints.get(LOG_STARTS, {}).get(key, 0))
             yield from log.problems()
             ends[key] = log.next_offset
+    yield from check_root(storage, checkpoints, ends)
+
+
+def read_checkpoints(storage: Storage) -> tuple[dict[str, Offsets], list[Problem]]:
+    """Return the checkpoints of a log directory by their names, and what is wrong with those that are left out."""
+    found: dict[str, Offsets] = {}
+    problems = []
+    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+        try:
+            found[name] = read_offsets(storage, name)
+        except ProtocolError as error:
+            problems.append(Problem(name, "", str(error)))
+    return found, problems
+
+
+def check_root(storage: Storage, checkpoints: dict[str, Offsets], ends: Offsets) -> Iterator[Problem]:
+    """Compare the files of a log directory with where its logs end."""
     try:
         read_meta_properties(storage)
     except ProtocolError as error:
@@ -126,20 +128,42 @@ def verify_directory(
 
 
 class LogVerifier:
-    """One log, batch by batch from its start; what must be compared later is gathered on the way."""
+    """One log, put together from its segments, each of one piece or several, from its start on.
 
-    def __init__(self, storage: Storage, directory: str, verified: Verified, log_start: int | None = None):
+    begin, add for each of `bases`, finish; or `problems`, which reads everything itself.
+    """
+
+    def __init__(
+        self, storage: Storage, directory: str, verified: Verified, log_start: int | None = None, *, name: str = ""
+    ):
         self.log_start = log_start  # by the checkpoint; None: the log lies alone
+        self.has_sequences = are_numbered(directory or name)
         self.storage = storage
         self.directory = directory
         self.verified = verified
         self.producers = ProducerStates()
-        self.epochs: LeaderEpochs | None = None
+        self.epochs: LeaderEpochs | None = None  # None: the checkpoint cannot be read
+        self.bases: list[int] = []
         self.start_offset = self.next_offset = 0
-        self.has_gaps = False
+        self._snapshots: list[int] = []
+        self._gap_end = NOTHING  # the first offset behind the last gap
         self._epoch = -1
 
+    @property
+    def has_gaps(self) -> bool:
+        return self._gap_end != NOTHING
+
     def problems(self) -> Iterator[Problem]:
+        yield from self.begin()
+        for base in self.bases:
+            segment, is_active = Segment(self.storage, self.directory, base), base == self.bases[-1]
+            piece = read_piece(
+                segment, self.epochs, self.log_start, is_active=is_active, has_sequences=self.has_sequences
+            )
+            yield from self.add(segment, [piece])
+        yield from self.finish()
+
+    def begin(self) -> Iterator[Problem]:
         names = self.storage.list(self.directory)
         self.verified.logs += 1
         for name in names:
@@ -153,15 +177,17 @@ class LogVerifier:
             read_topic_id(self.storage, self.directory)
         except ProtocolError as error:
             yield Problem(self._path("partition.metadata"), "", str(error))
-        bases = [int(name[:20]) for name in names if name.endswith(".log") and name[:20].isdigit()]
-        if bases:
-            self.start_offset = self.next_offset = bases[0]
-        snapshots = snapshot_offsets(self.storage, self.directory)
-        for base in bases:
-            yield from self._check_snapshots(snapshots, base)
-            yield from self._check_segment(Segment(self.storage, self.directory, base), base == bases[-1])
-        yield from self._check_snapshots(snapshots, self.next_offset)
-        for offset in snapshots:
+        self.bases = [int(name[:20]) for name in names if name.endswith(".log") and name[:20].isdigit()]
+        if self.bases:
+            self.start_offset = self.next_offset = self.bases[0]
+        self._snapshots = snapshot_offsets(self.storage, self.directory)
+
+    def finish(self) -> Iterator[Problem]:
+        if self.bases and self.next_offset < self.bases[-1]:
+            # The log ends where its last segment begins: that is empty, and what was before it has been taken away.
+            self.next_offset = self._gap_end = self.bases[-1]
+        yield from self._check_snapshots(self.next_offset)
+        for offset in self._snapshots:
             yield Problem(self._path(f"{offset:020}.snapshot"), "", f"is behind the log's end, {self.next_offset}")
         latest = self.epochs.latest if self.epochs else None
         if latest is not None and latest.start_offset > self.next_offset:
@@ -172,70 +198,53 @@ class LogVerifier:
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}" if self.directory else name
 
-    def _check_segment(self, segment: Segment, is_active: bool) -> Iterator[Problem]:
+    def add(self, segment: Segment, pieces: list[Piece]) -> Iterator[Problem]:
+        """Take the next segment, of which all pieces are there, in their order."""
+        yield from self._check_snapshots(segment.base_offset)
         self.verified.segments += 1
         self.verified.size_bytes += segment.size_bytes
         if segment.base_offset < self.next_offset:
             yield Problem(segment.path, "", f"begins before {self.next_offset}, where the segment before it ends")
-        found: list[tuple[int, int, int]] = []  # position, last offset, largest timestamp
         aborted: list[AbortedTxn] = []
-        try:
-            for batch in batches(segment.view(0, segment.size_bytes), strict=True):
-                yield from self._check_batch(segment, batch)
-                found.append((batch.position, batch.last_offset, batch.max_timestamp))
-                if batch.producer_id >= 0:
-                    ended = self.producers.apply(batch)
-                    if ended is not None:
-                        aborted.append(ended)
-        except ProtocolError as error:
-            position = found[-1][0] if found else 0
-            yield Problem(segment.path, f"behind the batch at byte {position}", str(error))
-        yield from _check_offset_index(segment, found, is_active)
-        yield from _check_time_index(segment, found, is_active)
+        for piece in pieces:
+            self.verified.batches += piece.batches
+            self.verified.records += piece.records
+            yield from self._join(segment, piece, aborted)
+            yield from piece.problems
+        for piece in pieces:
+            yield from piece.index_problems
         yield from _check_transaction_index(segment, aborted, exact=self.start_offset == 0 and not self.has_gaps)
         segment.close()
 
-    def _check_batch(self, segment: Segment, batch: Batch) -> Iterator[Problem]:
-        place = f"batch at byte {batch.position}"
-        self.verified.batches += 1
-        try:
-            records = list(batch.records(check_crc=True))
-        except ProtocolError as error:
-            yield Problem(segment.path, place, str(error))
-            records = []
-        self.verified.records += len(records)
-        first_offset = batch.base_offset if batch.magic == 2 or not records else records[0].offset
-        if first_offset < max(self.next_offset, segment.base_offset):
-            yield Problem(segment.path, place, f"offset {first_offset} comes where {self.next_offset} is due")
-        self.has_gaps = self.has_gaps or first_offset > self.next_offset
-        self.next_offset = batch.next_offset
-        before = first_offset - 1
-        for record in records:
-            if not before < record.offset <= batch.last_offset:
-                yield Problem(segment.path, place, f"offset {record.offset} comes behind {before}")
-            before = record.offset
-        if batch.timestamp_type == CREATE_TIME and records and batch.delete_horizon is None:
-            newest = max(record.timestamp for record in records)
-            if newest != batch.max_timestamp:
-                yield Problem(
-                    segment.path, place, f"largest timestamp is {newest}, the header says {batch.max_timestamp}"
-                )
-        epoch = batch.partition_leader_epoch
-        if batch.magic == 2:
+    def _join(self, segment: Segment, piece: Piece, aborted: list[AbortedTxn]) -> Iterator[Problem]:
+        """Compare where a piece begins with what came before it."""
+        if piece.first is not None:
+            first_offset, position = piece.first
+            if first_offset < max(self.next_offset, segment.base_offset):
+                reason = f"offset {first_offset} comes where {self.next_offset} is due"
+                yield Problem(segment.path, f"batch at byte {position}", reason)
+            if first_offset > self.next_offset:
+                self._gap_end = first_offset
+            self.next_offset = piece.next_offset
+        if piece.first_epoch is not None:
+            epoch, position = piece.first_epoch
             if epoch < self._epoch:
-                yield Problem(segment.path, place, f"leader epoch {epoch} comes behind {self._epoch}")
-            self._epoch = epoch
-            if epoch >= 0 and self.epochs is not None:
-                # The checkpoint begins with the log's start, which may be within the batch.
-                visible = max(first_offset, self.log_start or 0)
-                known = self.epochs.epoch_for_offset(visible)
-                is_visible, is_due = visible <= batch.last_offset, self.log_start is not None
-                if known != epoch and is_visible and (known is not None or is_due):
-                    told = "does not know it" if known is None else f"says {known}"
-                    yield Problem(segment.path, place, f"leader epoch is {epoch}, {LEADER_EPOCHS} {told}")
+                yield Problem(segment.path, f"batch at byte {position}", epoch_problem(epoch, self._epoch))
+            self._epoch = piece.last_epoch
+        for batch in piece.told:
+            known = self.producers.producers.get(batch.producer_id)
+            if batch.is_first and known is not None and self.has_sequences:
+                reason = sequence_problem(known, batch, max(self._gap_end, batch.gap_end))
+                if reason:
+                    yield Problem(segment.path, f"batch at byte {batch.position}", reason)
+            ended = self.producers.apply(batch)
+            if ended is not None:
+                aborted.append(ended)
+        self._gap_end = max(self._gap_end, piece.gap_end)
 
-    def _check_snapshots(self, snapshots: list[int], upto: int) -> Iterator[Problem]:
+    def _check_snapshots(self, upto: int) -> Iterator[Problem]:
         """Compare the snapshots that were due before the segment at `upto` with the state that the log gives."""
+        snapshots = self._snapshots
         while snapshots and snapshots[0] <= upto:
             offset = snapshots.pop(0)
             path = self._path(f"{offset:020}.snapshot")
@@ -268,71 +277,6 @@ def _shown(producer: Producer) -> str:
     first_offset = producer.transaction_first_offset
     transaction = "no transaction" if first_offset is None else f"a transaction since offset {first_offset}"
     return f"epoch {producer.epoch}, last sequence {producer.last_sequence}, {transaction}"
-
-
-def _check_offset_index(segment: Segment, found: list[tuple[int, int, int]], is_active: bool) -> Iterator[Problem]:
-    index = segment.offset_index
-    entries = yield from _check_form(segment, index, is_active)
-    at_position = {position: at for at, (position, _, _) in enumerate(found)}
-    ends = {last_offset: at for at, (_, last_offset, _) in enumerate(found)}
-    for number, (offset, position) in enumerate(entries):
-        if position not in at_position:
-            yield Problem(index.path, f"entry {number}", f"no batch begins at byte {position}")
-        # Kafka up to 3.9 names the last offset of all batches that were appended together.
-        elif offset not in ends or ends[offset] < at_position[position]:
-            yield Problem(index.path, f"entry {number}", f"no batch from byte {position} on ends with offset {offset}")
-
-
-def _check_time_index(segment: Segment, found: list[tuple[int, int, int]], is_active: bool) -> Iterator[Problem]:
-    index = segment.time_index
-    entries = yield from _check_form(segment, index, is_active)
-    at, newest = 0, NO_TIMESTAMP
-    for number, (timestamp, offset) in enumerate(entries):
-        held = NO_TIMESTAMP
-        while at < len(found) and (at == 0 or found[at - 1][1] < offset):
-            held = found[at][2]
-            newest = max(newest, held)
-            at += 1
-        if at and found[at - 1][1] < offset:
-            yield Problem(index.path, f"entry {number}", f"offset {offset} is behind the segment's end")
-        elif timestamp != newest or (held != NO_TIMESTAMP and held != timestamp):
-            yield Problem(
-                index.path, f"entry {number}", f"{timestamp} at offset {offset}; the largest so far is {newest}"
-            )
-
-
-def _check_form(
-    segment: Segment, index: OffsetIndex | TimeIndex, is_active: bool
-) -> Generator[Problem, None, list[tuple[int, int]]]:
-    """Check an index by itself, its length and that its entries go up; return them, none if there is no file."""
-    yield from _check_length(segment, index.path, index.count * index.entry.size, index.entry.size, is_active)
-    if not index.exists:
-        return []
-    try:
-        index.check()
-    except ProtocolError as error:
-        yield Problem(index.path, "", str(error))
-    return index.entries()
-
-
-def _check_length(segment: Segment, path: str, used_bytes: int, entry_bytes: int, is_active: bool) -> Iterator[Problem]:
-    """Only the active segment's indexes are longer than their entries, and only by zeros."""
-    if not segment.storage.exists(path):
-        if segment.size_bytes:
-            yield Problem(path, "", "is missing; the next start makes it")
-        return
-    size_bytes = segment.storage.size_bytes(path)
-    if size_bytes % entry_bytes:
-        yield Problem(path, f"byte {size_bytes}", f"ends within an entry of {entry_bytes} bytes")
-    elif size_bytes > used_bytes and not is_active:
-        yield Problem(path, f"byte {used_bytes}", f"{size_bytes - used_bytes} bytes of zeros at the end")
-    elif size_bytes > used_bytes:
-        file = segment.storage.open(path)
-        try:
-            if any(file.read_at(used_bytes, size_bytes - used_bytes)):
-                yield Problem(path, f"byte {used_bytes}", "entries behind zeros")
-        finally:
-            file.close()
 
 
 def _check_transaction_index(segment: Segment, aborted: list[AbortedTxn], *, exact: bool) -> Iterator[Problem]:

@@ -313,7 +313,7 @@ def find_partitions(paths: list[str], wanted: Wanted) -> dict[TopicPartition, Pa
     roots: dict[str, Root] = {}
     seen: set[str] = set()
     for path in paths:
-        for root_path, directory in _logs_in(path):
+        for root_path, directory in logs_in(path):
             key = split_name(directory)
             place = os.path.realpath(f"{root_path}/{directory}")
             if key is None or not wanted.wants(*key) or place in seen:
@@ -333,11 +333,11 @@ def _rank(files: PartitionFiles) -> tuple[int, int]:
 
 def topics_in(paths: list[str]) -> list[str]:
     """Return the topics that there are, to name them to somebody who asked for another one."""
-    keys = (split_name(directory) for path in paths for _, directory in _logs_in(path))
+    keys = (split_name(directory) for path in paths for _, directory in logs_in(path))
     return sorted({key[0] for key in keys if key is not None})
 
 
-def _logs_in(path: str) -> list[tuple[str, str]]:
+def logs_in(path: str) -> list[tuple[str, str]]:
     """Return the logs at a path as a broker's directory and a name in it."""
     whole = os.path.abspath(path)
     storage = ReadOnlyStorage(whole)

@@ -68,15 +68,19 @@ OPTIONS: dict[str, tuple[str, str]] = {
         "fail",
         "what a broken batch does: fail, skip (it is counted and told), or quarantine: rows are the broken",
     ),
-    "endOfLog": ("checkpoint", "checkpoint: a log ends at its high watermark; logEnd: behind its last whole batch"),
+    "endOfLog": (
+        "checkpoint",
+        "checkpoint: a log ends at its high watermark; logEnd: behind its last whole batch; only with `path`",
+    ),
     "maxOffsetsPerTrigger": ("", "how many offsets a micro-batch reads at most"),
     "minOffsetsPerTrigger": ("", "how many offsets a micro-batch waits for"),
     "maxTriggerDelay": ("15m", "how long it waits for them"),
     "kafkaConsumer.pollTimeoutMs": ("120000", "how long to wait for records; not with `path`"),
     "fetchOffset.numRetries": ("3", "how often to ask again for offsets; not with `path`"),
     "fetchOffset.retryIntervalMs": ("1000", "how long to wait in between; not with `path`"),
-    "groupIdPrefix": ("spark-kafka-source", "how names of groups begin; not with `path`"),
+    "groupIdPrefix": ("spark-kafka-source", "how the name of a stream's group begins; not with `path`"),
 }
+POLL_TIMEOUT_MS, RETRIES, RETRY_PAUSE_MS = 120_000, 3, 1000
 TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
 
 # What a consumer can be told with `kafka.` in front. ssl. and sasl. have many more.
@@ -124,6 +128,10 @@ class Options:
     trigger_offsets_max: int | None
     trigger_offsets_min: int | None
     trigger_delay_ms: int
+    poll_timeout_ms: int
+    retries: int  # of asking for offsets
+    retry_pause_ms: int
+    group_prefix: str
     kafka: dict[str, str]  # the rest of what consumers are told, without `kafka.`
 
     @property
@@ -163,6 +171,10 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
     found.trigger_offsets_max = _positive(told, "maxOffsetsPerTrigger")
     found.trigger_offsets_min = _positive(told, "minOffsetsPerTrigger")
     found.trigger_delay_ms = duration_ms("maxTriggerDelay", told.get("maxTriggerDelay", OPTIONS["maxTriggerDelay"][0]))
+    found.poll_timeout_ms = _positive(told, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS
+    found.retries = _positive(told, "fetchOffset.numRetries") or RETRIES
+    found.retry_pause_ms = _positive(told, "fetchOffset.retryIntervalMs") or RETRY_PAUSE_MS
+    found.group_prefix = told.get("groupIdPrefix", OPTIONS["groupIdPrefix"][0])
     most, least = found.trigger_offsets_max, found.trigger_offsets_min
     if most is not None and least is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})")

@@ -23,7 +23,7 @@ from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.segment import DELETED, SWAP
 from minibroker.spark.directories import ReadOnlySegment
 from minibroker.spark.options import FAIL, QUARANTINE
-from minibroker.spark.segments import DataLoss
+from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class TaskReader:
         try:
             while position < end and next_offset < end_offset:
                 chunk = self._chunk(segment, file, position, min(wanted_bytes, end - position))
-                needed = _size_of_first(chunk)
+                needed = size_of_first(chunk)
                 if len(chunk) < needed <= min(end - position, DECOMPRESSED_BYTES_MAX):
                     wanted_bytes = needed  # one batch is longer than a chunk
                     continue
@@ -163,7 +163,7 @@ class TaskReader:
                     try:
                         for columns in reader:
                             if self.manner.mode != QUARANTINE:
-                                yield self._rows(columns)
+                                yield rows_of(columns, self.task.topic, self.task.partition, self.manner.schema)
                         break
                     except ProtocolError as error:
                         if reader.failed is None:
@@ -261,26 +261,28 @@ class TaskReader:
                 [pa.array([value], field.type) for value, field in zip(row, BROKEN, strict=True)], schema=BROKEN
             )
 
-    def _rows(self, columns: Columns) -> pa.RecordBatch:
-        count = len(columns)
-        # Not a number of ms fits into the number of microseconds.
-        ms = np.clip(columns.timestamps, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000)
-        arrays = [
-            columns.keys,
-            columns.values,
-            pa.repeat(pa.scalar(self.task.topic, pa.string()), count),
-            pa.array(np.full(count, self.task.partition, np.int32)),
-            pa.array(columns.offsets),
-            pa.array(ms * 1000).view(TIMESTAMP),
-            pa.array(columns.timestamp_types),
-        ]
-        if self.manner.headers:
-            assert columns.headers is not None
-            arrays.append(_null_if_empty(columns.headers))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.manner.schema)
+
+def rows_of(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Return records in the columns of Spark's source; headers if the schema has them."""
+    count = len(columns)
+    # Not a number of ms fits into the number of microseconds.
+    ms = np.clip(columns.timestamps, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000)
+    arrays = [
+        columns.keys,
+        columns.values,
+        pa.repeat(pa.scalar(topic, pa.string()), count),
+        pa.array(np.full(count, partition, np.int32)),
+        pa.array(columns.offsets),
+        pa.array(ms * 1000).view(TIMESTAMP),
+        pa.array(columns.timestamp_types),
+    ]
+    if len(schema) > len(COLUMNS):
+        assert columns.headers is not None
+        arrays.append(_null_if_empty(columns.headers))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _size_of_first(chunk: bytes) -> int:
+def size_of_first(chunk: bytes | memoryview) -> int:
     """Return how many bytes the first batch says that it has, 0 if it does not."""
     if len(chunk) < _PREFIX.size:
         return 0

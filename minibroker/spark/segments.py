@@ -7,7 +7,7 @@ offsets alone; indexes only choose them well, at the ends of batches, so one tha
 What must hold: the tasks of a partition follow each other without a gap, but for segments that hold nothing that the
 filters let through. What is not looked at costs nothing: of a segment in the middle of a range only name and size.
 Spark: an offset that is not there is noticed when somebody reads it; here when the query is planned.
-Not here: files (directories.py), records (rows.py).
+Not here: which ranges (ranges.py), files (directories.py), records (rows.py).
 """
 
 from __future__ import annotations
@@ -17,24 +17,18 @@ from bisect import bisect_left
 from minibroker.errors import ProtocolError
 from minibroker.spark.directories import PartitionFiles, find_partitions, topics_in
 from minibroker.spark.filters import Filters
-from minibroker.spark.option_values import EARLIEST, LATEST, OptionError
-from minibroker.spark.options import LOG_END, TO_LATEST
+from minibroker.spark.options import LOG_END
+from minibroker.spark.ranges import DataLoss as DataLoss
+from minibroker.spark.ranges import check_all_there, range_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from minibroker.spark.directories import Part
-    from minibroker.spark.option_values import Limit, TopicPartition
+    from minibroker.spark.option_values import TopicPartition
     from minibroker.spark.options import Options
     from minibroker.stored.producers import AbortedTxn
-
-
-class DataLoss(Exception):
-    """Records that should be there are not, and `failOnDataLoss` is true."""
-
-    def __init__(self, text: str):
-        super().__init__(f"{text}; set failOnDataLoss to false to read what is there")
 
 
 class Task:
@@ -110,7 +104,11 @@ class Range:
 def plan(options: Options, filters: Filters | None = None) -> list[Task]:
     """Return the tasks of a query, by topic, partition and offset."""
     filters = filters or Filters()
-    ranges = find_ranges(options, filters)
+    return tasks_of(options, filters, find_ranges(options, filters))
+
+
+def tasks_of(options: Options, filters: Filters, ranges: list[Range]) -> list[Task]:
+    """Cut ranges, none of which is empty, into tasks."""
     # Stretches are made twice rather than kept: there may be very many.
     most = options.bytes_max
     if options.partitions_min is not None:
@@ -131,72 +129,28 @@ def plan(options: Options, filters: Filters | None = None) -> list[Task]:
 
 def find_ranges(options: Options, filters: Filters) -> list[Range]:
     """Return what there is of what was asked for; raise OptionError or DataLoss for what there is not."""
+    return [each for each in resolved_ranges(options, filters) if each.first_offset < each.end_offset]
+
+
+def resolved_ranges(options: Options, filters: Filters) -> list[Range]:
+    """Return the range of each partition, also of those that hold nothing."""
     found = find_partitions(options.paths, options)
-    _check_all_there(options, found)
+    check_all_there(options, found, lambda: topics_in(options.paths), f"in {', '.join(options.paths)}")
     for limit in (options.starting, options.ending):
         limit.check_names_all(found)
-    ranges = [_range(options, filters, key, files) for key, files in found.items() if filters.lets_through(*key)]
-    return [each for each in ranges if each.first_offset < each.end_offset]
-
-
-def _check_all_there(options: Options, found: dict[TopicPartition, PartitionFiles]) -> None:
-    there = {topic for topic, _ in found}
-    for topic in options.topics or ():
-        if topic not in there:
-            raise OptionError(f"subscribe: {_absent(options, topic)}")
-    for topic, partition in options.assigned or ():
-        if (topic, partition) not in found:
-            known = [each for name, each in found if name == topic]
-            told = f"{topic} has no partition {partition} here, only {known}" if known else _absent(options, topic)
-            raise OptionError(f"assign: {told}")
-    if options.pattern is not None and not found:
-        raise OptionError(f"subscribePattern: no topic matches {options.pattern.pattern}; {_known(options)}")
-
-
-def _absent(options: Options, topic: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(topic, topics_in(options.paths), 1)
-    known = f"did you mean {near[0]}?" if near else _known(options)
-    return f"there is no topic {topic} in {', '.join(options.paths)}; {known}"
-
-
-def _known(options: Options) -> str:
-    topics = topics_in(options.paths)
-    more = f" and {len(topics) - 10} more" if len(topics) > 10 else ""
-    return f"there are {', '.join(topics[:10])}{more}"
+    return [_range(options, filters, key, files) for key, files in found.items() if filters.lets_through(*key)]
 
 
 def _range(options: Options, filters: Filters, key: TopicPartition, files: PartitionFiles) -> Range:
-    limit = _limit_of(options, files)
+    limit = limit_of(options, files)
     aborted: list[AbortedTxn] = []
     if options.read_committed:
         limit, aborted = files.transactions(files.start_offset, limit)
-    first = _resolved(options.starting, key, files, limit, options.no_match)
-    end = _resolved(options.ending, key, files, limit, TO_LATEST)
-    if first > end:
-        raise OptionError(
-            f"{files} would begin at {first} and end before it, at {end}: look at {options.starting.name} and "
-            f"{options.ending.name}"
-        )
-    if first < files.start_offset or end > limit:
-        lost = (
-            f"{options.starting.name}: {files} begins at {files.start_offset}, what was before it has been deleted: "
-            f"there is no {first}"
-            if first < files.start_offset
-            else f"{options.ending.name}: {files} ends at {limit}, there is nothing up to {end}"
-        )
-        if options.fail_on_data_loss:
-            raise DataLoss(lost)
-        first, end = max(first, files.start_offset), min(end, limit)
-    if filters.first_offset is not None:
-        first = max(first, filters.first_offset)
-    if filters.end_offset is not None:
-        end = min(end, filters.end_offset)
+    first, end = range_of(options, filters, key, files, limit)
     return Range(files, first, end, aborted)
 
 
-def _limit_of(options: Options, files: PartitionFiles) -> int:
+def limit_of(options: Options, files: PartitionFiles) -> int:
     """Return where the log ends for readers."""
     promised = files.high_watermark
     if promised is None or options.end_of_log == LOG_END:
@@ -207,26 +161,6 @@ def _limit_of(options: Options, files: PartitionFiles) -> int:
             f"{files.end_offset}: the directory was copied while it changed, or has been cut"
         )
     return max(min(promised, files.end_offset), files.start_offset)
-
-
-def _resolved(limit: Limit, key: TopicPartition, files: PartitionFiles, latest: int, no_match: str) -> int:
-    """Return the offset that a limit stands for."""
-    offset = limit.offset if limit.offsets is None else limit.offsets[key]
-    timestamp = limit.timestamp if limit.timestamps is None else limit.timestamps[key]
-    if timestamp is not None:
-        offset = files.find_time(timestamp, latest)
-        if offset is None:
-            if no_match != TO_LATEST:
-                raise OptionError(
-                    f"{limit.name}: {files} has no record that is not older than {timestamp}; set "
-                    "startingOffsetsByTimestampStrategy to latest to begin at its end"
-                )
-            offset = LATEST
-    if offset == LATEST:
-        return latest
-    if offset == EARLIEST or offset is None:
-        return files.start_offset
-    return offset
 
 
 # Stretches

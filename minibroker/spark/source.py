@@ -5,8 +5,8 @@
 
 Spark makes the source in the driver, plans in a process of its own, and reads in its workers; what goes from one to the
 other is pickled, so readers hold options and filters, and tasks hold names and numbers.
-This is the only module that needs pyspark to be imported.
-Not here: brokers, streams, writing.
+Only this module and what it imports when it is asked need pyspark.
+Not here: brokers (wire_source.py), streams (streams.py), writing (wire_writer.py, load_writer.py).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import QUARANTINE, parse
 from minibroker.spark.rows import Manner, TaskReader
 from minibroker.spark.segments import plan
+from minibroker.spark.workers import remember_archives, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ BROKEN = StructType(
 )
 
 
+def columns_of(options: Options) -> StructType:
+    if options.mode == QUARANTINE:
+        return BROKEN
+    return ROWS_WITH_HEADERS if options.include_headers else ROWS
+
+
 class MinibrokerSource(DataSource):
     """What Spark asks for tables."""
 
@@ -84,12 +91,18 @@ class MinibrokerSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        options = parse(self.options)
-        if options.mode == QUARANTINE:
-            return BROKEN
-        return ROWS_WITH_HEADERS if options.include_headers else ROWS
+        remember_archives()
+        try:
+            return columns_of(parse(self.options))
+        except OptionError as problem:
+            # Spark does not say whether it is for a stream, which may begin at the latest offset.
+            try:
+                return columns_of(parse(self.options, streaming=True))
+            except OptionError:
+                raise problem from None
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        remember_archives()
         options = parse(self.options)
         if schema != self.schema():
             raise OptionError("the columns of a topic are always the same: do not set a schema")
@@ -100,11 +113,13 @@ class MinibrokerSource(DataSource):
         return SegmentReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        remember_archives()
         from minibroker.spark.streams import stream_reader
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        remember_archives()
         if "path" in self.options:
             from minibroker.spark.load_writer import segment_writer
 
@@ -114,6 +129,7 @@ class MinibrokerSource(DataSource):
         return wire_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        remember_archives()
         from minibroker.spark.wire_writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
@@ -144,6 +160,7 @@ class SegmentReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:
             return
+        settle()
         reader = TaskReader(partition.value, Manner(self.options, self.filters))
         yield from reader.batches()
         for told in reader.left_out if self.options.mode != QUARANTINE else ():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from minibroker.cleaning.candidates import Candidate, cleanable
 from minibroker.cleaning.cleaner import clean
 from minibroker.cleaning.offset_map import OffsetMap
+from minibroker.cleaning.survivors import Survivors
 from minibroker.cleaning.transactions import Transactions
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.simulated_storage import SimulatedStorage
@@ -103,6 +104,13 @@ def forget_what_was_written_last(monkeypatch: pytest.MonkeyPatch) -> None:
         return [offset < self.end_offset and not gone for gone, offset in zip(real(self, keys, offsets), offsets)]
 
     monkeypatch.setattr(OffsetMap, "superseded", backwards)
+    monkeypatch.setattr(OffsetMap, "settle", lambda self: iter(()))
+
+
+def mark_all_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the records that stay one is not marked."""
+    real = Survivors.settle
+    monkeypatch.setattr(Survivors, "settle", lambda self, offsets: real(self, sorted(offsets)[1:]))
 
 
 BUGS = [
@@ -110,6 +118,7 @@ BUGS = [
     take_aborted_records_for_committed,
     drop_tombstones_too_early,
     forget_what_was_written_last,
+    mark_all_but_one,
 ]
 
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
-from minibroker.cleaning.keys import CHUNK_RECORDS, NO_KEY, Chunk, chunks, map_key, stored_records
+from minibroker.cleaning.keys import (
+    CHUNK_RECORDS,
+    NO_KEY,
+    Chunk,
+    Unusual,
+    chunks,
+    map_key,
+    read_dense_keys,
+    stored_records,
+)
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
@@ -21,6 +32,19 @@ def read(batch: Batch) -> list[Chunk]:
     return list(chunks(batch, stored_records(batch)))
 
 
+def read_dense(batch: Batch) -> tuple[list[bytes | int], list[int]]:
+    """Return all keys and the places of tombstones, read the fastest way."""
+    keys: list[bytes | int] = []
+    tombstones: list[int] = []
+    position = 0
+    for first in range(0, batch.count, CHUNK_RECORDS):
+        count = min(CHUNK_RECORDS, batch.count - first)
+        some, position = read_dense_keys(stored_records(batch), position, first, count, tombstones)
+        keys += some
+    assert position == batch.size_bytes - 61
+    return keys, tombstones
+
+
 def check(batch: Batch) -> None:
     """Compare with the reader of whole records."""
     found = read(batch)
@@ -33,6 +57,8 @@ def check(batch: Batch) -> None:
     assert any(chunk.has_keyless for chunk in found) == (NO_KEY in keys)
     assert found[0].start == 0
     assert found[-1].ends[-1] == batch.size_bytes - 61
+    with suppress(Unusual):
+        assert read_dense(batch) == (keys, tombstones)
 
 
 @pytest.mark.parametrize("number", TURNS)
@@ -54,6 +80,36 @@ def test_records_come_in_chunks(count: int) -> None:
     assert [len(chunk.ends) for chunk in read(batch)] == [CHUNK_RECORDS] * (count // CHUNK_RECORDS) + [
         count % CHUNK_RECORDS
     ] * (count % CHUNK_RECORDS > 0)
+
+
+def test_a_dense_batch_is_read_the_fastest_way() -> None:
+    times = (0, 63, 64, 8191, 8192, 1 << 40, -1, -65)
+    records = [
+        Record(b"k" * (number % 64), None if number % 7 == 3 else b"v" * (number % 300), (), 1000 + times[number % 8])
+        for number in range(1 << 13)
+    ]
+    batch = batch_of(records, 1 << 33)
+    keys, tombstones = read_dense(batch)
+    assert keys == [map_key(record.key or b"") for record in records]
+    assert tombstones == list(range(3, 1 << 13, 7))
+
+
+ALMOST_DENSE = {
+    "a gap": [Record(b"a", b"1", (), 0, 0), Record(b"b", b"2", (), 0, 2)],
+    "a gap where offsets take two bytes": [Record(b"a", b"1", (), 0, number + (number > 99)) for number in range(120)],
+    "no key": [Record(b"a", b"1"), Record(None, b"2")],
+    "a long key": [Record(b"a" * 64, b"1")],
+    "a long record": [Record(b"a", b"1" * (1 << 13))],
+    "many": [Record(b"a", b"1")] * ((1 << 13) + 1),
+}
+
+
+@pytest.mark.parametrize("records", ALMOST_DENSE.values(), ids=ALMOST_DENSE)
+def test_others_are_not(records: list[Record]) -> None:
+    batch = batch_of(records)
+    with pytest.raises(Unusual):
+        read_dense(batch)
+    assert len([key for chunk in read(batch) for key in chunk.keys]) == len(records)
 
 
 def test_an_empty_batch_has_no_chunks() -> None:

@@ -6,9 +6,10 @@ import tracemalloc
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from minibroker.cleaning import offset_map
 from minibroker.cleaning.keys import EXACT_BYTES_MAX, map_key
 from minibroker.cleaning.offset_map import OffsetMap
 from minibroker.log.batches import Batch, batches
@@ -156,3 +157,83 @@ def test_any_batches_are_taken_as_one_record_after_the_other(random: Random, byt
         assert offsets.end_offset == batch.next_offset
     assert {key: offsets.latest(key) for key in latest} == latest
     assert offsets.count == len(latest)
+
+
+# Many keys
+
+
+@pytest.fixture
+def few_are_100(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_map, "FEW_KEYS_MAX", 100)
+
+
+@pytest.mark.usefixtures("few_are_100")
+@settings(derandomize=True, max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False), st.sampled_from([30 * KIB, 60 * KIB, 1 << 20]))
+def test_many_keys_move_to_a_table_and_none_is_lost(random: Random, bytes_max: int) -> None:
+    offsets = OffsetMap(bytes_max)
+    latest: dict[bytes, int] = {}
+    offset, pool = 1 << 33, random.choice([90, 300, 5000])
+    for _ in range(random.randrange(40)):
+        sizes = random.choice([(0, 1, 5), (8, 47, 48), (100,)])
+        keys = [b"%*d" % (random.choice(sizes), random.randrange(pool)) for _ in range(random.randrange(1, 200))]
+        records = [Record(key, b"v", (), 0, offset + index) for index, key in enumerate(keys)]
+        offset += len(keys)
+        batch = batch_of(records, random.choice([1, 2, 2]))
+        if random.random() < 0.9:
+            for _ in offsets.take(batch):
+                assert offsets.used_bytes <= bytes_max * 0.9
+        else:
+            all(offsets.put(record.key or b"", record.offset) for record in records)
+        assert offsets.used_bytes <= bytes_max * 0.9
+        latest |= {record.key or b"": record.offset for record in records if record.offset < offsets.end_offset}
+        if offsets.is_full:
+            break
+    assert offsets.count == len(latest)
+    assert {key: offsets.latest(key) for key in latest} == latest
+    assert offsets.latest(b"none") == -1
+    keys = [map_key(key) for key in latest]
+    assert offsets.superseded(keys, list(latest.values())) == [False] * len(latest)
+    assert offsets.superseded(keys, [offset - 1 for offset in latest.values()]) == [True] * len(latest)
+
+
+@pytest.mark.usefixtures("few_are_100")
+@pytest.mark.parametrize("key_bytes", [8, 40, 100])
+def test_a_table_has_room_for_the_same_number_of_any_keys(key_bytes: int) -> None:
+    offsets = OffsetMap(1 << 20)
+    number = 0
+    while offsets.put(number.to_bytes(key_bytes, "big"), number):
+        number += 1
+    assert (offsets.count, offsets.end_offset, offsets.is_full) == (20_247, 20_247, True)
+    assert offsets.used_bytes < 0.9 * (1 << 20)
+    assert [offsets.latest(index.to_bytes(key_bytes, "big")) for index in range(0, number, 99)] == list(
+        range(0, number, 99)
+    )
+
+
+def test_growing_yields_often() -> None:
+    """While others wait no table is doubled, cleared or emptied as a whole."""
+    offsets = OffsetMap(32 << 20)
+    size = offset_map.FEW_KEYS_MAX
+    keys = [b"%d" % number for number in range(size)]
+    for first in range(0, size, 128):
+        offsets._put_all(list(keys[first : first + 128]), range(first, min(first + 128, size)))
+    before = offsets.used_bytes
+    pieces = most = 0
+    for _ in offsets.take(batch_of([Record(b"one more", b"v", (), 0, size)])):
+        pieces += 1
+        most = max(most, offsets.used_bytes)
+    assert pieces > 300
+    assert offsets.used_bytes < before < most
+    assert [offsets.latest(key) for key in (keys[0], keys[-1], b"one more")] == [0, size - 1, size]
+
+
+def test_where_hashes_cannot_be_trusted_a_dictionary_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_map, "FEW_KEYS_MAX", 100)
+    monkeypatch.setattr(offset_map, "can_be_trusted", False)
+    offsets = OffsetMap(1 << 20)
+    number = 0
+    while offsets.put(b"%d" % number, number):
+        number += 1
+    assert offsets.is_full
+    assert 5000 < number < 9000

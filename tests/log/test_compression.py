@@ -266,6 +266,33 @@ def test_lz4_frames_of_other_writers_are_read_in_every_format(options: dict[str,
         decompress(LZ4, broken, MIB, magic=2)
 
 
+def test_lz4_frames_read_block_by_block_are_read_as_the_library_reads_frames() -> None:
+    def outcome(data: bytes, limit: int) -> bytes | tuple[object, ...]:
+        try:
+            return bytes(decompress(LZ4, data, limit))
+        except (DecompressionFailed, DecompressionLimit) as error:
+            return type(error), error.args
+
+    chance, found = random.Random(4), set()
+    for data in (b"", b"a", TEXT[:3000], noise(70_000), TEXT[:500] + noise(70_000)):
+        frame = lz4_frame(data)
+        for _ in range(150):
+            changed = bytearray(frame)
+            for _ in range(chance.randrange(3)):
+                near = chance.choice((20, len(frame)))
+                changed[chance.randrange(min(near, len(frame)))] = chance.choice(
+                    (0, 1, 0x7F, 0x80, chance.randrange(256))
+                )
+            limit = chance.choice((MIB, len(data), max(0, len(data) - 1), chance.randrange(MIB)))
+            asked = bytes(changed[: chance.choice((len(frame), chance.randrange(len(frame) + 1)))])
+            fast = outcome(asked, limit)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("minibroker.log.compression._unlz4_plain", lambda *_: None)
+                assert fast == outcome(asked, limit)
+            found.add(type(fast) if isinstance(fast, bytes) else fast[0])
+    assert found == {bytes, DecompressionFailed, DecompressionLimit}
+
+
 def test_lz4_frames_that_kafka_cannot_read_are_refused() -> None:
     good = compress(LZ4, TEXT)
     dictionary = bytes.fromhex("04224d18 61 40 00000000 00")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from urllib.request import urlopen
 
+from minibroker import Broker
+from minibroker.client import Cluster, Groups, Producer
 from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.server.running import append, connected, running
 
-# Of https://github.com/danielqsj/kafka_exporter, but for those of consumer groups, with their labels.
+# Of https://github.com/danielqsj/kafka_exporter, with their labels; those of groups are below.
 EXPORTER = {
     "kafka_brokers": set(),
     "kafka_broker_info": {"address", "id"},
@@ -54,3 +58,24 @@ async def test_metrics_have_the_names_of_kafka_exporter() -> None:
         assert samples["kafka_topic_partition_under_replicated_partition"][partition] == "0"
         assert samples["kafka_topic_partitions"] == {'topic="orders"': "2"}
         assert samples["minibroker_requests_total"]['api="Metadata",version="9"'] == "1"
+
+
+def test_groups_show_how_far_behind_they_are(kafka: Broker) -> None:
+    async def commit() -> None:
+        async with Cluster(kafka.bootstrap_servers) as cluster, Producer(cluster) as producer:
+            for number in range(5):
+                await producer.send("orders", b"%d" % number, partition=1)
+            await Groups(cluster).alter_offsets('the "readers"', {("orders", 0): 0, ("orders", 1): 3})
+
+    kafka.create_topic("orders", 2)
+    asyncio.run(commit())
+    with urlopen(f"http://{kafka.bootstrap_servers}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    group = r'consumergroup="the \"readers\""'
+    assert [line for line in lines if line.startswith("kafka_consumergroup_")] == [
+        f"kafka_consumergroup_members{{{group}}} 0",
+        f'kafka_consumergroup_current_offset{{{group},partition="0",topic="orders"}} 0',
+        f'kafka_consumergroup_current_offset{{{group},partition="1",topic="orders"}} 3',
+        f'kafka_consumergroup_lag{{{group},partition="0",topic="orders"}} 0',
+        f'kafka_consumergroup_lag{{{group},partition="1",topic="orders"}} 2',
+    ]

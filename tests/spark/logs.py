@@ -21,6 +21,7 @@ from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options, parse
 from minibroker.spark.rows import Manner, TaskReader
 from minibroker.spark.segments import Task, plan
+from minibroker.spark.wire_rows import WireTaskReader
 from tests.goldens import log_files, log_times
 
 START_MS = 1_700_000_000_000
@@ -95,7 +96,7 @@ def read(
     ]
 
 
-def rows_of(reader: TaskReader) -> Iterator[Row]:
+def rows_of(reader: TaskReader | WireTaskReader) -> Iterator[Row]:
     for batch in reader.batches():
         batch.validate(full=True)
         assert batch.schema.equals(reader.manner.schema)

@@ -1,4 +1,4 @@
-"""A job as a command: its words read, a session opened, its summary printed. `minibroker spark` and spark-submit use it."""
+"""A job as a command: its words read, a session opened, its summary printed. Here and by spark-submit."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ def overview() -> str:
 
 def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     """Run a job; return the exit status."""
-    from minibroker.errors import ProtocolError
+    from minibroker.errors import KafkaError, ProtocolError
     from minibroker.spark.java import JavaMissing
     from minibroker.spark.jobs.progress import Progress
     from minibroker.spark.option_values import OptionError
+    from minibroker.spark.ranges import DataLoss
     from minibroker.spark.session import SparkMissing, open_session
 
     if not words or words[0] in ("-h", "--help"):
@@ -70,7 +71,7 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     except (OptionError, SparkMissing, JavaMissing) as error:
         print(f"minibroker spark {name}: {error}", file=sys.stderr)
         return USAGE
-    except ProtocolError as error:
+    except (ProtocolError, KafkaError, DataLoss) as error:
         print(f"minibroker spark {name}: {error}", file=sys.stderr)
         return FAILED
     print(summary.as_json() if options.json else summary.as_text())

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 class Table:
     """Rows under names of columns. Values are what JSON has: numbers, texts, None."""
 
-    __slots__ = ("columns", "name", "rows")
+    __slots__ = ("columns", "name", "rows", "text_rows")
 
-    def __init__(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]):
+    def __init__(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], text_rows: int | None = None):
         self.name = name
         self.columns = list(columns)
         self.rows = [list(row) for row in rows]
+        self.text_rows = text_rows  # how many of them people are shown, None: all; scripts get all
 
     def as_text(self) -> str:
-        cells = [self.columns, *([_shown(value) for value in row] for row in self.rows)]
+        cells = [self.columns, *([_shown(value) for value in row] for row in self.rows[: self.text_rows])]
+        left_out = len(self.rows) - (len(cells) - 1)
         widths = [max(len(row[place]) for row in cells) for place in range(len(self.columns))]
         is_number = [
             all(isinstance(row[place], int | float | None) for row in self.rows) for place in range(len(widths))
@@ -36,6 +38,8 @@ class Table:
             ).rstrip()
             for row in cells
         ]
+        if left_out:
+            lines.append(f"... and {left_out:,} more: --json has all")
         return "\n".join([self.name, *(f"  {line}" for line in lines)])
 
 

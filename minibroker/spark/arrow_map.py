@@ -1,0 +1,35 @@
+"""A function over batches of Arrow, for all rows of a frame: `DataFrame.mapInArrow` that does not ask for pandas.
+
+PySpark up to now refuses it where pandas is not installed, though nothing of pandas is used, neither here nor in the
+workers. What its method does behind that question is done here; a session of Spark Connect needs pandas anyway.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    import pyarrow as pa
+
+    ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def map_in_arrow(frame: Any, function: ArrowFunction, schema: str) -> Any:
+    """Return the frame of what the function yields; schema: its columns, as DDL."""
+    if find_spec("pandas") is None and hasattr(frame, "_jdf"):
+        return _mapped(frame, function, schema)
+    return frame.mapInArrow(function, schema)
+
+
+def _mapped(frame: Any, function: ArrowFunction, schema: str) -> Any:
+    from pyspark.sql import DataFrame  # pyright: ignore
+    from pyspark.sql.udf import UserDefinedFunction  # pyright: ignore
+    from pyspark.util import PythonEvalType  # pyright: ignore
+
+    kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    column = UserDefinedFunction(function, returnType=schema, evalType=kind)(*(frame[name] for name in frame.columns))
+    return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)

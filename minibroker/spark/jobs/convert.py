@@ -1,0 +1,217 @@
+"""convert: a log directory in another record format, or with another compression, as another directory.
+
+    open each log  ->  each segment converted by a task  ->  published under its name, with all that a broker needs
+
+What must hold: the source is never written to; offsets stay; what a format cannot hold is counted and told. Below v2
+there are no transactions: aborted data and markers are left out, and a log ends where the last one has ended.
+Kafka's own topics stay as they are below v2: coordinators and controllers read nothing else.
+Kafka: from 4.0 on reads v0 and v1 and writes neither; up to 3.x topics have message.format.version for it.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from minibroker.clock import LoopClock
+from minibroker.log.compression import CODEC_NAMES, ZSTD, check_level
+from minibroker.log.directory import split_name
+from minibroker.log.epochs import LeaderEpochs
+from minibroker.log.producers import ProducerStates
+from minibroker.log.reading import aborted_between
+from minibroker.spark.jobs.asked import pairs_of
+from minibroker.spark.jobs.convert_segments import LOST, Conversion, convert_segment
+from minibroker.spark.jobs.copying import Copy, copies_of, copy
+from minibroker.spark.jobs.logs import Wanted, add_directory_arguments, is_at_work, wanted_of
+from minibroker.spark.jobs.new_directory import NewDirectory, Written
+from minibroker.spark.jobs.progress import Progress
+from minibroker.spark.jobs.source_logs import SourceDirectory, SourceLog
+from minibroker.spark.jobs.summary import Summary, Table
+from minibroker.spark.jobs.tasks import run_tasks
+from minibroker.spark.option_values import OptionError
+from minibroker.spark.options import INTERNAL_TOPICS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+DESCRIPTION = (
+    "Write a log directory in another record format (v0, v1, v2), or compressed in another way, as another directory. "
+    "Offsets stay as they are."
+)
+EPILOG = """examples:
+  minibroker spark convert --path data --to smaller --codec zstd --level 19
+  minibroker spark convert --path data --to old --format 1 --codec gzip -t orders --only
+  minibroker spark convert --path old --to new --format 2
+
+The new directory is the whole of the old one, other topics copied; with --only it holds nothing else."""
+
+
+class Manner:
+    """What is to become of the batches."""
+
+    def __init__(self, magic: int | None, codec: str | None, level: int | None):
+        if magic is None and codec is None:
+            raise OptionError("nothing is to be done: say --format 0, 1 or 2, or --codec")
+        if codec is not None and codec not in CODEC_NAMES:
+            raise OptionError(f"--codec {codec}: it can be {', '.join(CODEC_NAMES)}")
+        self.magic = magic
+        self.codec = None if codec is None else CODEC_NAMES.index(codec)
+        self.level = level
+        if magic is not None and magic < 2 and self.codec == ZSTD:
+            raise OptionError(f"--codec zstd: format {magic} does not know it; gzip, snappy and lz4 it does")
+        if level is not None:
+            if self.codec is None:
+                raise OptionError("--level is of a codec: say --codec too")
+            try:
+                check_level(self.codec, level)
+            except ValueError as error:
+                raise OptionError(f"--level: {error}") from error
+
+    @property
+    def is_old(self) -> bool:
+        return self.magic is not None and self.magic < 2
+
+    def takes(self, topic: str) -> bool:
+        """Return whether a topic can become like this."""
+        return topic not in INTERNAL_TOPICS or (topic != "__cluster_metadata" and not self.is_old)
+
+
+def convert(
+    spark: Any,
+    path: str,
+    target: str,
+    *,
+    magic: int | None = None,
+    codec: str | None = None,
+    level: int | None = None,
+    wanted: Wanted | None = None,
+    only: bool = False,
+    settings: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write a converted copy of a log directory; without `magic` or `codec` batches keep theirs."""
+    manner = Manner(magic, codec, level)
+    wanted, progress = wanted or Wanted(), progress or Progress(is_wanted=False)
+    source = SourceDirectory(path, wanted, LoopClock().now_ms(), settings)
+    with closing(NewDirectory(target, [path])) as new:
+        with progress.step(f"opening {len(source.names):,} logs"):
+            logs, copied = _opened(source, wanted, manner, only)
+        new.begin([*logs, *copied])
+        works: list[Conversion | Copy] = [work for log in logs for work in _works(log, new.root, manner)]
+        works += [work for log in copied for work in copies_of(log, new.root)]
+        with progress.step(f"converting {len(logs):,} logs, {len(works):,} segments with those that are copied"):
+            written = [each for some in run_tasks(spark, write, works) for each in some]
+        with progress.step("putting it in its place"):
+            new.take_top(source.storage, [] if only or source.is_alone else source.top)
+            new.publish([*logs, *copied], written)
+    names = {log.directory for log in logs}
+    return _summary(source, target, logs, copied, [each for each in written if each.directory in names])
+
+
+def write(work: Conversion | Copy) -> list[Written]:
+    """Write a segment, or what becomes of it: what a task does."""
+    return convert_segment(work) if isinstance(work, Conversion) else [copy(work)]
+
+
+def _opened(
+    source: SourceDirectory, wanted: Wanted, manner: Manner, only: bool
+) -> tuple[list[SourceLog], list[SourceLog]]:
+    logs: list[SourceLog] = []
+    copied: list[SourceLog] = []
+    for name in source.names:
+        key = split_name(name)
+        assert key is not None, name
+        if wanted.wants(*key) and manner.takes(key[0]):
+            logs.append(source.open(name))
+        elif not only and not source.is_alone and key[0] != "__cluster_metadata":
+            copied.append(source.open(name))
+    if not logs:
+        raise OptionError(f"no topic in {source.root} is to be converted")
+    return logs, copied
+
+
+def _works(log: SourceLog, target: str, manner: Manner) -> Iterator[Conversion]:
+    """Yield the work on each segment, and let the log be what it will be."""
+    if manner.is_old:
+        log.end_at(log.last_stable_offset())
+    for segment in log.log.segments:
+        if segment.base_offset > log.end_offset:
+            break
+        work = Conversion(log.storage.root, target, log.directory, segment.base_offset, log.end_offset)
+        work.magic, work.codec, work.level = manner.magic, manner.codec, manner.level
+        work.segment_bytes = log.settings.segment_bytes
+        work.index_interval_bytes = log.settings.index_interval_bytes
+        if manner.is_old:
+            work.aborted = aborted_between(log.log, segment.base_offset, segment.next_offset())
+        yield work
+    if manner.is_old:
+        # Neither producers nor leaders are known of old batches.
+        log.producers, log.epochs = ProducerStates(log.directory), LeaderEpochs()
+        log.snapshots_from = log.end_offset
+
+
+def _summary(
+    source: SourceDirectory, target: str, logs: list[SourceLog], copied: list[SourceLog], converted: list[Written]
+) -> Summary:
+    columns = ("log", "end", "batches before", "batches", "bytes before", "bytes", "segments")
+    rows: list[tuple[Any, ...]] = []
+    for log in logs:
+        mine = [each for each in converted if each.directory == log.directory]
+        counts = [sum(each.counts[name] for each in mine) for name in columns[2:5]]
+        rows.append((log.directory, log.end_offset, *counts, sum(each.size_bytes for each in mine), len(mine)))
+    lost = {name: sum(each.counts[name] for each in converted) for name in LOST}
+    notes = [f"the new directory is {target}"]
+    if any(lost.values()):
+        told = ", ".join(f"{count:,} {name}" for name, count in lost.items() if count)
+        notes.append(f"lost, for the format has no place for it: {told}")
+    cut = [log for log in logs if log.end_offset < log.log.next_offset]
+    if cut:
+        notes.append(
+            f"{len(cut)} logs end before their last record: below the high watermark, or the first open transaction"
+        )
+    if is_at_work(source.root):
+        notes.append(f"a broker is at work in {source.root}: what it has written since is not in the new directory")
+    figures = {
+        "logs converted": len(logs),
+        "logs copied": len(copied),
+        "bytes before": sum(row[4] for row in rows),
+        "bytes": sum(row[5] for row in rows),
+    }
+    tables = [Table("logs", columns, rows), Table("lost", ("what", "count"), [row for row in lost.items() if row[1]])]
+    return Summary("convert", figures, tables, notes=notes)
+
+
+# The command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_directory_arguments(parser, several=False)
+    parser.add_argument("--to", required=True, metavar="DIR", help="the directory to make; it must not be there yet")
+    parser.add_argument("--format", type=int, choices=(0, 1, 2), help="of the records; without it they keep theirs")
+    parser.add_argument("--codec", choices=CODEC_NAMES, help="of the batches; without it they keep theirs")
+    parser.add_argument("--level", type=int, metavar="N", help="of the codec, Kafka's default without it")
+    parser.add_argument("--only", action="store_true", help="leave out the topics that are not converted")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the topics, as segment.bytes=536870912; may be repeated",
+    )
+
+
+def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
+    return convert(
+        spark,
+        options.path,
+        options.to,
+        magic=options.format,
+        codec=options.codec,
+        level=options.level,
+        wanted=wanted_of(options),
+        only=options.only,
+        settings=pairs_of("--config", options.config),
+        progress=progress,
+    )

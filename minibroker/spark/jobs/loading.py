@@ -1,0 +1,152 @@
+"""`import` and `load`: files, or records made up by a rule, to topics or log directories.
+
+    load(spark, rows, {"kafka.bootstrap.servers": "localhost:9092"}) -> Summary
+
+What must hold: rows go where and how the writer of the data source takes them; here is only what becomes of columns.
+Not here: files (loading_files.py), rules (loading_generator.py), writing (wire_writer.py, load_writer.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.clock import LoopClock
+from minibroker.spark.jobs.asked import add_target_arguments, pairs_of, target_options
+from minibroker.spark.jobs.loading_files import Choice, as_records, format_of, opened
+from minibroker.spark.jobs.progress import Progress
+from minibroker.spark.jobs.summary import Summary, Table
+from minibroker.spark.option_values import OptionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from typing import Any
+
+    from minibroker.clock import Clock
+
+DESCRIPTION = "Write files, or records made up by a rule, to topics or log directories."
+EPILOG = """examples:
+  minibroker spark import orders.jsonl --key id -t orders --to-bootstrap-server localhost:9092
+  minibroker spark import lake/topic=orders -t orders --to-path data --partitions 6
+  minibroker spark load --generate records=1e9,keys=1000000,skew=1.1,size=lognormal:200:0.5 -t load --to-path data
+"""
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from minibroker.spark.jobs.loading_rules import NAMES
+
+    parser.add_argument("files", nargs="*", metavar="FILE", help="files, folders or URLs")
+    parser.add_argument(
+        "--format",
+        help="parquet, json, csv, text, or any that Spark has; records: lines of slice; else as the names say",
+    )
+    parser.add_argument(
+        "--read-option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader, as sep=;"
+    )
+    rule = "; ".join(f"{name}: {what}" for name, what in NAMES.items())
+    parser.add_argument("--generate", metavar="NAME=VALUE,...", help=f"make records up instead. {rule}")
+    parser.add_argument("--key", metavar="COLUMN", help="the key of records")
+    parser.add_argument("--value", metavar="COLUMN", help="the value; json: all columns (the column value, or json)")
+    parser.add_argument("--timestamp", metavar="COLUMN", help="the time of records, as time, text or ms; else now")
+    parser.add_argument("-t", "--topic", metavar="NAME", help="the topic of all records")
+    parser.add_argument("--topic-column", metavar="COLUMN", help="the topic of each record")
+    parser.add_argument("--partition-column", metavar="COLUMN", help="the partition of each; else the key decides")
+    add_target_arguments(parser)
+    parser.add_argument("--partitions", type=int, metavar="N", help="of topics that are made; only with --to-path")
+    parser.add_argument("--compression", choices=CODECS, help="of what is written")
+
+
+def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
+    choice = Choice(
+        options.key, options.value, options.timestamp, options.topic_column, options.partition_column, options.topic
+    )
+    target = written_to(target_options(options), options.partitions, options.compression)
+    if bool(options.files) == bool(options.generate):  # both, or none
+        raise OptionError("say what to write: files, or --generate with a rule, and not both")
+    if options.generate:
+        rows = made_up(spark, options.generate, choice)
+    else:
+        file_format = options.format or format_of(options.files)
+        rows = as_records(
+            opened(spark, options.files, file_format, pairs_of("--read-option", options.read_option)), choice
+        )
+    return load(spark, rows, target, progress=progress)
+
+
+def written_to(target: dict[str, str], partitions: int | None, compression: str | None) -> dict[str, str]:
+    """Return where and how to write, as options of the data source."""
+    is_path = "path" in target
+    if not is_path and "kafka.bootstrap.servers" not in target:
+        raise OptionError("say where records go: --to-path DIR, or --to-bootstrap-server HOST:PORT")
+    if partitions is not None:
+        if not is_path:
+            raise OptionError("--partitions is for --to-path; make topics of a broker with minibroker topics create")
+        target = {**target, "partitions": str(partitions)}
+    if compression is not None:
+        target = {**target, "codec" if is_path else "kafka.compression.type": compression}
+    return target
+
+
+def made_up(spark: Any, rule: str, choice: Choice) -> Any:
+    """Return rows by a rule."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    from minibroker.spark.jobs.loading_generator import generated
+    from minibroker.spark.jobs.loading_rules import parse_spec
+
+    if choice.topic is None:
+        raise OptionError("--generate needs --topic NAME")
+    chosen = (choice.key, choice.value, choice.timestamp, choice.topic_column, choice.partition_column)
+    if any(chosen):
+        raise OptionError("--generate: what is made up has its columns already; --key and its like are for files")
+    return generated(spark, parse_spec(rule)).withColumn("topic", sql.lit(choice.topic))
+
+
+def load(
+    spark: Any,
+    rows: Any,
+    target: Mapping[str, str],
+    *,
+    job: str = "import",
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> Summary:
+    """Write rows with the columns that the data source takes; `target` are its options."""
+    clock = clock or LoopClock()
+    progress = progress or Progress(None, False)
+    began_ms = clock.steady_ms()
+    write = _into_directory if "path" in target else _to_brokers
+    figures, tables = write(rows, target, progress)
+    seconds = max(clock.steady_ms() - began_ms, 1) / 1000
+    figures |= {"seconds": round(seconds, 3), "records per second": round(figures["records"] / seconds)}
+    return Summary(job, figures, tables)
+
+
+def _into_directory(rows: Any, target: Mapping[str, str], progress: Progress) -> tuple[dict[str, Any], list[Table]]:
+    from minibroker.spark.load import load_with
+    from minibroker.spark.load_options import parse_load
+
+    done = load_with(rows, parse_load(target), progress=progress)
+    names = ["topic", "partition", "first", "end", "segments", "bytes"]
+    loaded = [
+        [each.topic, each.partition, each.first_offset, each.end_offset, each.segments, each.size_bytes]
+        for each in done.partitions
+    ]
+    figures = {"target": done.path, "records": done.records, "segments": done.segments, "bytes": done.size_bytes}
+    return figures, [Table("partitions", names, loaded)]
+
+
+def _to_brokers(rows: Any, target: Mapping[str, str], progress: Progress) -> tuple[dict[str, Any], list[Table]]:
+    from pyspark.sql import Observation  # pyright: ignore
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    from minibroker.spark.source import NAME
+
+    seen = Observation()
+    sizes = [sql.coalesce(sql.octet_length(name), sql.lit(0)) for name in ("value", "key") if name in rows.columns]
+    counted = rows.observe(seen, sql.count(sql.lit(1)).alias("records"), sql.sum(sum(sizes)).alias("bytes"))
+    servers = target["kafka.bootstrap.servers"]
+    with progress.step(f"writing to {servers}"):
+        counted.write.format(NAME).options(**target).mode("append").save()
+    found = seen.get
+    return {"target": servers, "records": found["records"] or 0, "bytes of keys and values": found["bytes"] or 0}, []

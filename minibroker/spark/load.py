@@ -1,0 +1,160 @@
+"""Bulk load: a DataFrame becomes segments in a broker's directory, without any broker.
+
+    load(frame, "data", topic="orders", partitions=12, codec="lz4", configs={"retention.ms": "-1"})
+
+Each of Spark's tasks writes the segments of its rows, and when all have ended the driver gives them offsets, in the
+order of the tasks: nothing is shuffled, and rows of a partition stay in the order of the frame.
+What must hold: a load counts as a whole or not at all; what a failed or repeated task has written is never seen.
+Not here: `df.write.format("minibroker")`, which does the same with Spark's own commit (load_writer.py).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from minibroker.clock import LoopClock
+from minibroker.spark.arrow_map import map_in_arrow
+from minibroker.spark.load_columns import check_columns
+from minibroker.spark.load_directory import LoadDirectory
+from minibroker.spark.load_options import CONFIG, parse_load
+from minibroker.spark.load_plans import Piece
+from minibroker.spark.load_segments import load_segments
+from minibroker.spark.workers import settle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame  # pyright: ignore
+
+    from minibroker.clock import Clock
+    from minibroker.spark.load_commit import Loaded
+    from minibroker.spark.load_options import LoadOptions
+    from minibroker.spark.load_plans import Plan
+
+PIECES = (
+    "topic string, partition int, task int, base_offset bigint, end_offset bigint, suffix string, size_bytes bigint, "
+    "places binary"
+)
+
+
+class LoadResult:
+    """What a load did."""
+
+    def __init__(self, path: str, partitions: list[Loaded], left: list[str]):
+        self.path = path
+        self.partitions = partitions  # by topic and partition; those that got nothing are not among them
+        self.left = left  # ids of loads that ended before their time; what they had staged has been removed
+
+    @property
+    def records(self) -> int:
+        return sum(each.end_offset - each.first_offset for each in self.partitions)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.partitions)
+
+    @property
+    def segments(self) -> int:
+        return sum(each.segments for each in self.partitions)
+
+
+def load(
+    frame: DataFrame,
+    path: str,
+    *,
+    topic: str | None = None,
+    partitions: int | None = None,
+    codec: str = "none",
+    level: int | None = None,
+    batch_bytes: int | None = None,
+    segment_bytes: int | None = None,
+    index_interval_bytes: int | None = None,
+    buffer_bytes: int | None = None,
+    configs: Mapping[str, str] | None = None,
+    node_id: int | None = None,
+    cluster_id: str | None = None,
+    release: str | None = None,
+    progress: Any = None,
+    clock: Clock | None = None,
+) -> LoadResult:
+    """Load the rows of a frame into the log directory at `path`, which is made if there is none.
+
+    topic: of all rows; None: there is a column `topic`. partitions: of topics that are not there yet, 1 by default.
+    configs: settings of Kafka for new topics, as {"retention.ms": "-1"}.
+    segment_bytes, index_interval_bytes: None is what the topic's settings say.
+    release: of Kafka, for which a new directory is made, as "3.9"; the newest by default.
+    progress: of jobs/progress.py, told what happens.
+    The other arguments are the options of docs/spark-writing.md. Raises OptionError for what cannot be asked for,
+    StorageError if a broker is at work in the directory; what a task raises comes out of Spark.
+    """
+    given = {
+        "path": path,
+        "topic": topic,
+        "partitions": partitions,
+        "codec": codec,
+        "level": level,
+        "batchBytes": batch_bytes,
+        "segmentBytes": segment_bytes,
+        "indexIntervalBytes": index_interval_bytes,
+        "bufferBytes": buffer_bytes,
+        "nodeId": node_id,
+        "clusterId": cluster_id,
+        "release": release,
+        **{CONFIG + name: value for name, value in (configs or {}).items()},
+    }
+    options = parse_load({name: str(value) for name, value in given.items() if value is not None})
+    return load_with(frame, options, progress=progress, clock=clock)
+
+
+def load_with(
+    frame: DataFrame, options: LoadOptions, *, progress: Any = None, clock: Clock | None = None
+) -> LoadResult:
+    """Do the same with options that have been read."""
+    from minibroker.spark.jobs.progress import Progress
+
+    used = check_columns(((field.name, field.dataType.simpleString()) for field in frame.schema.fields), options.topic)
+    steps = progress or Progress(is_wanted=False)
+    directory = LoadDirectory(options, clock or LoopClock())
+    directory.lock()
+    try:
+        plan = directory.look()
+        for load_id in directory.left:
+            print(f"minibroker removed what the load {load_id} had left, which never ended", file=sys.stderr)
+        try:
+            with steps.step(f"writing segments below {options.path}"):
+                rows = map_in_arrow(frame.select(*used), _task_of(plan), PIECES).collect()
+            pieces = [Piece(*row) for row in rows]
+            with steps.step(f"giving {len(pieces)} segments their places"):
+                loaded = directory.commit(plan, pieces)
+        except BaseException:
+            directory.drop()
+            raise
+        return LoadResult(options.path, loaded, directory.left)
+    finally:
+        directory.unlock()
+
+
+def _task_of(plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        settle()
+        pieces = load_segments(batches, plan, *this_task())
+        if pieces:
+            kinds = (pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.int64(), pa.binary())
+            columns = map(pa.array, zip(*pieces, strict=True), kinds)
+            yield pa.RecordBatch.from_arrays(list(columns), names=list(Piece._fields))
+
+    return run
+
+
+def this_task() -> tuple[int, int]:
+    """Return the number of the task that runs here, and of its attempt, which no other of the session has."""
+    from pyspark import TaskContext  # pyright: ignore
+
+    context = TaskContext.get()
+    assert context is not None, "this runs in Spark's workers only"
+    return context.partitionId(), context.taskAttemptId()

@@ -1,0 +1,112 @@
+"""Which offsets of its partitions a query reads: what was asked for, as far as it is there.
+
+Files and brokers answer the same few questions (`Log`), and what they cannot answer well is refused here in the same
+words: a topic that is not there, offsets before a log's start or behind its end.
+What must hold: a range that is returned lies within the log, or `failOnDataLoss` is false and it was cut to it.
+Not here: what logs there are (directories.py, wire_planning.py), how ranges become tasks.
+"""
+
+from __future__ import annotations
+
+from minibroker.spark.option_values import EARLIEST, LATEST, OptionError
+from minibroker.spark.options import TO_LATEST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import Protocol
+
+    from minibroker.spark.filters import Filters
+    from minibroker.spark.option_values import Limit, TopicPartition
+    from minibroker.spark.options import Options
+
+    class Log(Protocol):
+        """The log of a partition, as far as ranges go; its name is its str."""
+
+        @property
+        def start_offset(self) -> int: ...
+
+        def find_time(self, timestamp: int, limit_offset: int) -> int | None:
+            """Return the offset of the first record that is not older; None if there is none before the limit."""
+
+
+class DataLoss(Exception):
+    """Records that should be there are not, and `failOnDataLoss` is true."""
+
+    def __init__(self, text: str):
+        super().__init__(f"{text}; set failOnDataLoss to false to read what is there")
+
+
+def check_all_there(
+    options: Options, found: Collection[TopicPartition], topics: Callable[[], list[str]], where: str
+) -> None:
+    """Raise for what a query names and is not there; `topics` are asked for then only, to name what was meant."""
+    there = {topic for topic, _ in found}
+    for topic in options.topics or ():
+        if topic not in there:
+            raise OptionError(f"subscribe: {_absent(topic, topics(), where)}")
+    for topic, partition in options.assigned or ():
+        if (topic, partition) not in found:
+            known = [each for name, each in found if name == topic]
+            told = f"{topic} has no partition {partition} here, only {known}" if known else ""
+            raise OptionError(f"assign: {told or _absent(topic, topics(), where)}")
+    if options.pattern is not None and not found:
+        raise OptionError(f"subscribePattern: no topic matches {options.pattern.pattern}; {_known(topics())}")
+
+
+def _absent(topic: str, topics: list[str], where: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(topic, topics, 1)
+    return f"there is no topic {topic} {where}; {f'did you mean {near[0]}?' if near else _known(topics)}"
+
+
+def _known(topics: list[str]) -> str:
+    more = f" and {len(topics) - 10} more" if len(topics) > 10 else ""
+    return f"there are {', '.join(topics[:10])}{more}" if topics else "there is none at all"
+
+
+def range_of(options: Options, filters: Filters, key: TopicPartition, log: Log, latest: int) -> tuple[int, int]:
+    """Return first and end offset; raise OptionError or DataLoss for what there is not."""
+    first = resolved(options.starting, key, log, latest, options.no_match)
+    end = resolved(options.ending, key, log, latest, TO_LATEST)
+    if first > end:
+        raise OptionError(
+            f"{log} would begin at {first} and end before it, at {end}: look at {options.starting.name} and "
+            f"{options.ending.name}"
+        )
+    if first < log.start_offset or end > latest:
+        lost = (
+            f"{options.starting.name}: {log} begins at {log.start_offset}, what was before it has been deleted: "
+            f"there is no {first}"
+            if first < log.start_offset
+            else f"{options.ending.name}: {log} ends at {latest}, there is nothing up to {end}"
+        )
+        if options.fail_on_data_loss:
+            raise DataLoss(lost)
+        first, end = max(first, log.start_offset), min(end, latest)
+    if filters.first_offset is not None:
+        first = max(first, filters.first_offset)
+    if filters.end_offset is not None:
+        end = min(end, filters.end_offset)
+    return first, end
+
+
+def resolved(limit: Limit, key: TopicPartition, log: Log, latest: int, no_match: str) -> int:
+    """Return the offset that a limit stands for."""
+    offset = limit.offset if limit.offsets is None else limit.offsets[key]
+    timestamp = limit.timestamp if limit.timestamps is None else limit.timestamps[key]
+    if timestamp is not None:
+        offset = log.find_time(timestamp, latest)
+        if offset is None:
+            if no_match != TO_LATEST:
+                raise OptionError(
+                    f"{limit.name}: {log} has no record that is not older than {timestamp}; set "
+                    "startingOffsetsByTimestampStrategy to latest to begin at its end"
+                )
+            offset = LATEST
+    if offset == LATEST:
+        return latest
+    if offset == EARLIEST or offset is None:
+        return log.start_offset
+    return offset

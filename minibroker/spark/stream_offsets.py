@@ -1,0 +1,110 @@
+"""Offsets of a stream, by the rules of Spark's Kafka source: where a micro-batch ends, and what lies between two.
+
+    start, latest -> end        maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay
+    start, end    -> ranges     new partitions from their beginning, lost ones reported
+
+In a checkpoint offsets are {"orders":{"0":23}}, as Spark's own source writes them.
+What must hold: an end is never before its start but where the log itself has gone back, and that is data loss.
+Not here: asking for offsets (stream_logs.py), Spark (streams.py). Plain numbers: this can be tested without either.
+"""
+
+from __future__ import annotations
+
+import math
+
+from minibroker.spark.ranges import DataLoss
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from minibroker.spark.option_values import Numbers, TopicPartition
+    from minibroker.spark.options import Options
+
+    Json = dict[str, dict[str, int]]
+    Report = Callable[[str], None]
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
+    """Return offsets as a checkpoint has them; the same ones always in the same order, as Spark compares texts."""
+    found: Json = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Numbers:
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }
+
+
+class Admission:
+    """Says where a micro-batch ends."""
+
+    def __init__(self, options: Options):
+        self._most, self._least = options.trigger_offsets_max, options.trigger_offsets_min
+        self._delay_ms = options.trigger_delay_ms
+        self._triggered_ms: int | None = None  # the first batch waits for nothing
+
+    def end(self, start: Numbers, latest: Numbers, begins: Mapping[TopicPartition, int], now_ms: int) -> Numbers:
+        """Return the end; `begins` says where partitions begin that the start does not know."""
+        if self._least is not None:
+            new = sum(offset - start.get(key, 0) for key, offset in latest.items())
+            is_due = self._triggered_ms is None or now_ms - self._triggered_ms >= self._delay_ms
+            if new < self._least and not is_due:
+                return start
+            self._triggered_ms = now_ms
+        if self._most is None:
+            return latest
+        return limited(self._most, {**begins, **start}, latest)
+
+
+def limited(most: int, start: Mapping[TopicPartition, int], latest: Numbers) -> Numbers:
+    """Return an end at most so many offsets away, each partition in proportion to what it has, at least one."""
+    sizes = {key: end - start[key] for key, end in latest.items() if end > start.get(key, end)}
+    total = sum(sizes.values())
+    found = dict(latest)
+    for key, size in sizes.items():
+        share = most * (size / total)
+        found[key] = min(latest[key], start[key] + (math.ceil(share) if share < 1 else math.floor(share)))
+    return found
+
+
+def ranges_between(
+    start: Numbers, end: Numbers, begins: Mapping[TopicPartition, int], report: Report
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return what lies between two offsets, and report what does not any more."""
+    new = end.keys() - start.keys()
+    if unknown := new - begins.keys():
+        report(f"{told(unknown)} cannot be found: the topic was deleted")
+    for key in sorted(new & begins.keys()):
+        if begins[key]:
+            report(f"{told([key])} is new and begins at {begins[key]}: what was before it has been deleted")
+    if gone := start.keys() - end.keys():
+        report(f"{told(gone)} has gone: the topic was deleted")
+    found = {}
+    for key in sorted(end.keys() - unknown):
+        first = start.get(key, begins.get(key, 0))
+        if end[key] < first:
+            report(f"{told([key])} went back from {first} to {end[key]}: it was cut, or deleted and made anew")
+        elif end[key] > first:
+            found[key] = first, end[key]
+    return found
+
+
+def reporting(fail_on_data_loss: bool, tell: Callable[[str], None]) -> Report:
+    """Return what is done with data loss: it ends the query, or is told."""
+
+    def report(text: str) -> None:
+        if fail_on_data_loss:
+            raise DataLoss(text)
+        tell(f"minibroker: data loss, {text}")
+
+    return report
+
+
+def told(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions))

@@ -1,0 +1,53 @@
+"""What the tests of `import` and `slice` let happen in the session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from minibroker.spark.jobs import loading, slice
+from minibroker.spark.jobs.progress import Progress
+
+
+def imported(spark: Any, *, words: list[str]) -> Any:
+    return _done(spark, loading, words)
+
+
+def cut(spark: Any, *, words: list[str]) -> Any:
+    return _done(spark, slice, words)
+
+
+def _done(spark: Any, job: Any, words: list[str]) -> Any:
+    """Run a job as the command line does; return the summary, or what was wrong."""
+    parser = argparse.ArgumentParser()
+    job.add_arguments(parser)
+    try:
+        return json.loads(job.run(spark, parser.parse_args(words), Progress(None, False)).as_json())
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def files(spark: Any, *, folder: str) -> None:
+    """Write the same three rows in several formats."""
+    rows = spark.sql(
+        "select * from values "
+        "(1, 'a', named_struct('x', 1, 'y', null), timestamp'2024-01-01 00:00:00Z', 'orders', 0),"
+        "(2, 'b', null, timestamp'2024-01-02 00:00:00Z', 'users', 1),"
+        "(3, null, named_struct('x', 3, 'y', 'z'), timestamp'2024-01-03 00:00:00Z', 'orders', 1)"
+        " as rows(id, name, more, at, kind, place)"
+    ).coalesce(1)
+    rows.write.parquet(f"{folder}/rows.parquet")
+    rows.drop("more").selectExpr("*", "unix_millis(at) as ms").write.option("header", "true").csv(f"{folder}/rows.csv")
+
+
+def generated(spark: Any, *, rule: str, tasks: int) -> Any:
+    """Return a hash of all records, made in so many tasks."""
+    from pyspark.sql import functions as sql
+
+    from minibroker.spark.jobs.loading_generator import generated
+    from minibroker.spark.jobs.loading_rules import parse_spec
+
+    frame = generated(spark, parse_spec(rule), tasks=tasks)
+    hashes = sql.xxhash64("key", "value", sql.unix_micros("timestamp"))
+    return [*frame.select(sql.bit_xor(hashes), sql.count("*")).first(), frame.rdd.getNumPartitions()]

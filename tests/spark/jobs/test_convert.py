@@ -1,0 +1,249 @@
+"""Records survive a conversion as far as the format can hold them, and the new directory is one of a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.errors import ProtocolError
+from minibroker.log.checkpoints import HIGH_WATERMARKS, read_offsets
+from minibroker.log.compression import CODEC_NAMES
+from minibroker.log.storage import OsStorage
+from minibroker.log.verify import Verified, verify_directory
+from minibroker.spark.jobs import convert as job
+from minibroker.spark.jobs.command import parser_of
+from minibroker.spark.jobs.logs import Wanted
+from minibroker.spark.option_values import OptionError
+from tests.interop import kafka
+from tests.interop.test_kafka_reads_our_logs import complaints
+from tests.log.written import write_logs
+from tests.spark.jobs.test_compact import produce
+from tests.spark.jobs.test_verify import here
+from tests.spark.logs import every_batch, one_by_one, tree
+from tests.spark.served import served
+from tests.spark.session import Session
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "run_tasks", here)
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("logs")
+    write_logs(OsStorage(str(root)))
+    return root
+
+
+def problems_in(root: Path) -> list[str]:
+    return [str(problem) for problem in verify_directory(OsStorage(str(root)), Verified())]
+
+
+def names_in(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir() if path.is_dir())
+
+
+WAYS = [
+    (None, "zstd", 3),
+    (None, "none", None),
+    (None, "gzip", 9),
+    (2, None, None),
+    (2, "lz4", None),
+    (1, "snappy", None),
+    (1, "none", None),
+    (0, "gzip", None),
+    (0, "lz4", None),
+]
+
+
+@pytest.mark.parametrize(("magic", "codec", "level"), WAYS)
+def test_records_stay_as_far_as_the_format_holds_them(
+    magic: int | None, codec: str | None, level: int | None, logs: Path, tmp_path: Path, without_spark: None
+) -> None:
+    before = tree(logs)
+    if codec == "zstd":  # old messages cannot have it
+        wanted = Wanted(pattern="^(format2|appendtime2|recompress|epochs|txn|open|trimmed|late|empty)$")
+    else:
+        wanted = Wanted()
+    new, names = tmp_path / "new", names_in(logs)
+    summary = job.convert(None, str(logs), str(new), magic=magic, codec=codec, level=level, wanted=wanted)
+    assert tree(logs) == before
+    assert names_in(new) == names
+    assert problems_in(new) == []
+    for name in names:
+        if not wanted.wants(name.rpartition("-")[0], 0):
+            continue
+        made = list(every_batch(new / name))
+        for batch in made:
+            batch.check_crc()
+        if magic is not None:
+            assert {batch.magic for batch in made} <= {magic}
+        if codec is not None:
+            assert {CODEC_NAMES[batch.codec] for batch in made if not batch.is_control} <= {codec}
+        is_old = magic is not None and magic < 2
+        due = one_by_one(logs / name, read_committed=is_old)
+        found = one_by_one(new / name)
+        assert [(row[0], row[3], row[4]) for row in found] == [(row[0], row[3], row[4]) for row in due]
+        if not is_old:
+            assert [row[5] for row in found] == [row[5] for row in due]
+        if magic != 0:
+            assert [row[1] for row in found] == [row[1] for row in due]
+    paths = [path for name in names if wanted.wants(name.rpartition("-")[0], 0) for path in (new / name).glob("*.log")]
+    assert summary.figures["bytes"] == sum(path.stat().st_size for path in paths)
+
+
+def test_what_is_lost_is_told(logs: Path, tmp_path: Path, without_spark: None) -> None:
+    wanted = Wanted(["txn", "open", "format2"])
+    summary = job.convert(None, str(logs), str(tmp_path / "new"), magic=0, codec="gzip", wanted=wanted, only=True)
+    batches = [batch for name in ("txn-0", "open-0", "format2-0") for batch in every_batch(logs / name)]
+    lost = dict(summary.table("lost").rows)
+    assert lost["headers"] == sum(len(record.headers) for batch in batches for record in batch.records())
+    markers: Any = lost["markers"]
+    assert 0 < markers <= sum(batch.is_control for batch in batches)
+    assert lost["aborted batches"] and lost["producer batches"] and lost["timestamps"]
+    assert names_in(tmp_path / "new") == ["format2-0", "open-0", "txn-0"]
+    stable = read_offsets(OsStorage(str(tmp_path / "new")), HIGH_WATERMARKS)
+    assert stable["open", 0] < read_offsets(OsStorage(str(logs)), HIGH_WATERMARKS)["open", 0]
+    assert any("end before their last record" in note for note in summary.notes)
+
+
+def test_up_again_is_the_same_but_for_what_was_lost(logs: Path, tmp_path: Path, without_spark: None) -> None:
+    job.convert(None, str(logs), str(tmp_path / "old"), magic=1, codec="gzip")
+    job.convert(None, str(tmp_path / "old"), str(tmp_path / "new"), magic=2)
+    assert problems_in(tmp_path / "new") == []
+    for name in names_in(logs):
+        due = [row[:5] for row in one_by_one(logs / name, read_committed=True)]
+        found = [row[:5] for row in one_by_one(tmp_path / "new" / name)]
+        assert [(*row[:2], *row[3:]) for row in found] == [(*row[:2], *row[3:]) for row in due]
+
+
+def test_what_becomes_larger_than_a_segment_is_cut(tmp_path: Path, without_spark: None) -> None:
+    from tests.spark.jobs.test_compact import DiskLog
+
+    log = DiskLog(tmp_path / "data", segment_bytes=1 << 20, segment_index_bytes=1 << 16)
+    for _ in range(40):
+        log.put((b"key", b"x" * 50_000), codec=1)
+    log.send(7, (b"k", b"v"))
+    log.end(7, commit=False)
+    log.end_all()
+    config = {"segment.bytes": str(1 << 20)}
+    job.convert(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="none", settings=config)
+    paths = sorted((tmp_path / "new/t-0").glob("*.log"))
+    assert [int(path.stem) for path in paths] == [0, 20] and all(path.stat().st_size <= 1 << 20 for path in paths)
+    assert problems_in(tmp_path / "new") == []
+    assert [path.stem for path in (tmp_path / "new/t-0").glob("*.txnindex")] == [paths[-1].stem]
+    assert len(one_by_one(tmp_path / "new/t-0")) == 41
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({}, "nothing is to be done"),
+    ({"magic": 1, "codec": "zstd"}, "format 1 does not know it"),
+    ({"level": 3, "magic": 2}, "--level is of a codec"),
+    ({"codec": "gzip", "level": 30}, "gzip level 30 is outside"),
+    ({"codec": "snappy", "level": 3}, "snappy has no compression levels"),
+    ({"codec": "brotli"}, "it can be none, gzip"),
+    ({"codec": "gzip", "wanted": Wanted(["fromat2"])}, "did you mean format2"),
+]
+
+
+@pytest.mark.parametrize(("asked", "due"), REFUSED)
+def test_what_cannot_be_is_refused_before_anything_is_read(
+    asked: dict[str, Any], due: str, logs: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError, match=due):
+        job.convert(None, str(logs), str(tmp_path / "new"), **asked)
+    assert not list(tmp_path.iterdir())
+
+
+def test_zstd_must_be_told_another_codec_on_its_way_down(logs: Path, tmp_path: Path, without_spark: None) -> None:
+    with pytest.raises(ProtocolError, match="zstd, which format 1 does not know: say another codec"):
+        job.convert(None, str(logs), str(tmp_path / "new"), magic=1, wanted=Wanted(["format2"]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broken_batch_ends_it_and_is_named(logs: Path, tmp_path: Path, without_spark: None) -> None:
+    shutil.copytree(logs / "txn-0", tmp_path / "data/txn-0")
+    path = sorted((tmp_path / "data/txn-0").glob("*.log"))[1]
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(ProtocolError, match=f"txn-0/{path.name}"):
+        job.convert(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="gzip")
+    assert [each.name for each in tmp_path.iterdir()] == ["data"]
+
+
+KILLED = """
+import os, signal, sys
+from minibroker.spark.jobs import convert
+
+def run_tasks(spark, function, works):
+    for work in works[:2]:
+        function(work)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+convert.run_tasks = run_tasks
+convert.convert(None, sys.argv[1], sys.argv[2], codec="gzip")
+"""
+
+
+def test_a_job_that_is_killed_leaves_what_the_next_one_clears_away(
+    logs: Path, tmp_path: Path, without_spark: None
+) -> None:
+    new = tmp_path / "new"
+    assert subprocess.run([sys.executable, "-c", KILLED, str(logs), str(new)]).returncode == -signal.SIGKILL
+    assert [each.name for each in tmp_path.iterdir()] == ["new.staged"]
+    assert list((tmp_path / "new.staged").rglob("*.log.*.cleaned"))
+    job.convert(None, str(logs), str(new), codec="gzip")
+    assert [each.name for each in tmp_path.iterdir()] == ["new"]
+    assert names_in(new) == names_in(logs) and problems_in(new) == []
+
+
+def test_a_broker_at_work_is_told_of(logs: Path, tmp_path: Path, without_spark: None) -> None:
+    source = tmp_path / "data"
+    shutil.copytree(logs, source)
+    storage = OsStorage(str(source))
+    storage.lock()
+    try:
+        summary = job.convert(None, str(source), str(tmp_path / "new"), codec="gzip", wanted=Wanted(["txn"]))
+    finally:
+        storage.unlock()
+    assert [note for note in summary.notes if "a broker is at work" in note]
+    again = job.convert(None, str(source), str(tmp_path / "more"), codec="gzip", wanted=Wanted(["txn"]), only=True)
+    assert not [note for note in again.notes if "a broker is at work" in note]
+
+
+# With Spark, brokers, and Kafka's own eyes
+
+
+def run_job(spark: Any, words: list[str]) -> Any:
+    from minibroker.spark.jobs.progress import Progress
+
+    summary = job.run(spark, parser_of("convert").parse_args(words), Progress(spark, False))
+    return json.loads(summary.as_json())
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_a_broker_goes_on_with_what_was_converted(spark: Session, tmp_path: Path) -> None:
+    asyncio.run(produce(tmp_path / "data", {"orders": {}}, 60, 60))
+    path, call = str(tmp_path / "new"), "tests.spark.jobs.test_convert:run_job"
+    words = ["--path", str(tmp_path / "data"), "--to", path, "--format", "1", "--codec", "lz4"]
+    assert spark.call(call, words=words)["logs converted"] == 1
+    rows = spark.rows("minibroker", path=path, subscribe="orders")
+    assert sorted(int(bytes.fromhex(row[1])) for row in rows) == list(range(60))
+    release = kafka.DUMPS[-1]
+    paths = [each for each in sorted((tmp_path / "new").glob("orders-*/*.log")) if each.stat().st_size]
+    files = ",".join(str(each.with_suffix(suffix)) for each in paths for suffix in (".log", ".index", ".timeindex"))
+    told = kafka.run(release, release.dump_class, "--deep-iteration", "--files", files, cwd=tmp_path)
+    assert (told.returncode, complaints(told.stderr)) == (0, [])
+    assert "isvalid: false" not in told.stdout
+    assert told.stdout.count("| offset:") == 60
+    with served(tmp_path / "new") as broker:
+        assert sorted(int(record.value or b"") for record in broker.records("orders")) == list(range(60))

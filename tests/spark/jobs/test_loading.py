@@ -1,0 +1,180 @@
+"""`import` in Spark: which columns become what, and that records arrive in topics and log directories."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker import Broker
+from minibroker.spark.jobs.loading_files import format_of
+from minibroker.spark.option_values import OptionError
+from tests.spark.session import Session
+
+LOADS = "tests.spark.jobs.loads"
+DAY_MS = 86_400_000
+START = 1_704_067_200_000  # 2024 begins
+
+
+def imported(spark: Session, *words: object) -> Any:
+    told = spark.call(f"{LOADS}:imported", words=[str(word) for word in words])
+    assert "error" not in told, told["error"]
+    return told
+
+
+def refused(spark: Session, *words: object) -> str:
+    return str(spark.call(f"{LOADS}:imported", words=[str(word) for word in words])["error"])
+
+
+def rows(spark: Session, path: object, topic: str = "orders,users") -> Sequence[Any]:
+    """Return topic, partition, offset, key, value, time in ms and headers of records in a log directory."""
+    found = spark.rows("minibroker", path=path, subscribe=topic, includeHeaders="true")
+    shown = [
+        (topic, partition, offset, key and bytes.fromhex(key), value and bytes.fromhex(value), time // 1000, headers)
+        for key, value, topic, partition, offset, time, _, headers in found
+    ]
+    return sorted(shown)
+
+
+@pytest.fixture(scope="module")
+def files(spark: Session, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    spark.call(f"{LOADS}:files", folder=str(folder))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_columns_become_keys_values_times_topics_and_partitions(spark: Session, files: Path, tmp_path: Path) -> None:
+    told = imported(
+        spark, files / "rows.parquet", "--key", "id", "--timestamp", "at", "--topic-column", "kind",
+        "--partition-column", "place", "--to-path", tmp_path, "--partitions", 2, "--compression", "lz4",
+    )  # fmt: skip
+    assert told["records"] == 3
+    found = rows(spark, tmp_path)
+    assert [(row[:2], row[3], row[5]) for row in found] == [
+        (("orders", 0), b"1", START),
+        (("orders", 1), b"3", START + 2 * DAY_MS),
+        (("users", 1), b"2", START + DAY_MS),
+    ]
+    assert json.loads(found[1][4]) == {
+        "id": 3, "name": None, "more": {"x": 3, "y": "z"}, "at": "2024-01-03T05:30:00.000+05:30", "kind": "orders",
+        "place": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_a_column_is_the_value_as_it_is_or_as_json(spark: Session, files: Path, tmp_path: Path) -> None:
+    imported(spark, files / "rows.parquet", "--value", "more", "-t", "orders", "--to-path", tmp_path / "nested")
+    values = [row[4] for row in rows(spark, tmp_path / "nested", "orders")]
+    assert values == [b'{"x":1}', None, b'{"x":3,"y":"z"}']
+    imported(
+        spark, files / "rows.csv", "--value", "name", "--timestamp", "ms", "-t", "orders",
+        "--to-path", tmp_path / "csv", "--read-option", "inferSchema=true",
+    )  # fmt: skip
+    found = rows(spark, tmp_path / "csv", "orders")
+    assert [(row[4], row[5]) for row in found] == [(b"a", START), (b"b", START + DAY_MS), (None, START + 2 * DAY_MS)]
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_records_come_to_a_broker_and_out_of_it(spark: Session, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(b'{"id":7,"at":"2024-01-01T00:00:00Z"}\n{"id":8}\n'))
+    with Broker(topics=["orders:2"]) as broker:
+        words = ("-t", "orders", "--to-bootstrap-server", broker.bootstrap_servers, "--compression", "zstd")
+        told = imported(spark, tmp_path / "rows.jsonl.gz", "--key", "id", "--timestamp", "at", *words)
+        assert (told["records"], told["bytes of keys and values"]) == (2, 1 + 36 + 1 + 18)
+        records = sorted((record.key, record.value, record.timestamp) for record in broker.records("orders"))
+        assert records[0] == (b"7", b'{"at":"2024-01-01T00:00:00Z","id":7}', START)
+        assert records[1][:2] == (b"8", b'{"at":null,"id":8}')
+        lake = {"servers": broker.bootstrap_servers, "target": str(tmp_path / "lake")}
+        assert spark.call("tests.spark.jobs.lakes:exported", **lake)["records"] == 2
+        imported(spark, "--generate", "records=3,seed=1", *words)
+        assert spark.call("tests.spark.jobs.lakes:exported", **lake)["records"] == 3
+        offsets = spark.call("tests.spark.jobs.lakes:rows", target=lake["target"], columns="partition,offset")
+        expected = [[record.partition, record.offset] for record in broker.records("orders")]
+        assert sorted(offsets) == sorted(expected) and len(expected) == 5
+        told = refused(spark, tmp_path / "rows.jsonl.gz", "--partitions", 2, *words)
+        assert "--partitions is for --to-path" in told
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_an_export_comes_back_as_it_was(spark: Session, tmp_path: Path) -> None:
+    lines = [
+        {"topic": "orders", "partition": partition, "offset": offset, "ts": START + offset, "key": f"k{offset}",
+         "payload": {"base64": "/w=="}, "headers": ["h", None]}
+        for partition, offset in ((0, 0), (0, 1), (1, 0))
+    ]  # fmt: skip
+    (tmp_path / "lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = imported(
+        spark, tmp_path / "lines", "--format", "records", "--topic-column", "topic", "--partition-column", "partition",
+        "--to-path", tmp_path / "data", "--partitions", 2,
+    )  # fmt: skip
+    assert told["records"] == 3
+    spark.call(
+        "tests.spark.jobs.lakes:exported", path=str(tmp_path / "data"), target=str(tmp_path / "lake"), offsets_max=2
+    )
+    spark.call("tests.spark.jobs.lakes:exported", path=str(tmp_path / "data"), target=str(tmp_path / "lake"))
+    told = imported(
+        spark, tmp_path / "lake", "--partition-column", "partition", "--to-path", tmp_path / "again", "--partitions", 2
+    )
+    assert told["records"] == 3
+    assert rows(spark, tmp_path / "again", "orders") == rows(spark, tmp_path / "data", "orders")
+    assert rows(spark, tmp_path / "again", "orders")[0] == (
+        "orders", 0, 0, b"k0", b"\xff", START, [["h", None]],
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_records_by_a_rule_are_the_same_on_any_number_of_tasks(spark: Session, tmp_path: Path) -> None:
+    rule = "records=34000,keys=500,skew=1,size=uniform:80:120,late=0.1:1000"
+    one = spark.call(f"{LOADS}:generated", rule=rule, tasks=1)
+    three = spark.call(f"{LOADS}:generated", rule=rule, tasks=3)
+    assert one[:2] == three[:2] and one[1:] == [34_000, 1] and three[2] == 3
+    told = imported(spark, "--generate", rule, "-t", "orders", "--to-path", tmp_path, "--partitions", 3)
+    assert told["records"] == 34_000 and len(told["partitions"]) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_what_makes_no_sense_is_refused(spark: Session, files: Path, tmp_path: Path) -> None:
+    path = files / "rows.parquet"
+    to = ("--to-path", tmp_path)
+    for words, told in (
+        ((path, "-t", "orders"), "say where records go: --to-path DIR, or --to-bootstrap-server"),
+        (("-t", "orders", *to), "say what to write: files, or --generate"),
+        ((path, *to), "say where the records go: --topic NAME"),
+        ((path, "-t", "a", "--topic-column", "kind", *to), "--topic and --topic-column are both there"),
+        ((path, "-t", "a", "--key", "ID2", *to), "--key ID2: there is no such column, only id, name"),
+        ((path, "-t", "a", "--timestamp", "more", *to), "--timestamp more: the column is struct"),
+        (("--generate", "records=1", *to), "--generate needs --topic NAME"),
+        (("--generate", "records=1", "-t", "a", "--key", "k", *to), "has its columns already"),
+    ):
+        assert told in refused(spark, *words), words
+
+
+@pytest.mark.parametrize(
+    ("paths", "name"),
+    [
+        (["a/b.json"], "json"),
+        (["a/b.jsonl.gz", "c.ndjson"], "json"),
+        (["b.csv.zst"], "csv"),
+        (["folder", "lake/topic=orders/"], "parquet"),
+        (["notes.txt"], "text"),
+    ],
+)
+def test_names_tell_formats(paths: list[str], name: str) -> None:
+    assert format_of(paths) == name
+
+
+@pytest.mark.parametrize("paths", [["a.xyz"], ["a.csv", "b.json"]])
+def test_names_that_tell_no_format_are_refused(paths: list[str]) -> None:
+    with pytest.raises(OptionError, match="say it with --format"):
+        format_of(paths)

@@ -1,0 +1,84 @@
+"""What a job says in the end, for people and for scripts; and what its command says of words that it does not know."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from minibroker.spark.jobs import JOBS, job_module
+from minibroker.spark.jobs.command import main, parser_of
+from minibroker.spark.jobs.progress import Progress
+from minibroker.spark.jobs.summary import Summary, Table
+
+FOUND = Summary(
+    "export",
+    {"records": 1_234_567, "seconds": 3.14159, "new files": None, "whole": True},
+    [Table("topics", ["topic", "records"], [["orders", 1_234_000], ["payments", 567]]), Table("empty", ["a"], [])],
+    notes=["written to lake"],
+)
+
+
+def test_text_lines_up() -> None:
+    assert FOUND.as_text() == "\n".join(
+        [
+            "records    1,234,567",
+            "seconds    3.14",
+            "new files  -",
+            "whole      yes",
+            "",
+            "topics",
+            "  topic       records",
+            "  orders    1,234,000",
+            "  payments        567",
+            "",
+            "written to lake",
+        ]
+    )
+
+
+def test_json_has_the_same() -> None:
+    found = json.loads(FOUND.as_json())
+    assert found["job"] == "export" and found["records"] == 1_234_567 and found["whole"] is True
+    assert found["topics"] == [{"topic": "orders", "records": 1_234_000}, {"topic": "payments", "records": 567}]
+    assert found["empty"] == [] and found["problems"] == []
+
+
+def test_problems_are_the_exit_status() -> None:
+    assert FOUND.status == 0
+    broken = Summary("verify", {}, problems=["orders-0: a batch is broken"])
+    assert broken.status == 1
+    assert broken.as_text() == "problem: orders-0: a batch is broken"
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_is_there_and_explains_itself(name: str) -> None:
+    module = job_module(name)
+    assert callable(module.run)
+    told = parser_of(name).format_help()
+    assert module.DESCRIPTION.split()[0] in told and "--json" in told and "--master" in told
+
+
+def test_without_a_job_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    told = capsys.readouterr().out
+    assert all(f"  {name}" in told for name in JOBS)
+    assert main(["--help"]) == 0
+
+
+def test_a_job_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exprot"]) == 2
+    assert "there is no job 'exprot'" in capsys.readouterr().err
+
+
+def test_a_setting_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--path", "data", "--conf", "spark.x"]) == 2
+    assert "write it as NAME=VALUE" in capsys.readouterr().err
+
+
+def test_progress_elsewhere_than_on_a_terminal_is_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress().step("planning"):
+        pass
+    with Progress(is_wanted=False).step("reading"):
+        pass
+    assert capsys.readouterr().err == "planning\n"

@@ -1,0 +1,114 @@
+"""Options and columns of writes to topics: what is refused, and what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.log.compression import GZIP, ZSTD
+from minibroker.spark.option_values import OptionError
+from minibroker.spark.wire_sending import open_cluster
+from minibroker.spark.write_options import WriteOptions, check_columns, parse
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def parsed(**told: str) -> WriteOptions:
+    return parse(SERVERS | {name.replace("_", "."): value for name, value in told.items()}, streaming=False)
+
+
+def test_defaults_are_those_of_kafkas_producer() -> None:
+    found = parsed()
+    assert (found.acks, found.idempotent, found.codec, found.delivery_timeout_ms) == (-1, True, 0, 120_000)
+    assert found.topic is None and not found.exactly_once
+    assert parse(SERVERS, streaming=True).exactly_once
+
+
+def test_settings_of_the_producer_are_read() -> None:
+    found = parsed(
+        topic="orders", kafka_acks="1", kafka_compression_type="zstd", **{"kafka.compression.zstd.level": "7"}
+    )
+    assert (found.topic, found.acks, found.idempotent, found.codec, found.level) == ("orders", 1, False, ZSTD, 7)
+    found = parsed(kafka_compression_type="gzip", **{"KAFKA.Batch.Size": "1000", "kafka.max.request.size": "5000"})
+    assert (found.codec, found.level, found.batch_bytes, found.record_bytes_max) == (GZIP, None, 1000, 5000)
+    assert found.request_bytes == 5000
+    # They say how a producer waits, which has no meaning for pieces of rows.
+    parsed(kafka_linger_ms="5", kafka_buffer_memory="1000", checkpointLocation="somewhere")
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"topics": "orders"}, "no option 'topics': did you mean topic"),
+        ({"subscribe": "orders"}, "for reading; did you mean topic"),
+        ({"acks": "all"}, "did you mean kafka.acks"),
+        ({"kafka.batch.sizes": "1"}, "did you mean kafka.batch.size"),
+        ({"kafka.auto.offset.reset": "latest"}, "no option 'kafka.auto.offset.reset'"),
+        ({"kafka.acks": "2"}, "kafka.acks is '2': it can be all, 1 or 0"),
+        ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "kafka.enable.idempotence needs kafka.acks all"),
+        ({"kafka.acks": "1", "exactlyOnce": "true"}, "kafka.acks 1 and exactlyOnce exclude each other"),
+        ({"kafka.compression.type": "lzma"}, "it can be none or gzip or snappy or lz4 or zstd"),
+        ({"kafka.compression.type": "gzip", "kafka.compression.gzip.level": "17"}, "gzip level 17 is outside"),
+        ({"kafka.transactional.id": "x"}, "transactions cannot be written yet"),
+        ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set"),
+        ({"kafka.partitioner.class": "x"}, "a column `partition` says where a row goes"),
+        ({"kafka.batch.size": "many"}, "kafka.batch.size is 'many': it must be a number"),
+        ({"includeHeaders": "maybe"}, "includeHeaders is 'maybe'"),
+        ({"groupIdPrefix": " "}, "groupIdPrefix is empty"),
+        ({"sinkName": "a.0"}, "sinkName is 'a.0': it can have letters, digits, - and _"),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "x"}, "kafka.sasl.mechanism"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_used_is_refused(told: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        open_cluster(parse(SERVERS | told, streaming=False))
+
+
+def test_brokers_must_be_named() -> None:
+    with pytest.raises(OptionError, match=r"nowhere to write to: set kafka\.bootstrap\.servers"):
+        parse({"topic": "orders"}, streaming=False)
+
+
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"value": "string"},
+        {"key": "binary", "value": "binary", "partition": "int", "timestamp": "timestamp", "headers": HEADERS},
+        {"value": "varchar(10)", "key": "string collate UTF8_LCASE"},
+        {"value": "binary", "offset": "bigint", "timestampType": "int", "amount": "double"},  # passed over
+        {"value": "binary", "topic": "int"},  # the option says it
+    ],
+    ids=str,
+)
+def test_columns_of_the_sink_are_taken(columns: dict[str, str]) -> None:
+    check_columns(columns.items(), parsed(topic="orders"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"key": "string"}, "no column value"),
+        ({"value": "bigint"}, "column value is bigint: it must be string or binary; cast it"),
+        ({"value": "string", "key": "int"}, "column key is int"),
+        ({"value": "string", "partition": "bigint"}, "column partition is bigint: it must be int"),
+        ({"value": "string", "headers": "map<string,string>"}, "column headers is map"),
+        ({"value": "string", "timestamp": "string"}, "column timestamp is string: it must be timestamp or bigint"),
+        ({"value": "string", "keys": "string"}, "column keys would not be written: did you mean key"),
+        ({"value": "string", "Partition": "int"}, "did you mean partition"),
+    ],
+    ids=str,
+)
+def test_other_columns_are_refused(columns: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        check_columns(columns.items(), parsed(topic="orders"))
+
+
+def test_rows_need_a_topic() -> None:
+    check_columns([("value", "string"), ("topic", "string")], parsed())
+    with pytest.raises(OptionError, match="no topic: set the option topic"):
+        check_columns([("value", "string")], parsed())
+    with pytest.raises(OptionError, match="column topic is int"):
+        check_columns([("value", "string"), ("topic", "int")], parsed())
