@@ -129,6 +129,26 @@ class Units:
         return out
 
 
+def find_misplaced(units: Units, min_offset: int, limit_offset: int | None) -> Bools:
+    """Return which units cannot be where they are by their offsets, which no checksum covers in format v2.
+
+    Offsets rise. Of two neighbours that do not, the first is wrong if the second one follows what is before both.
+    """
+    wrong = np.zeros(len(units), np.bool_)
+    # A wrapper that says 0 does not say where it is.
+    known = np.flatnonzero(~(units.are_wrappers & (units.last_offsets <= 0)))
+    first, last = units.base_offsets[known], units.last_offsets[known]
+    before = np.concatenate((np.array([min_offset - 1], np.int64), last[:-1]))[: len(known)]
+    falls = first <= before
+    jumped = falls[1:] & (first[1:] > before[:-1])
+    falls[1:] &= ~jumped
+    falls[:-1] |= jumped
+    if limit_offset is not None:
+        falls |= last >= limit_offset
+    wrong[known] = falls
+    return wrong
+
+
 def find_units(
     view: memoryview, position: int, end: int, bytes_max: int, strict: bool
 ) -> tuple[Units, int, ProtocolError | None]:

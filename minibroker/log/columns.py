@@ -19,10 +19,10 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from minibroker.errors import ProtocolError
+from minibroker.errors import InvalidValue, ProtocolError
 from minibroker.log.column_arrays import HEADERS as HEADERS
 from minibroker.log.column_arrays import OFFSET_MAX, copied, copied_headers, headers_of, wrapped
-from minibroker.log.column_batches import AbortedUnits, Units, find_units, unit_at
+from minibroker.log.column_batches import AbortedUnits, Units, find_misplaced, find_units, unit_at
 from minibroker.log.column_opening import has_too_many, open_units, read_rows
 from minibroker.log.column_rows import Rows
 from minibroker.log.column_varints import Plane
@@ -115,6 +115,8 @@ class ColumnReader:
         self.failed: Place | None = None
         self._view = memoryview(chunk)
         self._offsets = first_offset, end_offset
+        self._min_offset: int | None = None  # None: nobody has said where the chunk lies
+        self._limit_offset: int | None = None
         self._timestamps = first_timestamp, end_timestamp
         self._keys, self._values, self._headers, self._origins = keys, values, headers, origins
         self._control, self._check_crc, self._strict = control, check_crc, strict
@@ -122,6 +124,7 @@ class ColumnReader:
         self._aborted = AbortedUnits(aborted, check_crc)
         self._units = Units(np.empty(0, np.int64))  # found and not yet read
         self._at_once = UNITS_AT_ONCE
+        self._misplaced: Bools = np.empty(0, np.bool_)  # which of them cannot be here
         self._shown: Bools = np.empty(0, np.bool_)  # which of them are to be opened
         self._checked: Bools = np.empty(0, np.bool_)  # of which the checksum must be right
         self._first_is_broken = False
@@ -129,6 +132,13 @@ class ColumnReader:
         self._scanned = 0  # where the next unit is to be looked for
         self._error: ProtocolError | None = None  # waits behind the units found
         self._is_over = False
+
+    def lies_between(self, min_offset: int, limit_offset: int | None) -> None:
+        """Say where the chunk lies in its log; a batch that lies elsewhere, or whose offsets do not rise, is broken.
+
+        It could hide what it holds, as no checksum covers the base offset of a batch of v2.
+        """
+        self._min_offset, self._limit_offset = min_offset, limit_offset
 
     def __iter__(self) -> Self:
         return self
@@ -143,6 +153,8 @@ class ColumnReader:
                 self._go_on(1)
             elif self._first_is_broken:
                 raise self._failure()
+            elif len(self._units) and self._misplaced[0]:
+                raise self._misplacement()
             elif len(self._units):
                 columns = self._read()
                 if columns is not None:
@@ -166,6 +178,10 @@ class ColumnReader:
             units, aborted, self._error = units[:judged], aborted[:judged], error
         inside = ~units.outside(self._offsets, self._timestamps)
         self._units = units
+        self._misplaced = np.zeros(len(units), np.bool_)
+        if self._min_offset is not None:
+            self._misplaced = find_misplaced(units, self._min_offset, self._limit_offset)
+            self._min_offset = max([self._min_offset, *(units.last_offsets[~self._misplaced] + 1).tolist()[-1:]])
         # Not only of those that are shown: a flipped bit may be what hides one.
         self._checked = inside & self._check_crc
         self._shown = inside & ~aborted
@@ -175,6 +191,8 @@ class ColumnReader:
     def _read(self) -> Columns | None:
         """Read some of the units that were found, None if no row of them is wanted."""
         few = slice(self._at_once)
+        if self._misplaced[few].any():
+            few = slice(int(self._misplaced[few].argmax()))
         units, shown, checked = self._units[few], self._shown[few], self._checked[few]
         opened = open_units(self._view, units, shown, checked, self._limit_bytes, self._group_bytes)
         if has_too_many(opened, units):
@@ -221,7 +239,17 @@ class ColumnReader:
         if count:
             self.position = int(units.positions[count - 1] + units.sizes[count - 1])
             self.next_offset = int(units.last_offsets[count - 1]) + 1
-        self._units, self._shown, self._checked = units[count:], self._shown[count:], self._checked[count:]
+        self._units, self._misplaced = units[count:], self._misplaced[count:]
+        self._shown, self._checked = self._shown[count:], self._checked[count:]
+
+    def _misplacement(self) -> ProtocolError:
+        """Return that the first unit cannot be here, and pass over it."""
+        batch, next_offset = unit_at(self._view, self._units, 0), self.next_offset
+        self.failed = Place(batch.position, batch.size_bytes, int(self._units.base_offsets[0]), batch.last_offset)
+        self._go_on(1)
+        self.next_offset = next_offset
+        reason = f"a batch with the offsets {self.failed.base_offset} to {self.failed.last_offset} cannot be here"
+        return InvalidValue(reason, batch.position, "batch.base_offset")
 
     def _failure(self) -> ProtocolError:
         """Return what is wrong with the first unit, and pass over it."""

@@ -104,11 +104,12 @@ class TaskReader:
         task = self.task
         for number, (base_offset, suffix, size_bytes) in enumerate(task.parts):
             is_last = number == len(task.parts) - 1
+            behind = task.next_base if is_last else task.parts[number + 1][0]
             end_offset = task.end_offset if is_last else min(task.parts[number + 1][0], task.end_offset)
             try:
                 segment = self._open(base_offset, suffix, size_bytes)
                 try:
-                    yield from self._stretch(segment, max(task.first_offset, base_offset), end_offset)
+                    yield from self._stretch(segment, max(task.first_offset, base_offset), end_offset, behind)
                 except StorageError as failure:
                     if self._storage.size_bytes(segment.path) >= size_bytes:
                         raise
@@ -144,13 +145,16 @@ class TaskReader:
             "query was planned, by retention or cleaning: run it again"
         )
 
-    def _stretch(self, segment: ReadOnlySegment, first_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
-        """Read the offsets of a segment that lie between two."""
+    def _stretch(
+        self, segment: ReadOnlySegment, first_offset: int, end_offset: int, limit_offset: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the offsets of a segment that lie between two; behind the segment the log goes on at the limit."""
         position, end = self._find(segment, first_offset, end_offset)
         file = self._storage.open(segment.path)
         wanted_bytes, next_offset = self._chunk_bytes, first_offset
         try:
-            while position < end and next_offset < end_offset:
+            min_offset = segment.base_offset
+            while position < end:
                 chunk = self._chunk(segment, file, position, min(wanted_bytes, end - position))
                 needed = size_of_first(chunk)
                 if len(chunk) < needed <= min(end - position, DECOMPRESSED_BYTES_MAX):
@@ -158,6 +162,7 @@ class TaskReader:
                     continue
                 is_whole = position + len(chunk) >= end
                 reader = self._reader(chunk, first_offset, end_offset, next_offset, is_strict=is_whole)
+                reader.lies_between(min_offset, limit_offset)
                 lost: ProtocolError | None = None
                 while True:
                     try:
@@ -174,8 +179,11 @@ class TaskReader:
                     lost = InvalidLength(f"a batch of {needed} bytes cannot be here", 0, "batch.size")
                 position += reader.position
                 next_offset = max(next_offset, reader.next_offset)
-                # What is behind the last offset is none of ours, and may be half written.
-                if lost is not None and next_offset < end_offset:
+                min_offset = max(min_offset, reader.next_offset)
+                if lost is not None:
+                    # What is behind the last offset is none of ours, and may be half written.
+                    if next_offset >= end_offset:
+                        break
                     behind, next_offset = self._next_known(segment, position, end, next_offset)
                     yield from self._broken(lost, segment, position, None, behind - position)
                     position = behind
@@ -195,10 +203,19 @@ class TaskReader:
         try:
             place = segment.find(end_offset)
             # The batch that ends behind may begin before; of a wrapper of v0 or v1 only the records say so.
-            end = end if place is None else place.end_position
+            if place is not None and self._goes_on(segment, place):
+                end = place.end_position
         except ProtocolError:
             pass
         return begin, end
+
+    def _goes_on(self, segment: ReadOnlySegment, place: Place) -> bool:
+        """Return whether what follows has higher offsets; if not one of the two batches lies, and all is read."""
+        try:
+            following = next(segment.hop(place.end_position), None)
+        except ProtocolError:
+            return True
+        return following is None or following.last_offset > place.last_offset
 
     def _chunk(self, segment: ReadOnlySegment, file: File, position: int, size_bytes: int) -> bytes:
         chunk = file.read_at(position, size_bytes)

@@ -39,6 +39,7 @@ class Task:
         "directory",
         "end_offset",
         "first_offset",
+        "next_base",
         "partition",
         "parts",
         "root",
@@ -58,6 +59,8 @@ class Task:
         # Base offset, suffix and length of each segment.
         parts = dict.fromkeys(each.part for each in stretches)
         self.parts = [(part.base_offset, part.suffix, part.size_bytes) for part in parts]
+        # Where the segment behind the last one begins; None: there is none.
+        self.next_base = files.next_base(files.index_of(self.parts[-1][0]))
         # Producer, first offset and offset of the marker of each aborted transaction that may have records here.
         self.aborted = found.aborted_between(self.first_offset, self.end_offset)
 

@@ -76,6 +76,7 @@ class WireTaskReader:
         """Yield the rows of an answer, and return the offset behind it."""
         task, manner = self.task, self.manner
         reader = self._reader(answer, first_offset)
+        reader.lies_between(0, None)  # whatever holds the first offset may begin before it
         while True:
             try:
                 for columns in reader:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.index import TXN_ENTRY_BYTES
 from minibroker.log.read_only_storage import ReadOnlyStorage
@@ -244,6 +245,24 @@ def test_a_broken_batch_is_a_row_of_its_own(broken: Path, chunk_bytes: int) -> N
     assert "checksum" in str(row.pop("error")) or row
     expected = {"topic": "orders", "partition": 0, "firstOffset": 30, "lastOffset": 30, "position": position}
     assert {name: row[name] for name in expected} == expected and row["file"] == str(broken / SEGMENT)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 500, 1 << 20])
+@pytest.mark.parametrize("bytes_max", [1000, 1 << 20])
+@pytest.mark.parametrize("segment_bytes", [1500, 1 << 20])
+@pytest.mark.parametrize(
+    ("offset", "byte", "bits"), [(30, 5, 1), (30, 7, 0x40), (30, 7, 0x10), (30, 0, 0x80), (52, 7, 4)]
+)
+def test_an_offset_that_no_checksum_covers_hides_nothing(
+    offset: int, byte: int, bits: int, segment_bytes: int, bytes_max: int, chunk_bytes: int, tmp_path: Path
+) -> None:
+    written(tmp_path, 100, segment_bytes=segment_bytes)
+    path = max(path for path in (tmp_path / "orders-0").glob("*.log") if int(path.stem) <= offset)
+    (position,) = (batch.position for batch in batches(path.read_bytes()) if batch.base_offset == offset)
+    spoil(path, position + byte, path.read_bytes()[position + byte] ^ bits)
+    with pytest.raises(CorruptBatch, match="cannot be here"):
+        for task in tasks_of(tmp_path, maxBytesPerPartition=bytes_max):
+            list(rows_of(TaskReader(task, Manner(asked(tmp_path)), chunk_bytes=chunk_bytes)))
 
 
 def test_what_lies_outside_the_range_is_not_looked_at(broken: Path) -> None:
