@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from minibroker.spark.jobs import JOBS, job_module
@@ -32,6 +33,7 @@ def parser_of(name: str, program: str = "minibroker spark") -> argparse.Argument
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--traceback", action="store_true", help="when a task fails, all that Spark says of it")
     return parser
 
 
@@ -39,6 +41,14 @@ def overview() -> str:
     width = max(map(len, JOBS))
     lines = [f"  {name.ljust(width)}  {what}" for name, what in JOBS.items()]
     return "\n".join(["usage: minibroker spark JOB ...", "", *lines, "", "minibroker spark JOB --help tells more."])
+
+
+def reason_of(error: Exception) -> str | None:
+    """Return what a task of ours said when it failed, out of pages of Spark's; None if it was no task that failed."""
+    if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+        return None
+    said = re.search(r"^\s*minibroker\.[\w.]+: (.+)$", str(error), re.MULTILINE)
+    return said[1] if said else None
 
 
 def main(words: Sequence[str], program: str = "minibroker spark") -> int:
@@ -73,6 +83,12 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
         return USAGE
     except (ProtocolError, KafkaError, DataLoss) as error:
         print(f"minibroker spark {name}: {error}", file=sys.stderr)
+        return FAILED
+    except Exception as error:
+        reason = reason_of(error)
+        if reason is None or options.traceback:
+            raise
+        print(f"minibroker spark {name}: {reason}", file=sys.stderr)
         return FAILED
     print(summary.as_json() if options.json else summary.as_text())
     status: int = summary.status

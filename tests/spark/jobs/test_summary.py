@@ -7,7 +7,7 @@ import json
 import pytest
 
 from minibroker.spark.jobs import JOBS, job_module
-from minibroker.spark.jobs.command import main, parser_of
+from minibroker.spark.jobs.command import main, parser_of, reason_of
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 
@@ -74,6 +74,20 @@ def test_a_job_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_setting_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--path", "data", "--conf", "spark.x"]) == 2
     assert "write it as NAME=VALUE" in capsys.readouterr().err
+
+
+def spark_error(text: str) -> Exception:
+    return type("PythonException", (Exception,), {"__module__": "pyspark.errors.exceptions.captured"})(text)
+
+
+def test_of_a_task_that_failed_only_its_reason_is_said() -> None:
+    told = """Job aborted due to stage failure
+  File "minibroker/spark/rows.py", line 200, in _broken
+minibroker.spark.rows.CorruptBatch: orders-0, offsets 3 to 4, byte 9 of data/0.log: checksum
+\tat org.apache.spark.api.python.BasePythonRunner"""
+    assert reason_of(spark_error(told)) == "orders-0, offsets 3 to 4, byte 9 of data/0.log: checksum"
+    assert reason_of(spark_error("the JVM has no memory left")) is None
+    assert reason_of(ValueError("minibroker.x: no")) is None
 
 
 def test_progress_elsewhere_than_on_a_terminal_is_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
