@@ -67,7 +67,7 @@ aborted_lists = st.just([]) | st.lists(st.tuples(st.sampled_from(PRODUCERS), st.
 group_sizes = st.sampled_from([1, 100, 5000, 1 << 20])
 
 
-@settings(derandomize=True, max_examples=120, deadline=None)
+@settings(derandomize=True, max_examples=80, deadline=None)
 @given(chunks(), aborted_lists, group_sizes, st.booleans(), st.integers(0, 60), st.booleans())
 def test_columns_are_the_records(
     chunk: bytes, aborted: list[tuple[int, int]], group_bytes: int, control: bool, cut: int, strict: bool
@@ -107,7 +107,7 @@ def same(data: bytes, aborted: list[tuple[int, int]]) -> None:
         assert both_ways(data, **options) == one_by_one(data, **options)
 
 
-@settings(derandomize=True, max_examples=250, deadline=None)
+@settings(derandomize=True, max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(GOLDEN), min_size=1, max_size=3).map(b"".join), changes, aborted_lists)
 def test_changed_bytes_are_read_alike_or_refused_alike(
     data: bytes, at: list[tuple[int, int]], aborted: list[tuple[int, int]]
@@ -115,7 +115,7 @@ def test_changed_bytes_are_read_alike_or_refused_alike(
     same(changed(data, at), aborted)
 
 
-@settings(derandomize=True, max_examples=120, deadline=None)
+@settings(derandomize=True, max_examples=80, deadline=None)
 @given(lists, st.sampled_from([0, 1, 2]), changes)
 def test_changed_records_are_read_alike_or_refused_alike(
     records: list[Record], magic: int, at: list[tuple[int, int]]
@@ -140,7 +140,7 @@ def packed(batch: bytes) -> bytes:
     return bytes(made)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.binary(max_size=200))
 @example(bytes(61))
 @example(bytes(17))
@@ -149,7 +149,7 @@ def test_random_bytes_are_read_alike_or_refused_alike(data: bytes) -> None:
     same(data, [])
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.binary(min_size=1, max_size=120), st.integers(-1, 30), st.sampled_from([CREATE_TIME, APPEND_TIME]))
 def test_random_records_are_read_alike_or_refused_alike(data: bytes, count: int, timestamp_type: int) -> None:
     batch = bytearray(build_batch(2, [], timestamp_type=timestamp_type, max_timestamp=(1 << 63) - 1) + data)

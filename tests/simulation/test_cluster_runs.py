@@ -13,7 +13,7 @@ import pytest
 from .cluster_run import replay, run_seed
 
 ROOT = Path(__file__).parent.parent.parent
-QUICK, SEEDS, FOREIGN_SEEDS = 6, 100, 10
+QUICK, SEEDS, FOREIGN_SEEDS = 6, 40, 5
 
 
 def check(seed: int, *, foreign: bool = False) -> None:

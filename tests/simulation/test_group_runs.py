@@ -19,7 +19,7 @@ from .invariants import Violation
 from .registers import NOTHING, Register
 
 ROOT = Path(__file__).parent.parent.parent
-QUICK, SEEDS, FOREIGN_SEEDS = 4, 100, 6
+QUICK, SEEDS, FOREIGN_SEEDS = 4, 40, 3
 
 
 def check(seed: int, *, foreign: bool = False) -> None:
