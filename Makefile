@@ -12,6 +12,7 @@
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
 #                                             WHAT=groups: its groups of consumers; WHAT=cleaning: its retention
 #                                             and compaction
+#   make crashes STATES=10000                 the power goes in so many states of each workload of the log's tests
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
 
@@ -21,6 +22,7 @@ PYTHON ?=
 SECONDS ?= 60
 SEED ?=
 SEEDS ?= 100
+STATES ?= 10000
 FIRST ?= 0
 CLIENT ?= own
 WHAT ?= cluster
@@ -28,7 +30,7 @@ ARGS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark sim fuzz docs format clean
+.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark sim crashes fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -83,6 +85,9 @@ bench-spark: $(VENV)/.installed-bench
 
 sim: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)
+
+crashes: $(VENV)/.installed-test
+	MINIBROKER_TEST_STATES=$(STATES) $(BIN)/pytest -n auto tests/log/test_log_crashes.py tests/cleaning/test_cleaning_crashes.py
 
 # libFuzzer writes what it finds into its first folder, so the committed corpus stays as it is.
 fuzz: $(VENV)/.installed-fuzz

@@ -16,7 +16,7 @@ from minibroker.log.records import Record
 from minibroker.log.segment import CLEANED, DELETED, SWAP, Segment
 from minibroker.log.simulated_storage import SimulatedStorage
 from tests.log.audit import audit
-from tests.log.crash import CrashFound, explore
+from tests.log.crash import STATES, CrashFound, explore
 
 from .history import check_against
 from .worker import ACTIONS, Known, Worker, settings_of
@@ -61,14 +61,14 @@ def check(storage: SimulatedStorage, known: Known) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_cleaning_loses_nothing_in_any_crash(seed: int) -> None:
-    explored = explore(work(seed, 45), check, seed=seed, states_max=10_000)
-    assert explored.distinct == 10_000
+    explored = explore(work(seed, 45), check, seed=seed, states_max=STATES)
+    assert explored.distinct == STATES
 
 
 @pytest.mark.parametrize("seed", range(8, 16))
 def test_nor_if_the_power_goes_again_while_the_log_is_put_in_order(seed: int) -> None:
-    explored = explore(work(seed, 40), check, seed=seed, states_max=3_000, crashes=3)
-    assert explored.distinct == 3_000
+    explored = explore(work(seed, 40), check, seed=seed, states_max=STATES // 3, crashes=3)
+    assert explored.distinct == STATES // 3
 
 
 # Bugs that must not go unseen

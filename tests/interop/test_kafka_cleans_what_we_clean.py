@@ -29,7 +29,7 @@ from .random_logs import RandomLog
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-SEEDS = 150  # of each release
+SEEDS = 80  # of each release
 PASSES = 4
 WITHOUT_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None  # everything is flushed all the time
 

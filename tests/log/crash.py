@@ -15,6 +15,7 @@ that one case again.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from random import Random
@@ -28,6 +29,7 @@ Workload = Callable[[SimulatedStorage, Callable[[Known], None]], None]
 Check = Callable[[SimulatedStorage, Known], None]
 Crashes = tuple[tuple[int, int], ...]  # one after the other: how many steps were done, and which choice of the many
 
+STATES = int(os.environ.get("MINIBROKER_TEST_STATES", "2500"))  # of each workload; `make crashes` has more of them
 REPEATS_MAX = 64  # so many choices in a row that give nothing new: there is nothing new
 
 

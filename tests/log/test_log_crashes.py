@@ -17,7 +17,7 @@ from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validate import COORDINATOR
 
 from .audit import audit
-from .crash import Explored, explore
+from .crash import STATES, Explored, explore
 
 pytestmark = pytest.mark.slow
 
@@ -171,11 +171,11 @@ def check(storage: SimulatedStorage, known: Known) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_was_flushed_survives_any_crash_and_what_is_left_is_a_beginning(seed: int) -> None:
-    explored = explore(work(seed, 40), check, seed=seed, states_max=10_000)
-    assert explored.distinct == 10_000
+    explored = explore(work(seed, 40), check, seed=seed, states_max=STATES)
+    assert explored.distinct == STATES
 
 
 @pytest.mark.parametrize("seed", range(8, 16))
 def test_recovery_survives_a_crash_in_its_own_steps(seed: int) -> None:
-    explored: Explored = explore(work(seed, 30), check, seed=seed, states_max=3_000, crashes=3)
-    assert explored.distinct == 3_000
+    explored: Explored = explore(work(seed, 30), check, seed=seed, states_max=STATES // 3, crashes=3)
+    assert explored.distinct == STATES // 3

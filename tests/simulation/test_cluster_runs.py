@@ -56,13 +56,14 @@ BUDGETS = {
     "rises-under-min-isr": 5,
     "truncates-to-hw": 20,
 }
+BEGINS = {"truncates-to-hw": 10}  # where the search begins, so that a run of all is soon over
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUDGETS)
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
-    assert any(_fails(seed) for seed in range(BUDGETS[bug]))
+    assert any(_fails(seed) for seed in range(BEGINS.get(bug, 0), BUDGETS[bug]))
 
 
 def _fails(seed: int) -> bool:

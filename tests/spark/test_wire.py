@@ -20,6 +20,7 @@ from minibroker.log.directory import split_name
 from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.schema.types import NO_ID
+from minibroker.spark import wire_planning
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
@@ -285,7 +286,9 @@ def test_records_deleted_after_planning_are_data_loss() -> None:
 
 
 @pytest.mark.parametrize("made_anew", [False, True])
-def test_a_topic_that_is_deleted_after_planning_is_data_loss(made_anew: bool) -> None:
+def test_a_topic_that_is_deleted_after_planning_is_data_loss(made_anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_planning, "TASK_RETRIES", 4)  # a broker may not have heard of it yet: that takes seconds
+
     def happens() -> None:
         broker.delete_topic("orders")
         if made_anew:
