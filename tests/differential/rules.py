@@ -4,7 +4,7 @@ A rule covers fields by pattern: "MessageName.path.of.field" without indexes; `*
 
     IGNORED     not compared
     RENAMED     an id that each broker makes for itself: equal up to a consistent renaming
-    TIME        both -1, or both a time of this day
+    TIME        both -1, or both a time that a clock has given
     TEXT        both null, both empty, or both a text; --texts compares the texts too
     UNORDERED   a list whose order says nothing: compared by the first field of `key` that a row has
     COMMON      as UNORDERED, and only what both have is compared; what only the second has is a difference
@@ -98,7 +98,7 @@ RECORD_NOTES = [
     ("a batch cut off at the end", "no client looks at it: it asks again from there"),
     ("what follows where Kafka's down-conversion gave up", "at zstd, it drops good batches beside it; we need not"),
     ("size and crc of compressed batches", "codecs may pack the same records in other bytes"),
-    ("times given by the broker", "its clock: both must be of this day"),
+    ("times given by the broker", "its clock: both must be of one, not of what a request named"),
 ]
 
 

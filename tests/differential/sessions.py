@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibroker.errors import ProtocolError
+from minibroker.log.crc import crc32c
 from minibroker.protocol.framing import decode_request, decode_response, encode_request
 from minibroker.protocol.messages.api_versions import ApiVersionsResponse
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.registry import APIS
-from tests.differential.differ import Comparison, Found, Names
+from tests.differential.differ import COVERED_AT, CRC_AT, Comparison, Found, Names
 from tests.differential.ours import ours
 from tests.differential.play import Difference, describe
 from tests.differential.rules import session_rule_for
@@ -47,6 +49,8 @@ WAITED_FOR = "metadata v0 of the created topic"  # the recording waited before i
 # A second member joined in between, on a connection of its own that was not recorded, and had to wait.
 ALONE, NOT_ALONE = "first of two members", "heartbeat during a rebalance"
 ATTEMPTS_MAX = 2000
+FAR_FUTURE = "produce v8 timestamp far in the future"  # 4.4 refuses it; the recorded time is past by and by
+FAR_MS, TIMES_AT = 40 * 86_400_000, slice(27, 43)  # both times of a v2 batch
 OF_TRANSACTIONS = {  # they show what a transaction did that may be left out
     "describe producers",
     "non-transactional batch of a producer in a transaction",
@@ -136,6 +140,8 @@ def _replay_step(step: dict[str, Any], side: Side, names: Names, release: str, f
     api, version = step["api"], step["version"]
     number = NUMBERS[api] if api in NUMBERS else int(api)
     request = _translated(bytes.fromhex(step["request"]), names)
+    if step["name"] == FAR_FUTURE and release == "4.4":
+        request = _put_off(request)
     outcome = Outcome(NOTHING)
     for _ in range(ATTEMPTS_MAX if step["name"] in (WAITED_FOR, NOT_ALONE) else 1):
         side.send(request)
@@ -177,6 +183,16 @@ def _translated(request: bytes, names: Names) -> bytes:
         return request
     version, correlation_id = header.request_api_version, header.correlation_id
     return b"".join(encode_request(translated, version, correlation_id, header.client_id))[4:]
+
+
+def _put_off(request: bytes) -> bytes:
+    """Return a request whose record is as far in the future as it was when it was recorded."""
+    message: Any = decode_request(request)[1]
+    records = bytes(message.topic_data[0].partition_data[0].records)
+    changed = bytearray(records)
+    changed[TIMES_AT] = 2 * (time.time_ns() // 1_000_000 + FAR_MS).to_bytes(8, "big")
+    changed[CRC_AT:COVERED_AT] = crc32c(memoryview(changed)[COVERED_AT:]).to_bytes(4, "big")
+    return request.replace(records, changed)
 
 
 OFFSET_COMMIT = 8
