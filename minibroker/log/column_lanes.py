@@ -123,13 +123,18 @@ class _Steps:
         """Take all lanes to their ends, or as far as there are records; return the places met, in order."""
         found: list[Int64s] = []
         places = begins
+        by_itself = np.empty((0, 2), np.int64)
+        if self.magic == 2 and places.size > NARROW and ends[-1] >= len(self.plane.pairs):
+            # Who waits at the end of the plane has no pair there: for this one all would be looked at twice.
+            by_itself = np.stack((places[-1:], ends[-1:]), 1)
+            places, ends = places[:-1], ends[:-1]
         looks_closely = self.magic != 2  # whether sizes come that are not in the table
         was_stuck = False
         while places.size > NARROW:
             block = np.empty((STEPS + 1, len(places)), np.int64)
             block[0] = places
             pairs, table = self.plane.pairs, self.table
-            if looks_closely or ends[-1] >= len(pairs):
+            if looks_closely:
                 for before, after in pairwise(block):
                     np.minimum(before + self.hops(before), ends, out=after)
             else:
@@ -146,7 +151,7 @@ class _Steps:
             is_open = places < ends
             if not is_open.all():
                 places, ends = places[is_open], ends[is_open]
-        for place, end in zip(places.tolist(), ends.tolist()):
+        for place, end in [*zip(places.tolist(), ends.tolist()), *by_itself.tolist()]:
             alone = self.alone(place, end)
             # The landing of a lane that cannot be walked is looked at in any case.
             found.append(np.array(alone if alone is not None else [place], np.int64))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from minibroker.log.column_varints import Bools, Int64s
 
-GROUP_BYTES = 8 * 1024 * 1024  # wide enough for numpy, and what belongs to it stays in the processor's cache
+GROUP_BYTES = 4 * 1024 * 1024  # wide enough for numpy, and what belongs to it stays in the processor's cache
 UNITS_AT_ONCE = 1 << 20  # none, really; few behind a broken one, as whatever is read beyond the next is in vain
 CHUNK_ROWS = 16 * 1024  # read one by one
 

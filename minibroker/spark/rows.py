@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from minibroker.spark.options import Options
     from minibroker.spark.segments import Task
 
-CHUNK_BYTES = 8 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 BROKEN_BYTES_MAX = 16 * 1024 * 1024  # of a broken batch that are shown
 MICROSECONDS_MAX = (1 << 63) - 1
 _PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow
