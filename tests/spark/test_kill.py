@@ -31,7 +31,7 @@ from tests.spark.session import ROOT
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore:minibroker.Broker")]
 
 SOURCE, TARGET = "orders", "copies"
-KILLS = int(os.environ.get("MINIBROKER_TEST_KILLS", "2"))
+KILLS = int(os.environ.get("MINIBROKER_TEST_KILLS", "1"))
 SECONDS_MAX = 240.0  # from a start to the kill, and for the end
 LOOK_SECONDS = 0.005
 PARTITIONS = 3
