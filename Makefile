@@ -1,6 +1,6 @@
 # One command each; every target creates what it needs in .venv and is quick when nothing changed.
 #
-#   make run      start the broker            make check    format, lint, types, unit tests: under 30 s
+#   make run      start the broker            make check    format, lint, types, and all tests that need no other software
 #   make test     everything CI runs          make bench    all benchmarks against other libraries
 #   make imports  the start-up figures        make fuzz SECONDS=60
 #   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
