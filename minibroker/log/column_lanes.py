@@ -123,10 +123,10 @@ class _Steps:
         """Take all lanes to their ends, or as far as there are records; return the places met, in order."""
         found: list[Int64s] = []
         places = begins
-        by_itself = np.empty((0, 2), np.int64)
+        by_itself: list[tuple[int, int]] = []
         if self.magic == 2 and places.size > NARROW and ends[-1] >= len(self.plane.pairs):
             # Who waits at the end of the plane has no pair there: for this one all would be looked at twice.
-            by_itself = np.stack((places[-1:], ends[-1:]), 1)
+            by_itself.append((int(places[-1]), int(ends[-1])))
             places, ends = places[:-1], ends[:-1]
         looks_closely = self.magic != 2  # whether sizes come that are not in the table
         was_stuck = False
@@ -151,7 +151,7 @@ class _Steps:
             is_open = places < ends
             if not is_open.all():
                 places, ends = places[is_open], ends[is_open]
-        for place, end in [*zip(places.tolist(), ends.tolist()), *by_itself.tolist()]:
+        for place, end in [*zip(places.tolist(), ends.tolist()), *by_itself]:
             alone = self.alone(place, end)
             # The landing of a lane that cannot be walked is looked at in any case.
             found.append(np.array(alone if alone is not None else [place], np.int64))

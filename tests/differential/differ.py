@@ -100,11 +100,16 @@ class Names:
                     at, end = batch.position, batch.end_position
                     new = producers[batch.producer_id].to_bytes(8, "big")
                     changed[at + PRODUCER_ID_AT : at + PRODUCER_ID_AT + 8] = new
-                    crc = crc32c(bytes(changed[at + COVERED_AT : end]))
-                    changed[at + CRC_AT : at + COVERED_AT] = crc.to_bytes(4, "big")
+                    seal(changed, at, end)
         except ProtocolError:
             return records  # broken on purpose
         return bytes(changed)
+
+
+def seal(changed: bytearray, at: int, end: int) -> None:
+    """Make the checksum of a changed v2 batch right."""
+    crc = crc32c(memoryview(changed)[at + COVERED_AT : end])
+    changed[at + CRC_AT : at + COVERED_AT] = crc.to_bytes(4, "big")
 
 
 class Comparison:

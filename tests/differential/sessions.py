@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibroker.errors import ProtocolError
-from minibroker.log.crc import crc32c
 from minibroker.protocol.framing import decode_request, decode_response, encode_request
 from minibroker.protocol.messages.api_versions import ApiVersionsResponse
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.registry import APIS
-from tests.differential.differ import COVERED_AT, CRC_AT, Comparison, Found, Names
+from tests.differential.differ import Comparison, Found, Names, seal
 from tests.differential.ours import ours
 from tests.differential.play import Difference, describe
 from tests.differential.rules import session_rule_for
@@ -191,7 +190,7 @@ def _put_off(request: bytes) -> bytes:
     records = bytes(message.topic_data[0].partition_data[0].records)
     changed = bytearray(records)
     changed[TIMES_AT] = 2 * (time.time_ns() // 1_000_000 + FAR_MS).to_bytes(8, "big")
-    changed[CRC_AT:COVERED_AT] = crc32c(memoryview(changed)[COVERED_AT:]).to_bytes(4, "big")
+    seal(changed, 0, len(changed))
     return request.replace(records, changed)
 
 

@@ -470,7 +470,7 @@ def test_a_false_beginning_is_not_believed() -> None:
     walk_alone = _Steps.alone
     with few_are_many(), mock.patch.object(_Steps, "alone", alone):
         found = find_starts(Plane(section), 2, np.array([0]), np.array([len(section)]), np.array([300]))
-    assert walked_again[-1] == (0, len(section)), "nothing misled it"
+    assert walked_again[1:] == [(0, len(section))], "nothing misled it"  # behind the lane at the end of the plane
     assert (len(found.places), found.counts.tolist(), found.broken.tolist()) == (300, [300], [False])
     assert side_by_side(data) == one_by_one(data)
 
