@@ -2,7 +2,8 @@
 
     read      a topic of two million records of 200 bytes, out of our broker: the connector, our wire mode, and our path
               mode, which reads the broker's directory. count; aggregate (rows, bytes and newest time of each
-              partition); by key (64 groups by a hash of it); Parquet (all columns are written)
+              partition); by key (64 groups by a hash of it); Parquet (all columns are written). "Named": with a schema
+              of the columns that the query needs, which the connector cannot be told
     write     as many records to a topic: the connector's sink and ours
     bulk load as many records into a new directory; "nowhere" is what making the rows costs, without any writing
     memory    a topic of 4 GB on local[2] with 1 GB for the JVM: the most memory of the JVM and of a Python worker
@@ -37,6 +38,7 @@ from bench.spark.sessions import JVM, WORKERS, Session
 from bench.spark.topics import produce
 
 CONNECTOR, WIRE, PATH, NOWHERE = "connector", "wire", "path", "nowhere"
+NAMED = ", named"
 MARKS = {  # what we ask of ourselves: rows a second over the connector's
     ("count", PATH): 2.0,
     ("aggregate", PATH): 2.0,
@@ -46,6 +48,11 @@ MARKS = {  # what we ask of ourselves: rows a second over the connector's
     ("by key", WIRE): 1.5,
     ("Parquet", PATH): 1.0,
     ("Parquet", WIRE): 1.0,
+}
+NEEDED = {  # columns, for queries that do not need all
+    "count": "offset long",
+    "aggregate": "partition int, value binary, timestamp timestamp",
+    "by key": "key binary, offset long",
 }
 READS = [("none", query) for query in ("count", "aggregate", "by key", "Parquet")]
 READS += [("lz4", query) for query in ("aggregate", "Parquet")]
@@ -129,12 +136,16 @@ def reads(run: Run, wanted: list[tuple[str, str]]) -> None:
     made = {codec: produce(address, f"events-{codec}", codec, run.records) for codec in {codec for codec, _ in wanted}}
     for codec, query in wanted:
 
-        def step(source: str, options: dict[str, str], codec: str = codec, query: str = query) -> Step:
+        def step(
+            source: str, options: dict[str, str], columns: str = "", codec: str = codec, query: str = query
+        ) -> Step:
             told = {"subscribe": f"events-{codec}", **options}
-            folder = f"{run.work}/parquet"
-            return lambda: session.call("queries:ask", query=query, source=source, options=told, folder=folder)
+            given = {"query": query, "source": source, "options": told, "columns": columns}
+            return lambda: session.call("queries:ask", **given, folder=f"{run.work}/parquet")
 
         steps = {name: step(*each) for name, each in sources.items()}
+        if columns := NEEDED.get(query):
+            steps |= {f"{name}{NAMED}": step(*sources[name], columns) for name in (WIRE, PATH)}
         run.measure(f"read {codec}, {query}", steps, made[codec])
 
 
@@ -185,7 +196,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             cells = [what, name, *(_median(by_round, key, ",.0f") for key in ("rows_s", "rows_cpu_s"))]
             cells += [_median(by_round, key, ".2f") for key in ("jvm_cpu_s", "workers_cpu_s", "broker_cpu_s")]
             other = by_name.get(CONNECTOR)
-            mark = MARKS.get((what.partition(", ")[2], name))
+            mark = MARKS.get((what.partition(", ")[2], name.removesuffix(NAMED)))
             for key in ("rows_s", "rows_cpu_s"):
                 cells.append(_ratio(by_round, other, key, mark) if other and name != CONNECTOR else "")
             lines.append(f"| {' | '.join(cells)} |")

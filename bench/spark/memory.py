@@ -34,7 +34,7 @@ def memory(broker: Broker, work: Path, size_bytes: int, note: Callable[..., None
                 told = {"subscribe": TOPIC, **options}
                 began, busy, own = time.perf_counter(), busy_seconds(), _used(session, broker)
                 done = session.call(
-                    "queries:ask", query=query, source="minibroker", options=told, folder=f"{work}/parquet"
+                    "queries:ask", query=query, source="minibroker", options=told, columns="", folder=f"{work}/parquet"
                 )
                 others = (busy_seconds() - busy - (_used(session, broker) - own)) / (time.perf_counter() - began)
                 figures = {"rows_s": records / done["seconds"], "seconds": done["seconds"], **session.peaks()}

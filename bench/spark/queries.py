@@ -15,11 +15,14 @@ from pyspark.sql import functions as f
 Options = dict[str, str]
 
 
-def ask(spark: SparkSession, query: str, source: str, options: Options, folder: str) -> dict[str, Any]:
-    """Read a topic; `folder` is where files go."""
+def ask(spark: SparkSession, query: str, source: str, options: Options, columns: str, folder: str) -> dict[str, Any]:
+    """Read a topic; columns: the schema to ask for, if any; folder: where files go."""
     shutil.rmtree(folder, ignore_errors=True)
     began = time.perf_counter()
-    answer = QUERIES[query](spark.read.format(source).options(**options).load(), folder)
+    reader = spark.read.format(source).options(**options)
+    if columns:
+        reader = reader.schema(columns)
+    answer = QUERIES[query](reader.load(), folder)
     return {"seconds": time.perf_counter() - began, "answer": answer}
 
 

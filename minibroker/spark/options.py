@@ -133,6 +133,7 @@ class Options:
     retry_pause_ms: int
     group_prefix: str
     kafka: dict[str, str]  # the rest of what consumers are told, without `kafka.`
+    columns: list[str] | None = None  # the schema that a query gives: None is all there are
 
     @property
     def is_path(self) -> bool:

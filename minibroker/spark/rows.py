@@ -27,8 +27,9 @@ from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from minibroker.log.column_varints import Int64s
     from minibroker.log.columns import Columns
     from minibroker.log.place import Place
     from minibroker.log.storage import File
@@ -42,17 +43,18 @@ MICROSECONDS_MAX = (1 << 63) - 1
 _PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-COLUMNS = [
-    ("key", pa.binary()),
-    ("value", pa.binary()),
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("offset", pa.int64()),
-    ("timestamp", TIMESTAMP),
-    ("timestampType", pa.int32()),
-]
-ROWS = pa.schema(COLUMNS)
-ROWS_WITH_HEADERS = pa.schema([*COLUMNS, ("headers", HEADERS)])
+ROWS = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS),
+    ]
+)
 # What stands for a batch that cannot be read. Offsets are null where nothing can be said of them.
 BROKEN = pa.schema(
     [
@@ -76,17 +78,15 @@ class Manner:
     """How tasks are read: what of the options and filters matters once a query is planned."""
 
     def __init__(self, options: Options, filters: Filters | None = None):
-        self.headers = options.include_headers
         self.mode = options.mode
+        all_columns = BROKEN if self.mode == QUARANTINE else ROWS
+        names = options.columns or [name for name in all_columns.names if name != "headers" or options.include_headers]
+        self.schema = pa.schema([all_columns.field(name) for name in names])
+        self.keys, self.values = "key" in names, "value" in names
+        self.headers = "headers" in names or self.mode == QUARANTINE  # which shows batches with broken headers too
         self.fail_on_data_loss = options.fail_on_data_loss
         self.first_timestamp = filters.first_timestamp if filters else None
         self.end_timestamp = filters.end_timestamp if filters else None
-
-    @property
-    def schema(self) -> pa.Schema:
-        if self.mode == QUARANTINE:
-            return BROKEN
-        return ROWS_WITH_HEADERS if self.headers else ROWS
 
 
 class TaskReader:
@@ -235,7 +235,9 @@ class TaskReader:
             end_timestamp=manner.end_timestamp,
             # Transactions that have ended before would hide what their producers did later.
             aborted=[(producer, first) for producer, first, last in self.task.aborted if last >= next_offset],
-            headers=manner.headers or manner.mode == QUARANTINE,
+            keys=manner.keys,
+            values=manner.values,
+            headers=manner.headers,
             strict=is_strict,
             group_bytes=self._group_bytes,
         )
@@ -274,29 +276,34 @@ class TaskReader:
                 file.close()
             first, last = (place.base_offset, place.last_offset) if place is not None else (None, None)
             row = (task.topic, task.partition, first, last, path, position, error.reason, shown)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([value], field.type) for value, field in zip(row, BROKEN, strict=True)], schema=BROKEN
-            )
+            yield broken_row(row, self.manner.schema)
+
+
+def broken_row(row: tuple[object, ...], schema: pa.Schema) -> pa.RecordBatch:
+    """Return what is told of a broken batch, values as in BROKEN, in the columns of a schema."""
+    told = dict(zip(BROKEN.names, row, strict=True))
+    return pa.RecordBatch.from_arrays([pa.array([told[field.name]], field.type) for field in schema], schema=schema)
 
 
 def rows_of(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Return records in the columns of Spark's source; headers if the schema has them."""
+    """Return records in the columns of a schema, which are some of ROWS."""
     count = len(columns)
+    makers: dict[str, Callable[[], pa.Array]] = {
+        "key": lambda: columns.keys,
+        "value": lambda: columns.values,
+        "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
+        "partition": lambda: pa.array(np.full(count, partition, np.int32)),
+        "offset": lambda: pa.array(columns.offsets),
+        "timestamp": lambda: _microseconds(columns.timestamps),
+        "timestampType": lambda: pa.array(columns.timestamp_types),
+        "headers": lambda: _null_if_empty(columns.headers),
+    }
+    return pa.RecordBatch.from_arrays([makers[name]() for name in schema.names], schema=schema)
+
+
+def _microseconds(ms: Int64s) -> pa.Array:
     # Not a number of ms fits into the number of microseconds.
-    ms = np.clip(columns.timestamps, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000)
-    arrays = [
-        columns.keys,
-        columns.values,
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.array(np.full(count, partition, np.int32)),
-        pa.array(columns.offsets),
-        pa.array(ms * 1000).view(TIMESTAMP),
-        pa.array(columns.timestamp_types),
-    ]
-    if len(schema) > len(COLUMNS):
-        assert columns.headers is not None
-        arrays.append(_null_if_empty(columns.headers))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.array(np.clip(ms, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000) * 1000).view(TIMESTAMP)
 
 
 def size_of_first(chunk: bytes | memoryview) -> int:

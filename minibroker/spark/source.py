@@ -41,7 +41,7 @@ from minibroker.spark.workers import remember_archives, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     import pyarrow as pa
@@ -52,17 +52,18 @@ if TYPE_CHECKING:
 NAME = "minibroker"
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-COLUMNS = [
-    StructField("key", BinaryType()),
-    StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
-]
-ROWS = StructType(COLUMNS)
-ROWS_WITH_HEADERS = StructType([*COLUMNS, StructField("headers", ArrayType(HEADER))])
+ROWS = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+        StructField("headers", ArrayType(HEADER)),
+    ]
+)
 BROKEN = StructType(
     [
         StructField("topic", StringType()),
@@ -78,9 +79,30 @@ BROKEN = StructType(
 
 
 def columns_of(options: Options) -> StructType:
+    """Return the columns of a query that does not say which it wants."""
     if options.mode == QUARANTINE:
         return BROKEN
-    return ROWS_WITH_HEADERS if options.include_headers else ROWS
+    return ROWS if options.include_headers else StructType(ROWS.fields[:-1])
+
+
+def asked(given: Mapping[str, str], schema: StructType, *, streaming: bool = False) -> Options:
+    """Return the options of a query with the columns that its schema names: no others are read.
+
+    Spark does not tell which ones a query needs, so who wants less says so.
+    """
+    options = parse(given, streaming=streaming)
+    types = {field.name: field.dataType for field in (BROKEN if options.mode == QUARANTINE else ROWS)}
+    for field in schema:
+        known = types.get(field.name)
+        if known is None:
+            raise OptionError(f"the schema names {field.name!r}; the columns there are: {', '.join(types)}")
+        if field.dataType != known:
+            raise OptionError(
+                f"the schema says {field.name} {field.dataType.simpleString()}, and it is {known.simpleString()}: "
+                "say that, and turn it into something else in the query"
+            )
+    options.columns = schema.names
+    return options
 
 
 class MinibrokerSource(DataSource):
@@ -103,9 +125,7 @@ class MinibrokerSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         remember_archives()
-        options = parse(self.options)
-        if schema != self.schema():
-            raise OptionError("the columns of a topic are always the same: do not set a schema")
+        options = asked(self.options, schema)
         if not options.is_path:
             from minibroker.spark.wire_source import WireReader
 

@@ -17,8 +17,6 @@ from importlib import import_module
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition  # pyright: ignore
 
-from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import parse
 from minibroker.spark.stream_logs import logs_of, now_ms
 from minibroker.spark.stream_offsets import Admission, from_json, ranges_between, reporting, to_json
 from minibroker.spark.workers import settle
@@ -40,13 +38,11 @@ if TYPE_CHECKING:
     from minibroker.spark.stream_offsets import Json
 
 
-def stream_reader(given: Mapping[str, str], schema: object) -> DataSourceStreamReader:
+def stream_reader(given: Mapping[str, str], schema: Any) -> DataSourceStreamReader:
     """Return a reader as the version of Spark wants it; raise OptionError for what cannot be a stream."""
-    from minibroker.spark.source import columns_of
+    from minibroker.spark.source import asked
 
-    options = parse(given, streaming=True)
-    if schema != columns_of(options):
-        raise OptionError("the columns of a topic are always the same: do not set a schema")
+    options = asked(given, schema, streaming=True)
     return StreamReader(options) if limits is None else AdmittingStreamReader(options)
 
 

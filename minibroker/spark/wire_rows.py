@@ -19,7 +19,7 @@ from minibroker.log.columns import GROUP_BYTES, ColumnReader
 from minibroker.log.formats import HEADER_BYTES, MESSAGE_BYTES_MIN, PREFIX_BYTES
 from minibroker.log.place import Place
 from minibroker.spark.options import FAIL, QUARANTINE
-from minibroker.spark.rows import BROKEN, BROKEN_BYTES_MAX, CorruptBatch, Manner, rows_of
+from minibroker.spark.rows import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
 from minibroker.spark.wire_fetching import Fetcher
 
 TYPE_CHECKING = False
@@ -107,7 +107,9 @@ class WireTaskReader:
             first_timestamp=manner.first_timestamp,
             end_timestamp=manner.end_timestamp,
             aborted=answer.aborted,
-            headers=manner.headers or manner.mode == QUARANTINE,
+            keys=manner.keys,
+            values=manner.values,
+            headers=manner.headers,
             group_bytes=self._group_bytes,
         )
 
@@ -128,9 +130,7 @@ class WireTaskReader:
             first, last = (place.base_offset, place.last_offset) if place is not None else (None, None)
             data = bytes(shown[:BROKEN_BYTES_MAX])
             row = (task.topic, task.partition, first, last, answer.address, None, error.reason, data)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([value], field.type) for value, field in zip(row, BROKEN, strict=True)], schema=BROKEN
-            )
+            yield broken_row(row, self.manner.schema)
 
 
 def place_at(view: memoryview, position: int) -> Place | None:

@@ -33,11 +33,13 @@ class Session:
         self.columns: list[list[str]] = []  # of the last query: names and types
         self.tasks = 0
 
-    def rows(self, source: str, *, where: str = "", group_by: str = "", **options: object) -> list[SparkRow]:
+    def rows(
+        self, source: str, *, schema: str = "", where: str = "", group_by: str = "", **options: object
+    ) -> list[SparkRow]:
         """Ask one query; an underscore in the name of an option stands for a dot. SparkFailed says what Spark says."""
         told = {name.replace("_", "."): str(value) for name, value in options.items()}
         assert self._process.stdin
-        asked = {"format": source, "options": told, "where": where, "group_by": group_by}
+        asked = {"format": source, "options": told, "schema": schema, "where": where, "group_by": group_by}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
         answer = self._answer()

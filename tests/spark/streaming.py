@@ -42,10 +42,13 @@ def ended(query: StreamingQuery) -> None:
         raise TimeoutError(f"no end within {QUERY_SECONDS_MAX} s")
 
 
-def available(spark: SparkSession, *, source: str, options: dict[str, str], checkpoint: str) -> dict[str, Any]:
+def available(
+    spark: SparkSession, *, source: str, options: dict[str, str], checkpoint: str, schema: str = ""
+) -> dict[str, Any]:
     """Read what there is from the checkpoint on; return the rows of each micro-batch, and its offsets."""
     batches: list[list[list[Any]]] = []
-    frame = spark.readStream.format(source).options(**options).load()
+    reader = spark.readStream.format(source).options(**options)
+    frame = (reader.schema(schema) if schema else reader).load()
     writer = frame.writeStream.foreachBatch(lambda part, _: batches.append(plain_rows(part)))
     writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
     query = run(writer.start, ended)

@@ -16,8 +16,8 @@ from minibroker.log.index import TXN_ENTRY_BYTES
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
 from minibroker.spark.filters import Filters
-from minibroker.spark.rows import CorruptBatch, Manner, TaskReader
-from minibroker.spark.segments import DataLoss
+from minibroker.spark.rows import ROWS, CorruptBatch, Manner, TaskReader
+from minibroker.spark.segments import DataLoss, plan
 from tests.goldens import LOG_DIRECTORIES, log_meaning
 from tests.interop.random_logs import RandomLog
 from tests.spark.logs import (
@@ -98,6 +98,28 @@ def test_random_logs_are_read_in_any_pieces(seed: int, isolation: str, tmp_path:
         chunk_bytes = chance.choice([1, 200, 5000])
         assert read(tmp_path, "random", chunk_bytes=chunk_bytes, **told, **pieces) == part, pieces
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["kraft39-2-after-clean", "random"])
+def test_columns_that_are_not_named_are_left_out_and_nothing_else(name: str, tmp_path: Path) -> None:
+    chance = Random(name)
+    if name == "random":
+        log = RandomLog(tmp_path / "random", 5)
+        log.grow()
+        log.log.close()
+        root = tmp_path / "random"
+    else:
+        root = golden_directory(tmp_path, name)
+    told = asked(root, subscribePattern=".*")
+    for task in plan(told):
+        told.columns = ROWS.names
+        whole = pa.Table.from_batches(TaskReader(task, Manner(told)).batches(), ROWS)
+        for columns in [[name] for name in ROWS.names] + [chance.sample(ROWS.names, k) for k in range(2, 8)]:
+            told.columns = columns
+            manner = Manner(told)
+            assert manner.schema.names == columns
+            found = pa.Table.from_batches(TaskReader(task, manner, chunk_bytes=2000).batches(), manner.schema)
+            assert found.equals(whole.select(columns)), (task, columns)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -226,8 +248,12 @@ def test_a_broken_batch_is_passed_over_and_told(broken: Path, chunk_bytes: int) 
     assert f"offsets 30 to 30, byte {position_of(broken, 30)} of" in text
 
 
-def quarantined(root: Path, chunk_bytes: int = 8 << 20, **options: object) -> list[dict[str, object]]:
-    manner = Manner(asked(root, mode="quarantine"))
+def quarantined(
+    root: Path, chunk_bytes: int = 8 << 20, columns: list[str] | None = None, **options: object
+) -> list[dict[str, object]]:
+    told = asked(root, mode="quarantine")
+    told.columns = columns
+    manner = Manner(told)
     return [
         row
         for task in tasks_of(root, **options)
@@ -245,6 +271,7 @@ def test_a_broken_batch_is_a_row_of_its_own(broken: Path, chunk_bytes: int) -> N
     assert "checksum" in str(row.pop("error")) or row
     expected = {"topic": "orders", "partition": 0, "firstOffset": 30, "lastOffset": 30, "position": position}
     assert {name: row[name] for name in expected} == expected and row["file"] == str(broken / SEGMENT)
+    assert quarantined(broken, chunk_bytes, ["position", "topic"]) == [{"position": position, "topic": "orders"}]
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 500, 1 << 20])

@@ -147,6 +147,39 @@ def test_the_columns_are_those_of_the_connector_without_headers_too(
     assert spark.columns == columns and len(columns) == 7
 
 
+@pytest.mark.parametrize(
+    "names", [("value", "offset"), ("timestamp", "headers", "topic"), ("partition",)], ids=" ".join
+)
+def test_a_schema_names_the_columns_that_are_read(
+    names: tuple[str, ...], orders: tuple[Path, Broker], spark: Session
+) -> None:
+    """The connector has no such thing, so what it gives is cut here."""
+    root, broker = orders
+    told = {"subscribe": "orders", "kafka.bootstrap.servers": broker.bootstrap_servers}
+    whole = in_order(spark.rows(CONNECTOR, includeHeaders="true", **told))
+    types = dict(spark.columns)
+    at = [list(types).index(name) for name in names]
+    wanted = [[row[column] for column in at] for row in whole]
+    schema = ", ".join(f"{name} {types[name]}" for name in names)
+    assert spark.rows(OURS, path=root, subscribe="orders", endOfLog="logEnd", schema=schema) == wanted
+    assert spark.columns == [[name, types[name]] for name in names]
+    assert spark.rows(OURS, schema=schema, **told) == wanted
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("offset long, vallue binary", "names 'vallue'; the columns there are: key, value, topic"),
+        ("value string", "says value string, and it is binary"),
+    ],
+)
+def test_a_schema_with_other_columns_is_refused(
+    schema: str, reason: str, orders: tuple[Path, Broker], spark: Session
+) -> None:
+    with pytest.raises(SparkFailed, match=reason):
+        spark.rows(OURS, path=orders[0], subscribe="orders", schema=schema)
+
+
 @pytest.mark.parametrize("pattern", ["rder", "^ord", "x", "^(?!orders$)", "(orders|x)$"])
 def test_patterns_are_those_of_the_connector(pattern: str, orders: tuple[Path, Broker], spark: Session) -> None:
     root, broker = orders

@@ -76,7 +76,11 @@ def test_rows_are_those_of_the_connector(
     of_path = {name: value for name, value in told.items() if "servers" not in name} | {"path": str(root)}
     wanted = batches(spark.call(AVAILABLE, source=CONNECTOR, options=told, checkpoint=str(tmp_path / "theirs")))
     assert len(wanted[0]) > 100
-    ours = spark.call(AVAILABLE, source=OURS, options=told, checkpoint=str(tmp_path / "wire"))
+    schema = ""
+    if isolation == "read_uncommitted":
+        schema = "key binary, value binary, topic string, partition int, offset long"
+        wanted = [[row[:5] for row in batch] for batch in wanted]
+    ours = spark.call(AVAILABLE, source=OURS, options=told, checkpoint=str(tmp_path / "wire"), schema=schema)
     assert batches(ours) == wanted
     if isolation == "read_committed":
         of_path["endOfLog"] = "logEnd"  # the broker is at work

@@ -1,6 +1,6 @@
 """What runs in Spark: it answers queries of our data source and of the Kafka connector, a JSON line each.
 
-    {"format": "minibroker", "options": {...}, "where": "offset > 3", "group_by": "topic"}
+    {"format": "minibroker", "options": {...}, "schema": "", "where": "offset > 3", "group_by": "topic"}
     {"call": "tests.spark.writes:write_rows", "arguments": {...}}
 
 A call names a function that gets the session and its arguments, and returns something that JSON has: the answer is
@@ -47,7 +47,8 @@ def plain(value: Any) -> Any:
 
 
 def answer(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
-    frame = spark.read.format(asked["format"]).options(**asked["options"]).load()
+    reader = spark.read.format(asked["format"]).options(**asked["options"])
+    frame = (reader.schema(asked["schema"]) if asked.get("schema") else reader).load()
     columns = [(name, kind) for name, kind in frame.dtypes]
     if asked.get("where"):
         frame = frame.where(asked["where"])
