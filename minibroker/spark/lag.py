@@ -8,7 +8,7 @@ groups shows it too: `minibroker groups --describe`, the broker's pages, anybody
 What must hold: numbers are those of the query's last progress. Before Spark 4.2 that has no newest offsets but the end
 of the micro-batch, so the lag is then what brokers say, if there are some to ask, and null if not.
 Spark: its Kafka source commits nothing, its group has another name at each start.
-Not here: when offsets are committed (streams.py).
+Not here: when offsets are committed (streams/source.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from zlib import crc32
 
-from minibroker.spark.stream_offsets import from_json
+from minibroker.spark.streams.offsets import from_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def asked(servers: str, settings: Mapping[str, str], partitions: Iterable[TopicP
     from minibroker.client.offsets import find_offsets
     from minibroker.client.security import Security
     from minibroker.errors import KafkaError
-    from minibroker.spark.wire_loop import run
+    from minibroker.spark.wire.loop import run
 
     async def ask() -> Numbers:
         async with Cluster(servers, security=Security.of(settings)) as cluster:

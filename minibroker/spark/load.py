@@ -5,7 +5,7 @@
 Each of Spark's tasks writes the segments of its rows, and when all have ended the driver gives them offsets, in the
 order of the tasks: nothing is shuffled, and rows of a partition stay in the order of the frame.
 What must hold: a load counts as a whole or not at all; what a failed or repeated task has written is never seen.
-Not here: `df.write.format("minibroker")`, which does the same with Spark's own commit (load_writer.py).
+Not here: `df.write.format("minibroker")`, which does the same with Spark's own commit (loading/sink.py).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import sys
 
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
-from minibroker.spark.load_columns import check_columns
-from minibroker.spark.load_directory import LoadDirectory
-from minibroker.spark.load_options import CONFIG, parse_load
-from minibroker.spark.load_plans import Piece
-from minibroker.spark.load_segments import load_segments
+from minibroker.spark.loading.columns import check_columns
+from minibroker.spark.loading.directory import LoadDirectory
+from minibroker.spark.loading.options import CONFIG, parse_load
+from minibroker.spark.loading.plans import Piece
+from minibroker.spark.loading.segments import load_segments
 from minibroker.spark.workers import settle
 
 TYPE_CHECKING = False
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame  # pyright: ignore
 
     from minibroker.clock import Clock
-    from minibroker.spark.load_commit import Loaded
-    from minibroker.spark.load_options import LoadOptions
-    from minibroker.spark.load_plans import Plan
+    from minibroker.spark.loading.commit import Loaded
+    from minibroker.spark.loading.options import LoadOptions
+    from minibroker.spark.loading.plans import Plan
 
 PIECES = (
     "topic string, partition int, task int, base_offset bigint, end_offset bigint, suffix string, size_bytes bigint, "

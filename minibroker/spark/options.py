@@ -7,7 +7,7 @@ what it says of a mistake is more: which option, what was found, what to write i
 What must hold: an option that nobody knows is refused, never ignored; those that have no meaning for a query in hand
 (polling while files are read, triggers in a batch) are taken, as Spark takes them.
 Spark: `failOnDataLoss`, `includeHeaders` and numbers are read when a query runs; here all of it when it is planned.
-Not here: what there is to read (segments.py, wire.py). No pyspark: this can be tested without.
+Not here: what there is to read (planning.py in path/ and wire/). No pyspark: this can be tested without.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
-from minibroker.spark.load_commit import Loaded
-from minibroker.spark.load_directory import LoadDirectory
-from minibroker.spark.load_options import parse_load
-from minibroker.spark.load_plans import Piece, Plan
-from minibroker.spark.load_segments import load_segments
+from minibroker.spark.loading.commit import Loaded
+from minibroker.spark.loading.directory import LoadDirectory
+from minibroker.spark.loading.options import parse_load
+from minibroker.spark.loading.plans import Piece, Plan
+from minibroker.spark.loading.segments import load_segments
 from minibroker.steered_clock import SteeredClock
 
 NOW_MS = 1_795_278_882_000

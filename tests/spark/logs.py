@@ -17,11 +17,12 @@ from minibroker.log.records import Record, control_type
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
+from minibroker.spark.columns import Manner
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options, parse
-from minibroker.spark.rows import Manner, TaskReader
-from minibroker.spark.segments import Task, plan
-from minibroker.spark.wire_rows import WireTaskReader
+from minibroker.spark.path.planning import Task, plan
+from minibroker.spark.path.rows import TaskReader
+from minibroker.spark.wire.rows import WireTaskReader
 from tests.goldens import log_files, log_times
 
 START_MS = 1_700_000_000_000

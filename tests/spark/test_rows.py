@@ -15,9 +15,10 @@ from minibroker.log.build import build_batch
 from minibroker.log.index import TXN_ENTRY_BYTES
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
+from minibroker.spark.columns import ROWS, CorruptBatch, Manner
 from minibroker.spark.filters import Filters
-from minibroker.spark.rows import ROWS, CorruptBatch, Manner, TaskReader
-from minibroker.spark.segments import DataLoss, plan
+from minibroker.spark.path.planning import DataLoss, plan
+from minibroker.spark.path.rows import TaskReader
 from tests.goldens import LOG_DIRECTORIES, log_meaning
 from tests.interop.random_logs import RandomLog
 from tests.spark.logs import (

@@ -18,11 +18,12 @@ from minibroker.client.groups import Groups
 from minibroker.errors import Error
 from minibroker.log.column_building import RowColumns, build_batches
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.spark import wire_sending, wire_sending_rows
-from minibroker.spark.wire_sending import write_rows
-from minibroker.spark.wire_sending_notes import Note, NotRepeatable
-from minibroker.spark.wire_sending_once import EPOCH_MAX, Superseded, unclaimed
-from minibroker.spark.write_options import WriteOptions, parse
+from minibroker.spark.sending import rows as sending_rows
+from minibroker.spark.sending import task as sending_task
+from minibroker.spark.sending.notes import Note, NotRepeatable
+from minibroker.spark.sending.once import EPOCH_MAX, Superseded, unclaimed
+from minibroker.spark.sending.options import WriteOptions, parse
+from minibroker.spark.sending.task import write_rows
 
 GROUP = "minibroker-sink-query"
 ROWS = 400
@@ -34,7 +35,7 @@ class Killed(Exception):
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
-    monkeypatch.setattr(wire_sending_rows, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(sending_rows, "PIECE_BYTES", 2000)
     with Broker(topics=["orders:3"]) as broker:
         yield broker
 
@@ -148,7 +149,7 @@ def test_other_rows_are_an_error_before_any_is_written(broker: Broker) -> None:
 
 
 def test_so_many_rows_may_be_held_back_and_no_more(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_sending, "HELD_BYTES_MAX", 5000)
+    monkeypatch.setattr(sending_task, "HELD_BYTES_MAX", 5000)
     with pytest.raises(Killed):
         write_rows(batches(range(150), killed=True), options(broker), GROUP, 1)
     write_rows(batches(reversed(range(ROWS))), options(broker), GROUP, 1)
@@ -193,7 +194,7 @@ def test_epochs_that_are_used_up_begin_anew_with_another_producer(broker: Broker
 @pytest.mark.parametrize("how", ["before", "after"])
 def test_a_task_that_fails_at_a_request_is_repeated(nth: int, how: Literal["before", "after"], broker: Broker) -> None:
     told = options(broker, kafka_retries=0, kafka_delivery_timeout_ms=0)
-    with broker.faults.add(api="Produce", nth=nth, close=how), pytest.raises(wire_sending.WriteFailed):
+    with broker.faults.add(api="Produce", nth=nth, close=how), pytest.raises(sending_task.WriteFailed):
         write_rows(batches(range(ROWS)), told, GROUP, 1)
     write_rows(batches(range(ROWS)), options(broker), GROUP, 1)
     check_once_and_in_order(broker)

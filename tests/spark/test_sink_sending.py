@@ -12,11 +12,11 @@ from minibroker import Broker
 from minibroker.client.partitioner import partition_of_key
 from minibroker.errors import Error
 from minibroker.log.columns import HEADERS
-from minibroker.spark import wire_sending_rows
-from minibroker.spark.wire_sending import write_rows
-from minibroker.spark.wire_sending_queue import WriteFailed
-from minibroker.spark.wire_sending_rows import BadRow
-from minibroker.spark.write_options import WriteOptions, parse
+from minibroker.spark.sending import rows as sending_rows
+from minibroker.spark.sending.options import WriteOptions, parse
+from minibroker.spark.sending.queue import WriteFailed
+from minibroker.spark.sending.rows import BadRow
+from minibroker.spark.sending.task import write_rows
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_headers_can_be_left_out(shared: Broker) -> None:
 def test_rows_of_a_key_stay_in_order_whatever_the_pieces(
     codec: str, shared: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire_sending_rows, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(sending_rows, "PIECE_BYTES", 3000)
     topic = f"order-{codec}"
     shared.create_topic(topic, 3)
     told = options(shared, topic=topic, kafka_batch_size=300, kafka_compression_type=codec)
@@ -197,7 +197,7 @@ def test_a_batch_that_is_too_large_is_halved_and_a_record_that_is_too_large_is_t
 def test_what_passes_is_tried_again_and_nothing_comes_twice(
     fault: dict[str, Any], group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire_sending_rows, "PIECE_BYTES", 500)
+    monkeypatch.setattr(sending_rows, "PIECE_BYTES", 500)
     with Broker(topics=["orders:2"]) as broker:
         broker.faults.add(api="Produce", nth=2, **fault)
         rule = broker.faults.add(api="Produce", nth=4, **fault)

@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.spark.options import parse
 from minibroker.spark.ranges import DataLoss
-from minibroker.spark.stream_offsets import Admission, from_json, limited, ranges_between, reporting, to_json
+from minibroker.spark.streams.offsets import Admission, from_json, limited, ranges_between, reporting, to_json
 
 Numbers = dict[tuple[str, int], int]
 A, B, C = ("a", 0), ("a", 10), ("b", 2)

@@ -20,15 +20,15 @@ from minibroker.log.directory import split_name
 from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.schema.types import NO_ID
-from minibroker.spark import wire_planning
+from minibroker.spark.columns import CorruptBatch
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
 from minibroker.spark.ranges import DataLoss
-from minibroker.spark.rows import CorruptBatch
-from minibroker.spark.wire_fetching import NothingCame
-from minibroker.spark.wire_planning import NoBroker, WireTask, all_ranges, divided, plan
-from minibroker.spark.wire_rows import WireTaskReader, offset_behind
+from minibroker.spark.wire import planning as wire_planning
+from minibroker.spark.wire.fetching import NothingCame
+from minibroker.spark.wire.planning import NoBroker, WireTask, all_ranges, divided, plan
+from minibroker.spark.wire.rows import WireTaskReader, offset_behind
 from tests.client.scripted import ScriptedBroker
 from tests.interop.broker import running
 from tests.spark.logs import START_MS, Row, every_batch, golden_directory, offsets, one_by_one, rows_of, written

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from minibroker.clock import LoopClock
 from minibroker.log.compression import NONE
-from minibroker.spark import segments, wire_planning
 from minibroker.spark.jobs.asked import add_source_arguments, source_options
 from minibroker.spark.jobs.codecs_advice import BALANCED, GOALS, Load, advise, compare, cost_of, reference_bytes
 from minibroker.spark.jobs.codecs_measuring import Setting, Work, measure, setting_of
@@ -21,6 +20,8 @@ from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import parse
+from minibroker.spark.path import planning as path_planning
+from minibroker.spark.wire import planning as wire_planning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _sampled(
     """Return runs of records by topic, and what should be said of them."""
     options = parse({**source, "includeHeaders": "true"})
     with progress.step("planning"):
-        tasks: list[Any] = [*segments.plan(options)] if options.is_path else [*wire_planning.plan(options)]
+        tasks: list[Any] = [*path_planning.plan(options)] if options.is_path else [*wire_planning.plan(options)]
     names = list(dict.fromkeys(task.topic for task in tasks))
     notes = []
     if len(names) > TOPICS_MAX:

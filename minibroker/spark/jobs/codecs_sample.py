@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from minibroker.spark.columns import Manner
 from minibroker.spark.jobs.profile_sizes import sizes_of
-from minibroker.spark.rows import Manner, TaskReader
-from minibroker.spark.wire_rows import WireTaskReader
+from minibroker.spark.path.rows import TaskReader
+from minibroker.spark.wire.rows import WireTaskReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 What must hold: a range begins where the last one ended, or at a later offset if what was between them is gone: then it
 is in `lost`, in words and in the manifest, and ends the job unless it may go on. A topic that ends before the manifest
 does is another one of the same name, and is refused whatever was said.
-Not here: where a log begins and ends (segments.py, wire_planning.py).
+Not here: where a log begins and ends (planning.py in path/ and wire/).
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def available(source: Mapping[str, str], exported: Ranges) -> Ranges:
 def _ranges(source: Mapping[str, str]) -> Ranges:
     options = parse(source)
     if options.is_path:
-        from minibroker.spark.segments import resolved_ranges
+        from minibroker.spark.path.planning import resolved_ranges
 
         found = resolved_ranges(options, Filters())
         return {(each.files.topic, each.files.partition): (each.first_offset, each.end_offset) for each in found}
-    from minibroker.spark.wire_planning import all_ranges
+    from minibroker.spark.wire.planning import all_ranges
 
     return all_ranges(options)
 

@@ -3,7 +3,7 @@
     load(spark, rows, {"kafka.bootstrap.servers": "localhost:9092"}) -> Summary
 
 What must hold: rows go where and how the writer of the data source takes them; here is only what becomes of columns.
-Not here: files (loading_files.py), rules (loading_generator.py), writing (wire_writer.py, load_writer.py).
+Not here: files (loading_files.py), rules (loading_generator.py), writing (sending/sink.py, loading/sink.py).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def load(
 
 def _into_directory(rows: Any, target: Mapping[str, str], progress: Progress) -> tuple[dict[str, Any], list[Table]]:
     from minibroker.spark.load import load_with
-    from minibroker.spark.load_options import parse_load
+    from minibroker.spark.loading.options import parse_load
 
     done = load_with(rows, parse_load(target), progress=progress)
     names = ["topic", "partition", "first", "end", "segments", "bytes"]

@@ -13,12 +13,14 @@ from functools import partial
 
 from minibroker.log.column_batches import AbortedUnits, find_units
 from minibroker.log.columns import ColumnReader
-from minibroker.spark import segments, wire_planning
+from minibroker.spark.columns import Manner
 from minibroker.spark.filters import Filters
 from minibroker.spark.jobs.profile_counts import Counts, add_rows, add_units, add_wrapped
 from minibroker.spark.jobs.profile_stretch import Stretch
-from minibroker.spark.rows import CHUNK_BYTES, Manner, TaskReader
-from minibroker.spark.wire_rows import WireTaskReader
+from minibroker.spark.path import planning as path_planning
+from minibroker.spark.path.rows import CHUNK_BYTES, TaskReader
+from minibroker.spark.wire import planning as wire_planning
+from minibroker.spark.wire.rows import WireTaskReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
     from minibroker.log.column_batches import Units
     from minibroker.log.columns import Columns
     from minibroker.spark.options import Options
-    from minibroker.spark.segments import Task
-    from minibroker.spark.wire_fetching import Answer
-    from minibroker.spark.wire_planning import WireTask
+    from minibroker.spark.path.planning import Task
+    from minibroker.spark.wire.fetching import Answer
+    from minibroker.spark.wire.planning import WireTask
 
 
 class CountingColumns(ColumnReader):
@@ -150,11 +152,11 @@ def planned(options: Options, now_ms: int) -> tuple[list[Any], Counts]:
     counts = Counts(now_ms)
     if not options.is_path:
         return list(wire_planning.plan(options)), counts
-    ranges = segments.find_ranges(options, Filters())
+    ranges = path_planning.find_ranges(options, Filters())
     for each in ranges:
         partition = counts.topic(each.files.topic).partition(each.files.partition)
         partition.stretches.append(Stretch(each.first_offset, each.end_offset))
-    return list(segments.tasks_of(options, Filters(), ranges)), counts
+    return list(path_planning.tasks_of(options, Filters(), ranges)), counts
 
 
 def count_tasks(work: Work) -> bytes:

@@ -28,8 +28,8 @@ from minibroker.log.recovery import open_log
 from minibroker.log.snapshots import load_producers, snapshot_offsets, snapshot_path
 from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY
 from minibroker.metadata.metadata_log import MetadataLog
-from minibroker.spark.directories import logs_in, topics_in
 from minibroker.spark.option_values import OptionError
+from minibroker.spark.path.directories import logs_in, topics_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

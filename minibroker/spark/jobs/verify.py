@@ -21,12 +21,12 @@ from minibroker.log.verify import LogVerifier, Verified, check_root, read_checkp
 from minibroker.log.verify_findings import Piece
 from minibroker.log.verify_indexes import are_doubtful, borders
 from minibroker.log.verify_pieces import read_piece
-from minibroker.spark.directories import logs_in, topics_in
 from minibroker.spark.jobs.logs import Wanted, add_directory_arguments, is_at_work, wanted_of
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError, positive
+from minibroker.spark.path.directories import logs_in, topics_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ What must hold: rows of a partition stay in their order. The same rows in the sa
 whatever record batches they come, so that a task that is repeated does what it did.
 Spark: a column `timestamp` is passed over there, and records get the time at which they are written; here only rows
 without one do.
-Not here: batches, requests (wire_sending.py).
+Not here: batches, requests (task.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from minibroker.spark.write_options import WriteOptions
+    from minibroker.spark.sending.options import WriteOptions
 
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]

@@ -1,92 +1,41 @@
-"""Rows: what a task reads, in the columns of Spark's Kafka source, as record batches of Arrow of bounded size.
+"""Rows of a task, out of segments, as record batches of Arrow of bounded size.
 
 What must hold: the rows are exactly those of the task's offsets that the filters let through, in their order, whatever
 borders the planning chose. Memory is bounded by CHUNK_BYTES, what ColumnReader holds at once, and one batch.
 A broken batch ends the task, is counted and told, or is the row itself, as `mode` says; behind it reading goes on with
 the next batch, or where not even that can be found with the next one that the index knows.
-Spark: timestamps that do not fit into its microseconds fail; here they are the largest that fit.
-Not here: which offsets (segments.py), what is in a batch (minibroker/log/columns.py).
+Not here: which offsets (planning.py), columns of Spark (minibroker/spark/columns.py), what is in a batch
+(minibroker/log/columns.py).
 """
 
 from __future__ import annotations
 
 from struct import Struct as Layout
 
-import numpy as np
-import pyarrow as pa
-
 from minibroker.errors import InvalidLength, ProtocolError, StorageError
-from minibroker.log.columns import GROUP_BYTES, HEADERS, ColumnReader
+from minibroker.log.columns import GROUP_BYTES, ColumnReader
 from minibroker.log.formats import PREFIX_BYTES
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.segment import DELETED, SWAP
-from minibroker.spark.directories import ReadOnlySegment
+from minibroker.spark.columns import BROKEN_BYTES_MAX, CorruptBatch, broken_row, rows_of
 from minibroker.spark.options import FAIL, QUARANTINE
+from minibroker.spark.path.directories import ReadOnlySegment
 from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from minibroker.log.column_varints import Int64s
-    from minibroker.log.columns import Columns
+    import pyarrow as pa
+
     from minibroker.log.place import Place
     from minibroker.log.storage import File
-    from minibroker.spark.filters import Filters
-    from minibroker.spark.options import Options
-    from minibroker.spark.segments import Task
+    from minibroker.spark.columns import Manner
+    from minibroker.spark.path.planning import Task
 
 CHUNK_BYTES = 4 * 1024 * 1024
-BROKEN_BYTES_MAX = 16 * 1024 * 1024  # of a broken batch that are shown
-MICROSECONDS_MAX = (1 << 63) - 1
 _PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-ROWS = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", TIMESTAMP),
-        ("timestampType", pa.int32()),
-        ("headers", HEADERS),
-    ]
-)
-# What stands for a batch that cannot be read. Offsets are null where nothing can be said of them.
-BROKEN = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("firstOffset", pa.int64()),
-        ("lastOffset", pa.int64()),
-        ("file", pa.string()),
-        ("position", pa.int64()),
-        ("error", pa.string()),
-        ("bytes", pa.binary()),
-    ]
-)
-
-
-class CorruptBatch(Exception):
-    """A batch cannot be read, and `mode` is fail."""
-
-
-class Manner:
-    """How tasks are read: what of the options and filters matters once a query is planned."""
-
-    def __init__(self, options: Options, filters: Filters | None = None):
-        self.mode = options.mode
-        all_columns = BROKEN if self.mode == QUARANTINE else ROWS
-        names = options.columns or [name for name in all_columns.names if name != "headers" or options.include_headers]
-        self.schema = pa.schema([all_columns.field(name) for name in names])
-        self.keys, self.values = "key" in names, "value" in names
-        self.headers = "headers" in names or self.mode == QUARANTINE  # which shows batches with broken headers too
-        self.fail_on_data_loss = options.fail_on_data_loss
-        self.first_timestamp = filters.first_timestamp if filters else None
-        self.end_timestamp = filters.end_timestamp if filters else None
 
 
 class TaskReader:
@@ -279,43 +228,8 @@ class TaskReader:
             yield broken_row(row, self.manner.schema)
 
 
-def broken_row(row: tuple[object, ...], schema: pa.Schema) -> pa.RecordBatch:
-    """Return what is told of a broken batch, values as in BROKEN, in the columns of a schema."""
-    told = dict(zip(BROKEN.names, row, strict=True))
-    return pa.RecordBatch.from_arrays([pa.array([told[field.name]], field.type) for field in schema], schema=schema)
-
-
-def rows_of(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Return records in the columns of a schema, which are some of ROWS."""
-    count = len(columns)
-    makers: dict[str, Callable[[], pa.Array]] = {
-        "key": lambda: columns.keys,
-        "value": lambda: columns.values,
-        "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
-        "partition": lambda: pa.array(np.full(count, partition, np.int32)),
-        "offset": lambda: pa.array(columns.offsets),
-        "timestamp": lambda: _microseconds(columns.timestamps),
-        "timestampType": lambda: pa.array(columns.timestamp_types),
-        "headers": lambda: _null_if_empty(columns.headers),
-    }
-    return pa.RecordBatch.from_arrays([makers[name]() for name in schema.names], schema=schema)
-
-
-def _microseconds(ms: Int64s) -> pa.Array:
-    # Not a number of ms fits into the number of microseconds.
-    return pa.array(np.clip(ms, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000) * 1000).view(TIMESTAMP)
-
-
 def size_of_first(chunk: bytes | memoryview) -> int:
     """Return how many bytes the first batch says that it has, 0 if it does not."""
     if len(chunk) < _PREFIX.size:
         return 0
     return int(max(_PREFIX.unpack_from(chunk)[1] + PREFIX_BYTES, 0))
-
-
-def _null_if_empty(lists: pa.ListArray) -> pa.ListArray:
-    """Spark has no list for a record without headers."""
-    offsets = lists.offsets.to_numpy()
-    return pa.ListArray.from_arrays(
-        lists.offsets, lists.values, type=lists.type, mask=pa.array(offsets[1:] == offsets[:-1])
-    )

@@ -2,7 +2,8 @@
 
 Spark makes the writer in one process, lets its tasks write, and commits in another process; so there is no lock while
 tasks are at work. A broker that starts meanwhile removes what is staged, and the load fails as a whole.
-What must hold: as in load.py. Spark: a save without `mode` means errorIfExists, which sources in Python do not have.
+What must hold: as in minibroker/spark/load.py.
+Spark: a save without `mode` means errorIfExists, which sources in Python do not have.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage  #
 
 from minibroker.clock import LoopClock
 from minibroker.spark.load import this_task
-from minibroker.spark.load_columns import check_columns
-from minibroker.spark.load_directory import LoadDirectory
-from minibroker.spark.load_options import parse_load
-from minibroker.spark.load_segments import load_segments
+from minibroker.spark.loading.columns import check_columns
+from minibroker.spark.loading.directory import LoadDirectory
+from minibroker.spark.loading.options import parse_load
+from minibroker.spark.loading.segments import load_segments
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.workers import settle
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from minibroker.spark.load_options import LoadOptions
-    from minibroker.spark.load_plans import Piece, Plan
+    from minibroker.spark.loading.options import LoadOptions
+    from minibroker.spark.loading.plans import Piece, Plan
 
 
 class Written(WriterCommitMessage):

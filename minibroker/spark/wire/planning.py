@@ -7,7 +7,7 @@ Ranges are cut as Spark's Kafka source cuts them: one task for each partition, m
 What must hold: the tasks of a partition follow each other without a gap. Asking is repeated `fetchOffset.numRetries`
 times; what fails then, fails the query while it is planned.
 Spark: brokers below 0.11 are refused; here those from 0.10 on are asked in their versions.
-Not here: ranges (ranges.py), reading (wire_rows.py).
+Not here: ranges (minibroker/spark/ranges.py), reading (rows.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minibroker.schema.types import NO_ID
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.ranges import check_all_there, range_of
-from minibroker.spark.wire_loop import run
+from minibroker.spark.wire.loop import run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

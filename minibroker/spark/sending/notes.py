@@ -12,7 +12,7 @@ task cannot know by its number what it has written, as a source may hand its par
 
 What must hold: a slot has one owner in a run. A slot with records of the batch that no task takes is an error of the
 batch as a whole (`unclaimed`), not silence.
-Not here: what notes are good for (wire_sending_once.py).
+Not here: what notes are good for (once.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import NamedTuple
 from minibroker.client.connection import error_of
 from minibroker.client.groups import CommittedOffset, Groups
 from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest
-from minibroker.spark.wire_sending_found import digests_of
-from minibroker.spark.wire_sending_rows import by_partition
+from minibroker.spark.sending.found import digests_of
+from minibroker.spark.sending.rows import by_partition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from minibroker.client.cluster import Cluster, TopicPartition
     from minibroker.protocol.messages.init_producer_id import InitProducerIdResponse
-    from minibroker.spark.wire_sending_rows import Rows
+    from minibroker.spark.sending.rows import Rows
 
     Notes = dict[TopicPartition, "Note"]
 

@@ -9,7 +9,7 @@ What must hold: what cannot be written is refused in planning, as far as it can 
 Where `exactlyOnce` holds, a task finds by the ids of query and batch, which Spark sets where streams work and within
 foreachBatch, what it has written of this batch before. A batch outside of streams has an id that a broker gives out, so
 that a task that Spark repeats is found, and a job that is begun again is another one.
-Not here: sending (wire_sending.py), options (write_options.py), directories (load_writer.py).
+Not here: sending (task.py), options (options.py), directories (loading/sink.py).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pyspark.sql.datasource import (  # pyright: ignore
 from minibroker.client.groups import Groups
 from minibroker.errors import KafkaError
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.wire_loop import run
-from minibroker.spark.wire_sending import open_cluster, write_rows
-from minibroker.spark.wire_sending_notes import NotRepeatable, new_producer
-from minibroker.spark.wire_sending_once import unclaimed
-from minibroker.spark.wire_sending_queue import WriteFailed, error_in
+from minibroker.spark.sending.notes import NotRepeatable, new_producer
+from minibroker.spark.sending.once import unclaimed
+from minibroker.spark.sending.options import WriteOptions, check_columns, parse
+from minibroker.spark.sending.queue import WriteFailed, error_in
+from minibroker.spark.sending.task import open_cluster, write_rows
+from minibroker.spark.wire.loop import run
 from minibroker.spark.workers import remember_archives, settle
-from minibroker.spark.write_options import WriteOptions, check_columns, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType  # pyright: ignore
 
-    from minibroker.spark.wire_sending import Sent
+    from minibroker.spark.sending.task import Sent
 
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 NO_WRITE = -1

@@ -1,7 +1,7 @@
 """The batches of one partition on their way out: which is the next, what is left, for how long it has been failing.
 
 What must hold: a batch that may have arrived is sent again with the same bytes, and so with its sequence numbers.
-Not here: who sends and when (wire_sending.py).
+Not here: who sends and when (task.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from minibroker.log.column_building import BuiltBatch
-    from minibroker.spark.wire_sending_rows import Rows
-    from minibroker.spark.write_options import WriteOptions
+    from minibroker.spark.sending.options import WriteOptions
+    from minibroker.spark.sending.rows import Rows
 
 NO_OFFSET = bytes(8)  # each batch begins at 0 when clients send it; the checksum does not cover it
 ADVICE = {

@@ -6,7 +6,7 @@ before anything else, one that is restarted for the tasks of its last micro-batc
 When Spark asks where the next micro-batch ends, the last one is done: then its offsets are committed to the group.
 Spark: `Trigger.AvailableNow` with `maxOffsetsPerTrigger` reads all that is there from 4.2 on only; before, it stops
 after one micro-batch, and the next run goes on from there.
-Not here: rules for offsets (stream_offsets.py), asking for them (stream_logs.py), lag as a table (lag.py).
+Not here: rules for offsets (offsets.py), asking for them (logs.py), lag as a table (minibroker/spark/lag.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from importlib import import_module
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition  # pyright: ignore
 
-from minibroker.spark.stream_logs import logs_of, now_ms
-from minibroker.spark.stream_offsets import Admission, from_json, ranges_between, reporting, to_json
+from minibroker.spark.streams.logs import logs_of, now_ms
+from minibroker.spark.streams.offsets import Admission, from_json, ranges_between, reporting, to_json
 from minibroker.spark.workers import settle
 
 limits: Any = None  # before 4.2
@@ -27,22 +27,19 @@ with suppress(ImportError):
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any
 
     import pyarrow as pa
 
     from minibroker.spark.option_values import Numbers
     from minibroker.spark.options import Options
-    from minibroker.spark.stream_logs import Bounds
-    from minibroker.spark.stream_offsets import Json
+    from minibroker.spark.streams.logs import Bounds
+    from minibroker.spark.streams.offsets import Json
 
 
-def stream_reader(given: Mapping[str, str], schema: Any) -> DataSourceStreamReader:
-    """Return a reader as the version of Spark wants it; raise OptionError for what cannot be a stream."""
-    from minibroker.spark.source import asked
-
-    options = asked(given, schema, streaming=True)
+def stream_reader(options: Options) -> DataSourceStreamReader:
+    """Return a reader as the version of Spark wants it."""
     return StreamReader(options) if limits is None else AdmittingStreamReader(options)
 
 

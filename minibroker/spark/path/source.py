@@ -1,4 +1,4 @@
-"""Wire mode as Spark sees it: a reader that plans by asking brokers, and tasks that fetch from them."""
+"""Path mode as Spark sees it: a reader that plans from files and indexes, and tasks that read segments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import sys
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition  # pyright: ignore
 
+from minibroker.spark.columns import Manner
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import QUARANTINE
-from minibroker.spark.wire_planning import plan
-from minibroker.spark.wire_rows import WireTaskReader
+from minibroker.spark.path.planning import plan
+from minibroker.spark.path.rows import TaskReader
 from minibroker.spark.workers import settle
 
 TYPE_CHECKING = False
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from minibroker.spark.options import Options
 
 
-class WireReader(DataSourceReader):
-    """Reads topics of brokers."""
+class SegmentReader(DataSourceReader):
+    """Reads log directories."""
 
     def __init__(self, options: Options):
         self.options = options
@@ -41,7 +42,7 @@ class WireReader(DataSourceReader):
         if partition.value is None:
             return
         settle()
-        reader = WireTaskReader(partition.value, self.options, self.filters)
+        reader = TaskReader(partition.value, Manner(self.options, self.filters))
         yield from reader.batches()
         for told in reader.left_out if self.options.mode != QUARANTINE else ():
             print(f"minibroker left out {told}", file=sys.stderr)

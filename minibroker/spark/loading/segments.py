@@ -3,7 +3,7 @@
     rows, gathered -> partition of each -> rows of a partition together -> batches -> segments with their indexes
 
 A run is the segments of one partition that one task writes; its offsets begin at 0, and only the driver, which knows
-all runs, gives them their true place (load_commit.py): the offset of a batch lies outside of its checksum.
+all runs, gives them their true place (commit.py): the offset of a batch lies outside of its checksum.
 What must hold: a task that fails leaves nothing; rows of a partition keep their order; at the end all is on the disk.
 Memory: about three times `bufferBytes`, whatever the number of rows and partitions.
 """
@@ -18,9 +18,9 @@ from minibroker.log.column_building_records import Part
 from minibroker.log.column_partitions import NO_PARTITION, partitions_of
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
 from minibroker.log.storage import OsStorage
-from minibroker.spark.load_columns import Rows
-from minibroker.spark.load_plans import LoadError, check_topic
-from minibroker.spark.load_runs import Run
+from minibroker.spark.loading.columns import Rows
+from minibroker.spark.loading.plans import LoadError, check_topic
+from minibroker.spark.loading.runs import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from minibroker.log.column_varints import Int64s
-    from minibroker.spark.load_plans import Piece, Plan, TopicPlan
+    from minibroker.spark.loading.plans import Piece, Plan, TopicPlan
 
 BATCHES_AT_ONCE = 6  # of a partition: the last of them is not full
 GATHERED_BYTES_MIN = 2 << 20

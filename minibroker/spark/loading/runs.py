@@ -3,7 +3,7 @@
 What must hold: a segment ends where a broker would have ended it, and the three files have the bytes that
 `log/segment.py` writes for the same batches. Index entries count from the base offset of their segment, so they stay
 right when the driver gives the run its place.
-Not here: which rows are whose (load_segments.py).
+Not here: which rows are whose (segments.py).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 from minibroker.log.index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY
 from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX
-from minibroker.spark.load_plans import LoadError, Piece
+from minibroker.spark.loading.plans import LoadError, Piece
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.log.column_building import BuiltBatch
     from minibroker.log.storage import File, Storage
-    from minibroker.spark.load_plans import TopicPlan
+    from minibroker.spark.loading.plans import TopicPlan
 
 BATCHES, OFFSETS, TIMES = KINDS[:3]
 

@@ -34,8 +34,8 @@ from minibroker.log.settings import LogSettings
 from minibroker.log.snapshots import write_snapshot
 from minibroker.metadata.bootstrap import format_directory, random_id
 from minibroker.metadata.features import FINALIZED
-from minibroker.spark.load_broker import QuietBroker
-from minibroker.spark.load_plans import LoadError
+from minibroker.spark.loading.broker import QuietBroker
+from minibroker.spark.loading.plans import LoadError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
     from minibroker.log.meta_properties import MetaProperties
     from minibroker.log.storage import OsStorage
-    from minibroker.spark.load_options import LoadOptions
-    from minibroker.spark.load_plans import Piece, Plan
+    from minibroker.spark.loading.options import LoadOptions
+    from minibroker.spark.loading.plans import Piece, Plan
     from minibroker.stored.kinds import MetadataRecord
 
 

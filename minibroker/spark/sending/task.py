@@ -8,7 +8,7 @@ a partition is under way at a time.
 What must hold: when `send` returns all of the piece is written, as far as `acks` says, or, while records of an earlier
 attempt are still to be met, kept for later. Whatever cannot be written raises WriteFailed with topic and partition.
 Kafka: a producer has five requests under way; here the pieces are larger.
-Not here: rows (wire_sending_rows.py), what makes a repetition write nothing twice (wire_sending_once.py).
+Not here: rows (rows.py), what makes a repetition write nothing twice (once.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from minibroker.log.compression import ZSTD
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.schema.types import NO_ID
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.wire_sending_notes import new_producer
-from minibroker.spark.wire_sending_once import Once, Superseded
-from minibroker.spark.wire_sending_queue import Queue, WriteFailed, error_in
-from minibroker.spark.wire_sending_rows import Rows, Spread, by_partition, joined, pieces
+from minibroker.spark.sending.notes import new_producer
+from minibroker.spark.sending.once import Once, Superseded
+from minibroker.spark.sending.queue import Queue, WriteFailed, error_in
+from minibroker.spark.sending.rows import Rows, Spread, by_partition, joined, pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from minibroker.client.cluster import Topic, TopicPartition
     from minibroker.protocol.messages.produce import ProduceResponse
-    from minibroker.spark.write_options import WriteOptions
+    from minibroker.spark.sending.options import WriteOptions
 
 LAST_VERSION_WITH_NAMES = 12
 ANSWER_MS_EXTRA = 5_000  # for the way, when a broker has waited for its replicas as long as it may

@@ -1,6 +1,6 @@
 """Exactly once: what a task has written of a batch is found again when the batch is repeated.
 
-Each task keeps notes on the brokers, in a slot (wire_sending_notes.py), one for each partition that it writes to: an
+Each task keeps notes on the brokers, in a slot (notes.py), one for each partition that it writes to: an
 offset below which nothing of this batch lies, the producer id and epoch it is written with, and whose turn it is.
 
     first attempt:  offsets -> notes read -> notes written -> records
@@ -13,7 +13,7 @@ requests, and gives up when they name another. So of an attempt that was thought
 carries sequence numbers that the next attempt uses too: the broker takes only one of them. The other one is told so, or
 believes that its batch was written; hence the first batch in each partition is read back and compared.
 Kafka: epochs are counted up without asking a broker, as its own producer does without transactions (KIP-360).
-Not here: sending (wire_sending.py), comparing rows (wire_sending_found.py). docs/adr/0006 says why it is made so.
+Not here: sending (task.py), comparing rows (found.py). docs/adr/0006 says why it is made so.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import SEQUENCE_MAX, batches
 from minibroker.log.columns import ColumnReader
 from minibroker.protocol.messages.fetch import FetchRequest
-from minibroker.spark.wire_sending_found import Found, digests_of
-from minibroker.spark.wire_sending_notes import (
+from minibroker.spark.sending.found import Found, digests_of
+from minibroker.spark.sending.notes import (
     Note,
     NotRepeatable,
     Slots,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from minibroker.client.cluster import Cluster, TopicPartition
     from minibroker.log.batches import Batch
     from minibroker.protocol.messages.fetch import FetchResponse
-    from minibroker.spark.wire_sending_notes import Notes
-    from minibroker.spark.wire_sending_rows import Rows
+    from minibroker.spark.sending.notes import Notes
+    from minibroker.spark.sending.rows import Rows
 
     PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 

@@ -2,9 +2,9 @@
 
 What must hold: the rows are exactly those of the task's offsets that the filters let through, in their order. Memory is
 bounded by two answers, what ColumnReader holds at once, and one batch.
-What `mode` does with a broken batch is as in rows.py, but that there is no index: where even the length of a batch is
-wrong, the rest of the task is left out, and told.
-Not here: asking (wire_fetching.py), which offsets (wire_planning.py).
+What `mode` does with a broken batch is as in path/rows.py, but that there is no index: where even the length of a batch
+is wrong, the rest of the task is left out, and told.
+Not here: asking (fetching.py), which offsets (planning.py).
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from __future__ import annotations
 import asyncio
 from struct import Struct as Layout
 
-import pyarrow as pa
-
 from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.log.columns import GROUP_BYTES, ColumnReader
 from minibroker.log.formats import HEADER_BYTES, MESSAGE_BYTES_MIN, PREFIX_BYTES
 from minibroker.log.place import Place
+from minibroker.spark.columns import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
 from minibroker.spark.options import FAIL, QUARANTINE
-from minibroker.spark.rows import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
-from minibroker.spark.wire_fetching import Fetcher
+from minibroker.spark.wire.fetching import Fetcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    import pyarrow as pa
+
     from minibroker.spark.filters import Filters
     from minibroker.spark.options import Options
-    from minibroker.spark.wire_fetching import Answer
-    from minibroker.spark.wire_planning import WireTask
+    from minibroker.spark.wire.fetching import Answer
+    from minibroker.spark.wire.planning import WireTask
 
 # Offset, size, leader epoch or CRC, magic; what a batch v2 has behind them.
 _START = Layout(">qiib")

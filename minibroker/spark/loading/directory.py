@@ -4,7 +4,7 @@ The directory is that of a broker which is its own controller: topics stand in i
 is nobody's. An absent directory is made, as `minibroker serve` or `kafka-storage format` would.
 What must hold: looking changes nothing but that it removes what a load left that ended before its time; a broker at
 work keeps us out, and we keep brokers out while the lock is held.
-Not here: what tasks write (load_segments.py), how that becomes part of the logs (load_commit.py).
+Not here: what tasks write (segments.py), how that becomes part of the logs (commit.py).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, WrongDirectory, check_directory
 from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
-from minibroker.spark.load_broker import QuietBroker
-from minibroker.spark.load_commit import Commit
-from minibroker.spark.load_options import CONFIG
-from minibroker.spark.load_plans import STAGED, LoadError, Plan, TopicPlan, check_topic
+from minibroker.spark.loading.broker import QuietBroker
+from minibroker.spark.loading.commit import Commit
+from minibroker.spark.loading.options import CONFIG
+from minibroker.spark.loading.plans import STAGED, LoadError, Plan, TopicPlan, check_topic
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
     from minibroker.log.meta_properties import MetaProperties
     from minibroker.metadata.image import Topic
-    from minibroker.spark.load_commit import Loaded
-    from minibroker.spark.load_options import LoadOptions
-    from minibroker.spark.load_plans import Piece
+    from minibroker.spark.loading.commit import Loaded
+    from minibroker.spark.loading.options import LoadOptions
+    from minibroker.spark.loading.plans import Piece
 
 LEFT_DIRECTORY = re.compile(r".+-\d+\.([0-9a-f]{16})[0-9a-f]{6}-delete")  # as tasks name it; brokers have 32 digits
 LEFT_FILE = re.compile(rf"\d{{20}}\.\w+\.load-([0-9a-f]{{16}})-\d+-\d+\{STAGED}")

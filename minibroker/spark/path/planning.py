@@ -7,7 +7,7 @@ offsets alone; indexes only choose them well, at the ends of batches, so one tha
 What must hold: the tasks of a partition follow each other without a gap, but for segments that hold nothing that the
 filters let through. What is not looked at costs nothing: of a segment in the middle of a range only name and size.
 Spark: an offset that is not there is noticed when somebody reads it; here when the query is planned.
-Not here: which ranges (ranges.py), files (directories.py), records (rows.py).
+Not here: which ranges (minibroker/spark/ranges.py), files (directories.py), records (rows.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from minibroker.errors import ProtocolError
-from minibroker.spark.directories import PartitionFiles, find_partitions, topics_in
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import LOG_END
+from minibroker.spark.path.directories import PartitionFiles, find_partitions, topics_in
 from minibroker.spark.ranges import DataLoss as DataLoss
 from minibroker.spark.ranges import check_all_there, range_of
 
@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from minibroker.spark.directories import Part
     from minibroker.spark.option_values import TopicPartition
     from minibroker.spark.options import Options
+    from minibroker.spark.path.directories import Part
     from minibroker.stored.producers import AbortedTxn
 
 

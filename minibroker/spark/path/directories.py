@@ -7,7 +7,7 @@ segments counts as it would at the broker's next start. Of checkpoints and segme
 of a broker at work they never promise what is not there yet.
 Kafka: a leader that starts alone takes all of its log for committed; here a log ends at the high watermark that was
 noted, unless `endOfLog` says otherwise.
-Not here: which offsets a query wants (segments.py), records (rows.py).
+Not here: which offsets a query wants (planning.py), records (rows.py).
 """
 
 from __future__ import annotations

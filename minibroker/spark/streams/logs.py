@@ -2,7 +2,7 @@
 
 What must hold: a partition that has gone is missing in `bounds`, which is no error; of topics that a query names and
 that were never there, the first question says so.
-Not here: what a stream does with that (stream_offsets.py).
+Not here: what a stream does with that (offsets.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minibroker.clock import LoopClock
 from minibroker.errors import KafkaError
 from minibroker.spark.filters import Filters
 from minibroker.spark.ranges import resolved
-from minibroker.spark.stream_offsets import told
+from minibroker.spark.streams.offsets import told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from minibroker.client.cluster import Cluster
-    from minibroker.spark.directories import PartitionFiles
     from minibroker.spark.option_values import Numbers, TopicPartition
     from minibroker.spark.options import Options
+    from minibroker.spark.path.directories import PartitionFiles
     from minibroker.spark.ranges import Log
-    from minibroker.spark.stream_offsets import Report
-    from minibroker.spark.wire_planning import BrokerLog
+    from minibroker.spark.streams.offsets import Report
+    from minibroker.spark.wire.planning import BrokerLog
 
     Ranges = Mapping[TopicPartition, tuple[int, int]]
     Bounds = dict[TopicPartition, tuple[int, int]]  # where a log begins, and where it ends for readers
@@ -64,7 +64,7 @@ class PathLogs:
         self._options = options
 
     def initial(self, report: Report) -> Numbers:
-        from minibroker.spark.directories import topics_in
+        from minibroker.spark.path.directories import topics_in
         from minibroker.spark.ranges import check_all_there
 
         found = self._found()
@@ -77,7 +77,7 @@ class PathLogs:
         return {key: (files.start_offset, self._end(files)) for key, files in self._found().items()}
 
     def tasks(self, ranges: Ranges, report: Report) -> list[Any]:
-        from minibroker.spark.segments import Range, tasks_of
+        from minibroker.spark.path.planning import Range, tasks_of
 
         found = self._found()
         wanted = []
@@ -95,7 +95,8 @@ class PathLogs:
         return tasks_of(self._options, Filters(), [each for each in wanted if each.first_offset < each.end_offset])
 
     def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        from minibroker.spark.rows import Manner, TaskReader
+        from minibroker.spark.columns import Manner
+        from minibroker.spark.path.rows import TaskReader
 
         reader = TaskReader(task, Manner(self._options))
         yield from reader.batches()
@@ -107,12 +108,12 @@ class PathLogs:
     def close(self) -> None: ...
 
     def _found(self) -> dict[TopicPartition, PartitionFiles]:
-        from minibroker.spark.directories import find_partitions
+        from minibroker.spark.path.directories import find_partitions
 
         return find_partitions(self._options.paths, self._options)
 
     def _end(self, files: PartitionFiles) -> int:
-        from minibroker.spark.segments import limit_of
+        from minibroker.spark.path.planning import limit_of
 
         limit = limit_of(self._options, files)
         return files.transactions(limit, limit)[0] if self._options.read_committed else limit
@@ -136,14 +137,14 @@ class WireLogs:
         return {key: (log.start_offset, log.end_offset) for key, log in self._logs(False).items()}
 
     def tasks(self, ranges: Ranges, report: Report) -> list[Any]:
-        from minibroker.spark.wire_planning import WireTask, divided
+        from minibroker.spark.wire.planning import WireTask, divided
 
         topics = self._run(self._connected().metadata(sorted({topic for topic, _ in ranges}))) if ranges else {}
         whole = [WireTask(*key, first, end, topics[key[0]].id) for key, (first, end) in ranges.items()]
         return divided(whole, self._options.partitions_min, self._options.records_max)
 
     def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        from minibroker.spark.wire_rows import WireTaskReader
+        from minibroker.spark.wire.rows import WireTaskReader
 
         reader = WireTaskReader(task, self._options)
         yield from reader.batches()
@@ -173,7 +174,7 @@ class WireLogs:
         self._runner = self._cluster = None
 
     def _logs(self, must_all_be_there: bool) -> dict[TopicPartition, BrokerLog]:
-        from minibroker.spark.wire_planning import find_logs, find_partitions, look_up
+        from minibroker.spark.wire.planning import find_logs, find_partitions, look_up
 
         async def ask() -> dict[TopicPartition, BrokerLog]:
             find = find_partitions if must_all_be_there else find_logs
@@ -186,7 +187,7 @@ class WireLogs:
         return found
 
     def _connected(self) -> Cluster:
-        from minibroker.spark.wire_planning import open_cluster
+        from minibroker.spark.wire.planning import open_cluster
 
         if self._cluster is None:
             self._runner = asyncio.Runner()

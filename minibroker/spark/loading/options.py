@@ -4,7 +4,7 @@
 
 What must hold: an option that nobody knows is refused, never ignored. Names are taken in any case of letters, as Spark
 hands them over in small ones.
-Not here: which columns there must be (load_columns.py), what is in the directory (load_directory.py).
+Not here: which columns there must be (columns.py), what is in the directory (directory.py).
 """
 
 from __future__ import annotations

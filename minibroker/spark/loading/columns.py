@@ -10,7 +10,7 @@ Columns are those of Spark's Kafka sink, and `timestamp`:
     timestamp  timestamp, long      the time of the record, ms since 1970 if it is a long; null: the time of the load
 
 Other columns are not looked at, as there.
-Not here: who puts rows into batches (load_segments.py).
+Not here: who puts rows into batches (segments.py).
 """
 
 from __future__ import annotations

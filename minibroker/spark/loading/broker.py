@@ -4,7 +4,7 @@
 
 So logs are recovered after a crash, epochs and checkpoints are written, and the next start finds what a clean stop of a
 broker leaves, whether it is one of ours or Kafka's.
-Not here: formatting a directory, what is changed (load_commit.py).
+Not here: formatting a directory, what is changed (commit.py).
 """
 
 from __future__ import annotations

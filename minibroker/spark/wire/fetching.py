@@ -4,7 +4,7 @@
 way while what the last one brought is decoded, with no thread: the kernel takes what arrives.
 What must hold: an answer holds whole what lies at the offset asked for, or says that nothing does. Whatever has gone
 since the query was planned (retention, truncation, a topic made anew) is data loss, never an empty answer.
-Not here: decoding (wire_rows.py).
+Not here: decoding (rows.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from minibroker.errors import Error, KafkaError
 from minibroker.protocol.framing import FRAME_BYTES_MAX
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.schema.types import NO_ID
+from minibroker.spark.path.rows import size_of_first
 from minibroker.spark.ranges import DataLoss
-from minibroker.spark.rows import size_of_first
-from minibroker.spark.wire_planning import open_cluster
+from minibroker.spark.wire.planning import open_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from minibroker.protocol.messages.fetch import FetchResponse
     from minibroker.spark.options import Options
-    from minibroker.spark.wire_planning import WireTask
+    from minibroker.spark.wire.planning import WireTask
 
     PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 

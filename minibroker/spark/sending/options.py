@@ -9,7 +9,7 @@ What must hold: an option that nobody knows is refused; so is a producer setting
 producer waits and buffers have no meaning here, as rows come in large pieces: they are taken, as Spark takes them.
 Spark: unknown options, and columns of no meaning, are passed over. Here such options are refused, and columns whose
 names are nearly right.
-Not here: sending (wire_sending.py). No pyspark: this can be tested without.
+Not here: sending (task.py). No pyspark: this can be tested without.
 """
 
 from __future__ import annotations

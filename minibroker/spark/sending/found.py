@@ -5,7 +5,7 @@ for, is found only there; any other row in whatever partition it went to. Of equ
 there.
 What must hold: rows are taken out in their order, so what is left is what comes behind what was written.
 Memory: about 200 bytes for each record that was written; only a batch that is repeated has any.
-Not here: reading what was written (wire_sending_once.py).
+Not here: reading what was written (once.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from struct import Struct as Layout
 
 import numpy as np
 
-from minibroker.spark.wire_sending_rows import Rows
+from minibroker.spark.sending.rows import Rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Bulk load: rows into staged segments, and these into logs. `load` is in minibroker/spark/load.py."""

@@ -1,0 +1,1 @@
+"""Writing to topics: rows into batches, batches to leaders, each once."""

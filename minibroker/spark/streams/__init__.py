@@ -1,0 +1,1 @@
+"""Streams: micro-batches of brokers and log directories."""
