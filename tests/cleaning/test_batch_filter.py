@@ -17,7 +17,6 @@ from minibroker.errors import ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE
-from minibroker.log.crc import crc32c
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME, LEADER_CHANGE
 from minibroker.log.producers import ProducerStates
 from minibroker.log.records import Record
@@ -26,6 +25,7 @@ from tests import goldens
 from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case, finish
 from tests.cleaning.test_keys import TURNS
 from tests.log.golden_batches import header_in, header_of, records_of
+from tests.sealing import seal
 
 CASES = goldens.records("compact")
 MAP_BYTES = 1 << 20
@@ -325,7 +325,7 @@ def odd_batch(body: str, count: int = 1) -> bytes:
     made = bytearray(build_batch(2, ROWS[:1], base_offset=7)[:61] + bytes.fromhex(body))
     made[8:12] = (len(made) - 12).to_bytes(4, "big")
     made[57:61] = count.to_bytes(4, "big")
-    made[17:21] = crc32c(bytes(made[21:])).to_bytes(4, "big")
+    seal(made)
     return bytes(made)
 
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from minibroker.errors import ProtocolError
 from minibroker.log.batches import Batch, batches
-from minibroker.log.crc import crc32c
 from minibroker.schema.types import Struct
 from tests.differential.rules import COMMON, IGNORED, RECORDS, RENAMED, TEXT, TIME, UNORDERED, Rule, rule_for
+from tests.sealing import seal
 
 DAY_MS = 86_400_000
 CLOCKS_SINCE_MS = 1_790_000_000_000  # recordings and runs are younger, times that requests name are older
@@ -32,7 +32,7 @@ NAMESPACES = {"leader": "member_id"}  # fields that hold an id of another name
 UUIDS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
 APPEND_TIME_BIT = 8
 CODEC_MASK = 7
-CRC_AT, COVERED_AT, PRODUCER_ID_AT = 17, 21, 43  # in a v2 batch
+PRODUCER_ID_AT = 43  # in a v2 batch
 ABSENT = "(absent)"
 BATCH_FIELDS = (
     *("magic", "base_offset", "last_offset", "attributes", "partition_leader_epoch", "count"),
@@ -104,12 +104,6 @@ class Names:
         except ProtocolError:
             return records  # broken on purpose
         return bytes(changed)
-
-
-def seal(changed: bytearray, at: int, end: int) -> None:
-    """Make the checksum of a changed v2 batch right."""
-    crc = crc32c(memoryview(changed)[at + COVERED_AT : end])
-    changed[at + CRC_AT : at + COVERED_AT] = crc.to_bytes(4, "big")
 
 
 class Comparison:

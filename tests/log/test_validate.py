@@ -13,7 +13,6 @@ from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE, ZSTD
-from minibroker.log.crc import crc32c
 from minibroker.log.formats import APPEND_TIME, COMMIT, CREATE_TIME, HEADER_BYTES
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, control_type
 from minibroker.log.validate import CLIENT, COORDINATOR, RAFT_LEADER, validate, validate_replicated
@@ -28,6 +27,7 @@ from minibroker.log.validation import (
 )
 from tests import goldens
 from tests.log.golden_batches import header_in, header_of, records_of
+from tests.sealing import seal
 
 NOW = 1_600_000_000_777
 RECORDS = [Record(b"a", b"1", (), NOW - 5), Record(b"b", b"2", (), NOW), Record(b"c", None, (), NOW - 3)]
@@ -139,7 +139,7 @@ def test_the_default_is_the_clients_word_for_large_batches_only() -> None:
     records = [Record(None, b"v", (), NOW, index) for index in range(RECORDS_CHECKED_MAX + 1)]
     sent = bytearray(build_batch(2, records))
     sent[HEADER_BYTES] += 2  # the first record claims a byte that it does not have
-    sent[17:21] = crc32c(sent[21:]).to_bytes(4, "big")
+    seal(sent)
     assert run(sent).last_offset == 1000 + RECORDS_CHECKED_MAX
     for asking in (
         ValidationSettings(records_checked_max=UNLIMITED_COUNT),
@@ -331,7 +331,7 @@ def test_any_bytes_are_accepted_or_refused_with_an_error_code(data: bytes, magic
     sent = bytearray(build_batch(magic, RECORDS, codec=GZIP)[:cut] + data)
     if len(sent) > HEADER_BYTES and sent[16] == 2:
         sent[8:12] = (len(sent) - 12).to_bytes(4, "big")
-        sent[17:21] = crc32c(sent[21:]).to_bytes(4, "big")
+        seal(sent)
     for settings in (
         ValidationSettings(),
         ValidationSettings(message_format=1, compression_type="lz4", compacted=True),

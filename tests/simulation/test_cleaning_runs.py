@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from .cleaning_bugs import PLACES
 from .cleaning_run import replay, run_seed
+from .seeds import any_fails, trace_of
 
-ROOT = Path(__file__).parent.parent.parent
 QUICK, SEEDS = 2, 16
 
 
@@ -51,28 +47,14 @@ BUDGETS = {
 @pytest.mark.parametrize("bug", BUDGETS)
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
-    assert any(_fails(seed) for seed in range(BUDGETS[bug]))
-
-
-def _fails(seed: int) -> bool:
-    has_failed = run_seed(seed).failure is not None
-    gc.collect()  # or all those runs would lie in memory at the same time
-    return has_failed
+    assert any_fails(run_seed, range(BUDGETS[bug]))
 
 
 def test_every_bug_that_can_be_planted_has_a_budget() -> None:
     assert PLACES.keys() == BUDGETS.keys()
 
 
-def trace_of(seed: int, hash_seed: int) -> str:
-    command = [sys.executable, "-m", "tests.simulation.cleaning_run", str(seed)]
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 @pytest.mark.slow
 def test_a_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
-    assert trace_of(2, 1) == trace_of(2, 2)
-    assert trace_of(2, 1) != trace_of(4, 1)
+    assert trace_of("cleaning_run", 2, 1) == trace_of("cleaning_run", 2, 2)
+    assert trace_of("cleaning_run", 2, 1) != trace_of("cleaning_run", 4, 1)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from .cluster_run import replay, run_seed
+from .seeds import any_fails, trace_of
 
-ROOT = Path(__file__).parent.parent.parent
 QUICK, SEEDS, FOREIGN_SEEDS = 6, 40, 5
 
 
@@ -63,24 +59,10 @@ BUDGETS = {
 @pytest.mark.parametrize("bug", BUDGETS)
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
-    assert any(_fails(seed) for seed in BUDGETS[bug])
-
-
-def _fails(seed: int) -> bool:
-    has_failed = run_seed(seed).failure is not None
-    gc.collect()  # or all those runs would lie in memory at the same time
-    return has_failed
-
-
-def trace_of(seed: int, hash_seed: int) -> str:
-    command = [sys.executable, "-m", "tests.simulation.cluster_run", str(seed)]
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    assert any_fails(run_seed, BUDGETS[bug])
 
 
 @pytest.mark.slow
 def test_a_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
-    assert trace_of(3, 1) == trace_of(3, 2)
-    assert trace_of(3, 1) != trace_of(4, 1)
+    assert trace_of("cluster_run", 3, 1) == trace_of("cluster_run", 3, 2)
+    assert trace_of("cluster_run", 3, 1) != trace_of("cluster_run", 4, 1)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
-import subprocess
-import sys
 import warnings
 from math import inf
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +13,8 @@ from .group_assignors import Wish, cooperative, decode_share, decode_wish, eager
 from .group_run import replay, run_seed
 from .invariants import Violation
 from .registers import NOTHING, Register
+from .seeds import any_fails, trace_of
 
-ROOT = Path(__file__).parent.parent.parent
 QUICK, SEEDS, FOREIGN_SEEDS = 4, 40, 3
 
 
@@ -83,27 +79,13 @@ BUDGETS = {
 @pytest.mark.parametrize("bug", BUDGETS)
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
-    assert any(_fails(seed) for seed in BUDGETS[bug])
-
-
-def _fails(seed: int) -> bool:
-    has_failed = run_seed(seed).failure is not None
-    gc.collect()  # or a hundred runs would lie in memory at the same time
-    return has_failed
-
-
-def trace_of(seed: int, hash_seed: int) -> str:
-    command = [sys.executable, "-m", "tests.simulation.group_run", str(seed)]
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    assert any_fails(run_seed, BUDGETS[bug])
 
 
 @pytest.mark.slow
 def test_a_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
-    assert trace_of(3, 1) == trace_of(3, 2)
-    assert trace_of(3, 1) != trace_of(4, 1)
+    assert trace_of("group_run", 3, 1) == trace_of("group_run", 3, 2)
+    assert trace_of("group_run", 3, 1) != trace_of("group_run", 4, 1)
 
 
 # What the runs judge by
