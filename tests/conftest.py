@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from minibroker.replication import bugs
+from tests.spark.session import Session, started
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
@@ -42,6 +43,13 @@ def _is_slow(item: pytest.Item) -> bool:
 def _shares_with_its_file(item: pytest.Item) -> bool:
     fixtures = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
     return any(each.scope == "module" for named in fixtures.values() for each in named)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """The session of Spark that all tests share."""
+    with started(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture
