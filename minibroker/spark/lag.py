@@ -8,7 +8,7 @@ groups shows it too: `minibroker groups --describe`, the broker's pages, anybody
 What must hold: numbers are those of the query's last progress. Before Spark 4.2 that has no newest offsets but the end
 of the micro-batch, so the lag is then what brokers say, if there are some to ask, and null if not.
 Spark: its Kafka source commits nothing, its group has another name at each start.
-Not here: when offsets are committed (streams/source.py).
+Not here: when offsets are committed (streams/reader.py).
 """
 
 from __future__ import annotations

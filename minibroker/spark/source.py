@@ -6,7 +6,7 @@
 Spark makes the source in the driver, plans in a process of its own, and reads in its workers; what goes from one to the
 other is pickled, so readers hold options and filters, and tasks hold names and numbers.
 Only this module and what it imports when it is asked need pyspark.
-Not here: readers (source.py in path/, wire/ and streams/), writers (sink.py in sending/ and loading/).
+Not here: reading (reading.py), streams (streams/reader.py), writers (sink.py in sending/ and loading/).
 """
 
 from __future__ import annotations
@@ -17,18 +17,24 @@ from pyspark.sql.datasource import (  # pyright: ignore
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
+    InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema  # pyright: ignore
 from pyspark.sql.types import StructType  # pyright: ignore
 
 from minibroker.spark.columns import all_columns, columns_of
+from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import parse
-from minibroker.spark.workers import remember_archives
+from minibroker.spark.options import QUARANTINE, parse
+from minibroker.spark.reading import plan, read
+from minibroker.spark.workers import remember_archives, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    import pyarrow as pa
 
     from minibroker.spark.options import Options
 
@@ -75,18 +81,11 @@ class MinibrokerSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         remember_archives()
-        options = asked(self.options, schema)
-        if options.is_path:
-            from minibroker.spark.path.source import SegmentReader
-
-            return SegmentReader(options)
-        from minibroker.spark.wire.source import WireReader
-
-        return WireReader(options)
+        return Reader(asked(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         remember_archives()
-        from minibroker.spark.streams.source import stream_reader
+        from minibroker.spark.streams.reader import stream_reader
 
         return stream_reader(asked(self.options, schema, streaming=True))
 
@@ -105,3 +104,24 @@ class MinibrokerSource(DataSource):
         from minibroker.spark.sending.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
+
+
+class Reader(DataSourceReader):
+    """Plans a query and reads its tasks."""
+
+    def __init__(self, options: Options):
+        self.options = options
+        self.filters = Filters()
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Take filters (from Spark 4.1 on); those that are returned Spark keeps itself."""
+        return filters if self.options.mode == QUARANTINE else self.filters.take(filters)
+
+    def partitions(self) -> list[InputPartition]:
+        # Without tasks Spark would ask for one row of nothing.
+        return [InputPartition(task) for task in plan(self.options, self.filters)] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is not None:
+            settle()
+            yield from read(partition.value, self.options, self.filters)

@@ -20,8 +20,7 @@ from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import parse
-from minibroker.spark.path import planning as path_planning
-from minibroker.spark.wire import planning as wire_planning
+from minibroker.spark.reading import plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def _sampled(
     """Return runs of records by topic, and what should be said of them."""
     options = parse({**source, "includeHeaders": "true"})
     with progress.step("planning"):
-        tasks: list[Any] = [*path_planning.plan(options)] if options.is_path else [*wire_planning.plan(options)]
+        tasks = plan(options)
     names = list(dict.fromkeys(task.topic for task in tasks))
     notes = []
     if len(names) > TOPICS_MAX:

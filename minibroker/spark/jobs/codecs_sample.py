@@ -10,10 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from minibroker.spark.columns import Manner
 from minibroker.spark.jobs.profile_sizes import sizes_of
-from minibroker.spark.path.rows import TaskReader
-from minibroker.spark.wire.rows import WireTaskReader
+from minibroker.spark.reading import reader_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,13 +44,9 @@ def pieces_of(tasks: Sequence[Any], options: Options, size_bytes: int) -> list[P
 
 def read_piece(piece: Piece) -> bytes:
     """Return the run as an Arrow stream."""
-    if piece.options.is_path:
-        reader: Any = TaskReader(piece.task, Manner(piece.options))
-    else:
-        reader = WireTaskReader(piece.task, piece.options)
     found: list[pa.RecordBatch] = []
     left = piece.size_bytes
-    batches = reader.batches()
+    batches = reader_of(piece.task, piece.options).batches()
     try:
         for batch in batches:
             part = batch.select(COLUMNS)

@@ -25,7 +25,7 @@ from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     import pyarrow as pa
 
@@ -49,7 +49,7 @@ class TaskReader:
         self._chunk_bytes = max(chunk_bytes, _PREFIX.size)
         self._group_bytes = group_bytes
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         task = self.task
         for number, (base_offset, suffix, size_bytes) in enumerate(task.parts):
             is_last = number == len(task.parts) - 1

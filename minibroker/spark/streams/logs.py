@@ -18,10 +18,8 @@ from minibroker.spark.streams.offsets import told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Any, Protocol
-
-    import pyarrow as pa
 
     from minibroker.client.cluster import Cluster
     from minibroker.spark.option_values import Numbers, TopicPartition
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
         def initial(self, report: Report) -> Numbers: ...
         def bounds(self) -> Bounds: ...
         def tasks(self, ranges: Ranges, report: Report) -> list[Any]: ...
-        def read(self, task: Any) -> Iterator[pa.RecordBatch]: ...
         def commit(self, offsets: Numbers) -> None: ...
         def close(self) -> None: ...
 
@@ -94,14 +91,6 @@ class PathLogs:
             wanted.append(Range(files, first, end, aborted))
         return tasks_of(self._options, Filters(), [each for each in wanted if each.first_offset < each.end_offset])
 
-    def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        from minibroker.spark.columns import Manner
-        from minibroker.spark.path.rows import TaskReader
-
-        reader = TaskReader(task, Manner(self._options))
-        yield from reader.batches()
-        _tell(reader.left_out)
-
     def commit(self, offsets: Numbers) -> None:
         """Nobody keeps offsets here."""
 
@@ -142,13 +131,6 @@ class WireLogs:
         topics = self._run(self._connected().metadata(sorted({topic for topic, _ in ranges}))) if ranges else {}
         whole = [WireTask(*key, first, end, topics[key[0]].id) for key, (first, end) in ranges.items()]
         return divided(whole, self._options.partitions_min, self._options.records_max)
-
-    def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        from minibroker.spark.wire.rows import WireTaskReader
-
-        reader = WireTaskReader(task, self._options)
-        yield from reader.batches()
-        _tell(reader.left_out)
 
     def commit(self, offsets: Numbers) -> None:
         """Note in the query's group how far it is; without that it goes on as well."""
@@ -205,8 +187,3 @@ def logs_of(options: Options) -> Logs:
 
 def now_ms() -> int:
     return LoopClock().now_ms()
-
-
-def _tell(left_out: list[str]) -> None:
-    for text in left_out:
-        print(f"minibroker left out {text}", file=sys.stderr)

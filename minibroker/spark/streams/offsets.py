@@ -5,7 +5,7 @@
 
 In a checkpoint offsets are {"orders":{"0":23}}, as Spark's own source writes them.
 What must hold: an end is never before its start but where the log itself has gone back, and that is data loss.
-Not here: asking for offsets (logs.py), Spark (source.py). Plain numbers: this can be tested without either.
+Not here: asking for offsets (logs.py), Spark (reader.py). Plain numbers: this can be tested without either.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class WireTaskReader:
         self._fetcher = Fetcher(task, options)
         self._group_bytes = group_bytes
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         with asyncio.Runner() as runner:
             try:
                 yield from self._read(runner)

@@ -17,6 +17,7 @@ from importlib import import_module
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition  # pyright: ignore
 
+from minibroker.spark.reading import read
 from minibroker.spark.streams.logs import logs_of, now_ms
 from minibroker.spark.streams.offsets import Admission, from_json, ranges_between, reporting, to_json
 from minibroker.spark.workers import settle
@@ -105,7 +106,7 @@ class _Reader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         settle()
-        yield from self.stream.logs.read(partition.value)
+        yield from read(partition.value, self.stream.options)
 
     def commit(self, end: Json) -> None:
         if self.stream.planned is None:

@@ -1,0 +1,53 @@
+"""Reading: the tasks of a query and their rows, from log directories or from brokers, as the options name them.
+
+Either way is imported when it is asked for: planning over files needs no client, and the other way round.
+Not here: how it is done (path/, wire/), what Spark calls (source.py, streams/reader.py).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from minibroker.spark.columns import Manner
+from minibroker.spark.options import QUARANTINE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    import pyarrow as pa
+
+    from minibroker.spark.filters import Filters
+    from minibroker.spark.options import Options
+    from minibroker.spark.path.rows import TaskReader
+    from minibroker.spark.wire.rows import WireTaskReader
+
+
+def plan(options: Options, filters: Filters | None = None) -> list[Any]:
+    """Return the tasks of a query, by topic, partition and offset."""
+    if options.is_path:
+        from minibroker.spark.path.planning import plan as plan_files
+
+        return [*plan_files(options, filters)]
+    from minibroker.spark.wire.planning import plan as plan_fetches
+
+    return [*plan_fetches(options, filters)]
+
+
+def reader_of(task: Any, options: Options, filters: Filters | None = None) -> TaskReader | WireTaskReader:
+    if options.is_path:
+        from minibroker.spark.path.rows import TaskReader
+
+        return TaskReader(task, Manner(options, filters))
+    from minibroker.spark.wire.rows import WireTaskReader
+
+    return WireTaskReader(task, options, filters)
+
+
+def read(task: Any, options: Options, filters: Filters | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task; what had to be left out is told where Spark keeps what its workers say."""
+    reader = reader_of(task, options, filters)
+    yield from reader.batches()
+    for told in reader.left_out if options.mode != QUARANTINE else ():
+        print(f"minibroker left out {told}", file=sys.stderr)
