@@ -40,10 +40,10 @@ run: $(VENV)/.installed
 
 test: lint types
 	$(BIN)/pyright
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto
 
 check: lint types
-	$(BIN)/pytest -n auto --dist loadgroup -q -m "not interop and not slow and not fuzz"
+	$(BIN)/pytest -n auto -q -m "not interop and not slow and not fuzz"
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check $(SOURCES)
@@ -87,7 +87,7 @@ sim: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)
 
 crashes: $(VENV)/.installed-test
-	MINIBROKER_TEST_STATES=$(STATES) $(BIN)/pytest -n auto --dist loadgroup tests/log/test_log_crashes.py tests/cleaning/test_cleaning_crashes.py
+	MINIBROKER_TEST_STATES=$(STATES) $(BIN)/pytest -n auto tests/log/test_log_crashes.py tests/cleaning/test_cleaning_crashes.py
 
 # libFuzzer writes what it finds into its first folder, so the committed corpus stays as it is.
 fuzz: $(VENV)/.installed-fuzz

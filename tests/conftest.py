@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,31 +19,11 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return count if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else count + 1
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests are to run in one process: with `--dist loadgroup` each group is handed out as a whole.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    from tests.scheduling import SparkInOnePlace
 
-    All that need Spark share one session, which takes seconds to start and minutes to become quick. Fast tests go by
-    the file, as handing out a test takes as long as some of them. Slow ones go one by one, unless their file has
-    something made for all its tests.
-    """
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            group = "spark"
-        elif _is_slow(item) and not _shares_with_its_file(item):
-            continue
-        else:
-            group = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
-def _is_slow(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) is not None for name in ("slow", "interop"))
-
-
-def _shares_with_its_file(item: pytest.Item) -> bool:
-    fixtures = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
-    return any(each.scope == "module" for named in fixtures.values() for each in named)
+    return SparkInOnePlace(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from tempfile import mkdtemp
@@ -41,12 +43,18 @@ def directory(written: Path, tmp_path: Path) -> Path:
     return shutil.copytree(written, tmp_path / "logs")
 
 
-def opened(directory: Path) -> dict[str, PartitionLog]:
+@contextmanager
+def opened(directory: Path) -> Iterator[dict[str, PartitionLog]]:
     found = LogDirectory(OsStorage(str(directory)))
     found.start()
-    return {
-        f"{topic}-{number}": found.open(topic, number, settings(), now_ms=START_MS) for topic, number in found.found()
-    }
+    try:
+        yield {
+            f"{topic}-{number}": found.open(topic, number, settings(), now_ms=START_MS)
+            for topic, number in found.found()
+        }
+    finally:
+        for log in found.logs.values():
+            log.close()
 
 
 # kafka-dump-log
@@ -77,7 +85,8 @@ def test_kafkas_dump_tool_finds_our_files_sane_and_prints_what_ours_prints(
         ]
         assert sane == [path for path in files if path.endswith((".index", ".timeindex"))]
     elif "--deep-iteration" in flags:
-        records = sum(batch.count for log in opened(written_copy(written)).values() for batch in all_batches(log))
+        with opened(written_copy(written)) as logs:
+            records = sum(batch.count for log in logs.values() for batch in all_batches(log))
         assert sum(line.startswith("|") for line in theirs.stdout.splitlines()) == records
 
 
@@ -101,7 +110,8 @@ def written_copy(written: Path) -> Path:
 
 def facts_of_kafka(how: str, directory: Path) -> dict[str, dict[str, list[tuple[str, ...]]]]:
     """Open every log with Kafka's UnifiedLog; return what it says, by log and kind."""
-    starts = {name: log.log_start_offset for name, log in opened(written_copy(directory)).items()}
+    with opened(written_copy(directory)) as logs:
+        starts = {name: log.log_start_offset for name, log in logs.items()}
     told = kafka.run(
         kafka.STORAGE,
         str(kafka.HERE / "OpenLogs.java"),
@@ -179,9 +189,8 @@ def without_padding(path: Path) -> bytes:
 
 
 def test_kafkas_broker_sees_what_we_see_after_a_clean_stop_and_changes_no_file(directory: Path, written: Path) -> None:
-    assert facts_of_kafka("clean", directory) == {
-        name: facts_of(log) for name, log in opened(written_copy(written)).items()
-    }
+    with opened(written_copy(written)) as logs:
+        assert facts_of_kafka("clean", directory) == {name: facts_of(log) for name, log in logs.items()}
     assert derived(directory) == derived(written)
 
 
@@ -189,16 +198,30 @@ def test_kafkas_recovery_of_our_logs_makes_the_files_that_ours_makes(directory: 
     ours = shutil.copytree(directory, tmp_path / "ours")
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (ours / name).unlink()
-    logs = opened(ours)
-    assert facts_of_kafka("recover", directory) == {name: facts_of(log) for name, log in logs.items()}
-    for log in logs.values():
-        assert log.recovery.cut_bytes == 0
-        log.close()
+    with opened(ours) as logs:
+        assert facts_of_kafka("recover", directory) == {name: facts_of(log) for name, log in logs.items()}
+        assert {log.recovery.cut_bytes for log in logs.values()} == {0}
     theirs, made = derived(directory), derived(ours)
     # Kafka keeps fewer snapshots.
     assert {name for name in theirs.keys() ^ made.keys() if not name.endswith(".snapshot")} == set()
     for name in sorted(theirs.keys() & made.keys()):
         assert made[name] == theirs[name], name
+
+
+def check_appended(log: PartitionLog, old: list[tuple[str, ...]]) -> None:
+    """Check what Kafka has put behind the records that were there."""
+    rows = audit(log)
+    assert [str(row.offset) for row in rows[: len(old)]] == [fields[0] for fields in old]
+    new = rows[len(old) :]
+    assert [row.value for row in new[:-2]] == [
+        b"wrote %d/%d" % (batch, record) + b" " * 40 for batch in range(10) for record in range(3)
+    ]
+    assert [row.value for row in new[-2:]] == [b"aborted", bytes(6)]
+    assert [batch.codec for batch in all_batches(log)[-12:]] == [0, 1, 2, 3, 4] * 2 + [0, 0]
+    assert log.segments[-1].transaction_index.entries()[-1].producer_id == 77
+    assert log.epochs.latest_epoch == 20
+    assert log.producers.producers[77].last_sequence == 0
+    audit(log)
 
 
 def test_what_kafkas_broker_appends_to_our_logs_we_see_behind_our_own(directory: Path) -> None:
@@ -207,16 +230,6 @@ def test_what_kafkas_broker_appends_to_our_logs_we_see_behind_our_own(directory:
     verified = Verified()
     assert [str(problem) for problem in verify_directory(OsStorage(str(directory)), verified)] == []
     assert verified.logs == len(before)
-    for name, log in opened(directory).items():
-        rows, old = audit(log), before[name]["record"]
-        assert [str(row.offset) for row in rows[: len(old)]] == [fields[0] for fields in old]
-        new = rows[len(old) :]
-        assert [row.value for row in new[:-2]] == [
-            b"wrote %d/%d" % (batch, record) + b" " * 40 for batch in range(10) for record in range(3)
-        ]
-        assert [row.value for row in new[-2:]] == [b"aborted", bytes(6)]
-        assert [batch.codec for batch in all_batches(log)[-12:]] == [0, 1, 2, 3, 4] * 2 + [0, 0]
-        assert log.segments[-1].transaction_index.entries()[-1].producer_id == 77
-        assert log.epochs.latest_epoch == 20
-        assert log.producers.producers[77].last_sequence == 0
-        audit(log)
+    with opened(directory) as logs:
+        for name, log in logs.items():
+            check_appended(log, before[name]["record"])

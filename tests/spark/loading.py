@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,18 +87,21 @@ def loaded(root: Path, tasks: Sequence[Sequence[pa.RecordBatch]], **options: obj
     return load.commit()
 
 
-def opened(root: Path, directory: str) -> PartitionLog:
-    return open_log(OsStorage(str(root)), directory, LogSettings(), was_clean=True)
+@contextmanager
+def opened(root: Path, directory: str) -> Iterator[PartitionLog]:
+    log = open_log(OsStorage(str(root)), directory, LogSettings(), was_clean=True)
+    try:
+        yield log
+    finally:
+        log.release()
 
 
 def rows_of(root: Path, directory: str) -> list[Row]:
     """Return all records of a log, one by one, checksums checked."""
-    log = opened(root, directory)
-    found = [
-        (record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
-        for segment in log.segments
-        for batch in segment.batches()
-        for record in batch.records(check_crc=True)
-    ]
-    log.release()
-    return found
+    with opened(root, directory) as log:
+        return [
+            (record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+            for segment in log.segments
+            for batch in segment.batches()
+            for record in batch.records(check_crc=True)
+        ]

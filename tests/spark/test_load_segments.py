@@ -75,9 +75,10 @@ def test_files_are_those_that_our_log_writes_of_the_same_batches(codec: str, see
         segment_bytes=limits["segmentBytes"], index_interval_bytes=limits["indexIntervalBytes"], segment_ms=600_000
     )
     log = open_log(OsStorage(str(tmp_path / "ours")), "orders-0", settings)
-    for segment in opened(tmp_path / "loaded", "orders-0").segments:
-        for batch in batches(segment.view(0, segment.size_bytes)):
-            log.append_as_leader(bytearray(bytes(8) + batch.view[8:]), leader_epoch=0, now_ms=NOW_MS)
+    with opened(tmp_path / "loaded", "orders-0") as made:
+        for segment in made.segments:
+            for batch in batches(segment.view(0, segment.size_bytes)):
+                log.append_as_leader(bytearray(bytes(8) + batch.view[8:]), leader_epoch=0, now_ms=NOW_MS)
     log.close()
 
     def files(root: Path) -> dict[str, bytes]:
@@ -148,16 +149,17 @@ def test_rows_without_key_fill_batches_in_all_partitions(tmp_path: Path) -> None
     records = [Record(None, b"v" * 200, (), NOW_MS + n) for n in range(4000)]
     done = loaded(tmp_path / "data", [[batch_of(records)]], topic="orders", partitions=4, batchBytes=20_000)
     assert [each.end_offset for each in done] == pytest.approx([1000] * 4, rel=0.15)
-    sizes = [batch.count for batch in opened(tmp_path / "data", "orders-1").segments[0].batches()]
-    assert max(sizes) > 85
+    with opened(tmp_path / "data", "orders-1") as log:
+        assert max(batch.count for batch in log.segments[0].batches()) > 85
 
 
 def test_settings_of_the_topic_are_kept_to(tmp_path: Path) -> None:
     records = [Record(b"k", b"v", (), NOW_MS - 5)]
     configs = {"config__message.timestamp.type": "LogAppendTime"}
     loaded(tmp_path / "data", [[batch_of(records)]], topic="stamped", **configs)
-    (batch,) = opened(tmp_path / "data", "stamped-0").segments[0].batches()
-    assert (batch.timestamp_type, batch.max_timestamp) == (APPEND_TIME, NOW_MS)
+    with opened(tmp_path / "data", "stamped-0") as log:
+        (batch,) = log.segments[0].batches()
+        assert (batch.timestamp_type, batch.max_timestamp) == (APPEND_TIME, NOW_MS)
     load = Load(tmp_path / "data", topic="tables", config__cleanup__policy="compact").begin()
     with pytest.raises(LoadError, match="tables is compacted, and a row has no key"):
         load.task([batch_of([Record(None, b"v", (), 1)])])

@@ -88,6 +88,7 @@ class Plan:
         if self.segments:
             log.cleaned_offset = self.end_offset
             log.snapshots_from = self.candidate.end
+        log.close()
 
     def looks(self) -> list[Look]:
         log = self.log
@@ -137,6 +138,7 @@ class Plan:
             work.index_interval_bytes = settings.index_interval_bytes
             work.producers = producers
             found.append(work)
+        log.close()
         return found
 
     def _legacy_horizon_ms(self) -> int:

@@ -150,6 +150,7 @@ def _works(log: SourceLog, target: str, manner: Manner) -> Iterator[Conversion]:
         # Neither producers nor leaders are known of old batches.
         log.producers, log.epochs = ProducerStates(log.directory), LeaderEpochs()
         log.snapshots_from = log.end_offset
+    log.close()
 
 
 def _summary(

@@ -74,6 +74,7 @@ class SourceLog:
         self.cleaned_offset = None if self.cleaned_before is None else min(self.cleaned_before, self.end_offset)
         self.first_base = self.log.segments[0].base_offset
         self.snapshots_from = 0  # those of before are not worth keeping
+        self.close()
 
     def __str__(self) -> str:
         return self.directory
@@ -102,6 +103,10 @@ class SourceLog:
         yield self.end_offset, self.producers.snapshot_bytes()
 
     def close(self) -> None:
+        """Close the files; whoever looks into a segment again opens them again, and closes them behind it.
+
+        There may be more segments than a process can have files open.
+        """
         self.log.release()
 
 

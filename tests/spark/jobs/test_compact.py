@@ -187,6 +187,7 @@ def test_segments_are_those_of_the_cleaner(
         dirty.begin()
         fill(dirty, chance, chance.randint(5, 30))
         dirty.now_ms += chance.choice([0, 2000])
+    dirty.end_all()
 
 
 @pytest.mark.parametrize("takes_all", [False, True])
