@@ -28,6 +28,11 @@ LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.
 class SparkMissing(Exception):
     """PySpark or what our source needs is not installed; the text says what helps."""
 
+    def __init__(self, error: ImportError):
+        super().__init__(
+            f"{error.name} is not installed, which the jobs of Spark need: pip install 'minibroker[spark]'"
+        )
+
 
 def open_session(
     master: str | None = None, settings: Mapping[str, str] | None = None, *, memory: str | None = None
@@ -38,9 +43,7 @@ def open_session(
         import pyarrow
         from pyspark.sql import SparkSession  # pyright: ignore
     except ImportError as error:
-        raise SparkMissing(
-            f"{error.name} is not installed, which the jobs of Spark need: pip install 'minibroker[spark]'"
-        ) from None
+        raise SparkMissing(error) from None
     del numpy, pyarrow
     told = dict(settings or {})
     is_remote = "SPARK_REMOTE" in os.environ or "spark.remote" in told or (master or "").startswith("sc://")

@@ -67,7 +67,12 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     if name not in JOBS:
         print(f"minibroker spark: there is no job {name!r}; there are {', '.join(JOBS)}", file=sys.stderr)
         return USAGE
-    options = parser_of(name, program).parse_args(rest)
+    try:
+        parser = parser_of(name, program)
+    except ImportError as error:
+        print(f"minibroker spark {name}: {SparkMissing(error)}", file=sys.stderr)
+        return USAGE
+    options = parser.parse_args(rest)
     settings: dict[str, str] = {}
     for setting in options.conf:
         key, sign, value = setting.partition("=")

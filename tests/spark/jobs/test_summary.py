@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -96,3 +99,26 @@ def test_progress_elsewhere_than_on_a_terminal_is_a_line_for_each_step(capsys: p
     with Progress(is_wanted=False).step("reading"):
         pass
     assert capsys.readouterr().err == "planning\n"
+
+
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+from minibroker.spark.jobs.command import JOBS, main
+for name in JOBS:
+    try:
+        status = main([name, "--help"])
+    except SystemExit as end:
+        status = end.code
+    print(name, "ended with", status)
+"""
+
+
+def test_without_the_extra_each_job_helps_or_says_what_is_missing() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], capture_output=True, text=True, check=True)
+    ended = dict(re.findall(r"^(\w+) ended with (\d)$", done.stdout, re.MULTILINE))
+    assert ended.keys() == JOBS.keys() and {*ended.values()} == {"0", "2"}
+    advice = "numpy is not installed, which the jobs of Spark need: pip install 'minibroker[spark]'"
+    assert done.stderr.splitlines() == [
+        f"minibroker spark {name}: {advice}" for name, status in ended.items() if status == "2"
+    ]
