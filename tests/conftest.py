@@ -21,6 +21,8 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    if config.getvalue("dist") != "load":
+        return None  # somebody has asked for another
     from tests.scheduling import SparkInOnePlace
 
     return SparkInOnePlace(config, log)

@@ -59,9 +59,10 @@ class CorruptBatch(Exception):
 
 def columns_of(options: Options) -> pa.Schema:
     """Return the columns of a query that does not say which it wants."""
-    if options.mode == QUARANTINE:
-        return BROKEN
-    return ROWS if options.include_headers else ROWS.remove(ROWS.get_field_index("headers"))
+    found = all_columns(options)
+    if options.include_headers or found is BROKEN:
+        return found
+    return found.remove(found.get_field_index("headers"))
 
 
 def all_columns(options: Options) -> pa.Schema:

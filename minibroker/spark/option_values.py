@@ -11,7 +11,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any, NoReturn
 
     TopicPartition = tuple[str, int]
@@ -45,6 +45,31 @@ class Limit:
         told += [f"{names(unknown)} will not be read"] if unknown else []
         hint = "; -1 is the latest, -2 the earliest" if self.offsets is not None else ""
         raise OptionError(f"{self.name} must name exactly the partitions of the query: {', '.join(told)}{hint}")
+
+
+def by_true_names(
+    given: Mapping[str, str], options: Iterable[str], settings: Collection[str], refusal: Callable[[str], str]
+) -> dict[str, str]:
+    """Return what was given by the true names of options; Spark does not look at the case of letters.
+
+    settings: what may stand behind `kafka.`, besides those of TLS and SASL. refusal: what is said of any other name.
+    """
+    names = {name.lower(): name for name in options}
+    told: dict[str, str] = {}
+    for name, value in given.items():
+        lower = name.lower()
+        if lower in names:
+            told[names[lower]] = str(value)
+            continue
+        setting = lower.removeprefix("kafka.")
+        if setting == lower or not (setting in settings or setting.startswith(("ssl.", "sasl."))):
+            raise OptionError(refusal(name))
+        told[lower] = str(value)
+    return told
+
+
+def flag(told: Mapping[str, str], name: str, default: bool, *, prefix: str = "") -> bool:
+    return one_of(prefix + name, told.get(name, str(default)), ("true", "false")) == "true"
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

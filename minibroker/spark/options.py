@@ -20,7 +20,9 @@ from minibroker.spark.option_values import (
     LATEST,
     Limit,
     OptionError,
+    by_true_names,
     duration_ms,
+    flag,
     names,
     numbers_of,
     one_of,
@@ -151,7 +153,7 @@ class Options:
 
 def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
     """Read the options of a query; raise OptionError for the first that cannot be used."""
-    told = _known(given)
+    told = by_true_names(given, OPTIONS, CONSUMER_SETTINGS, lambda name: f"there is no option {name!r}{_near(name)}")
     found = Options()
     _where(told, found)
     _which(told, found)
@@ -161,8 +163,8 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
             raise OptionError(f"kafka.{name} cannot be set: {advice}")
     isolation = found.kafka.pop("isolation.level", ISOLATION_LEVELS[0])
     found.read_committed = one_of("kafka.isolation.level", isolation, ISOLATION_LEVELS) == "read_committed"
-    found.include_headers = _flag(told, "includeHeaders", False)
-    found.fail_on_data_loss = _flag(told, "failOnDataLoss", True)
+    found.include_headers = flag(told, "includeHeaders", False)
+    found.fail_on_data_loss = flag(told, "failOnDataLoss", True)
     found.no_match = _choice(told, "startingOffsetsByTimestampStrategy", NO_MATCH)
     found.mode = _choice(told, "mode", MODES)
     found.end_of_log = _choice(told, "endOfLog", END_OF_LOG)
@@ -189,22 +191,6 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
         found.ending = _limit(told, "ending", LATEST)
         _check_batch(found.starting, found.ending)
     return found
-
-
-def _known(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by their true names; Spark does not look at the case of letters."""
-    names = {name.lower(): name for name in OPTIONS}
-    told: dict[str, str] = {}
-    for name, value in given.items():
-        lower = name.lower()
-        if lower in names:
-            told[names[lower]] = str(value)
-            continue
-        setting = lower.removeprefix("kafka.")
-        if setting == lower or not (setting in CONSUMER_SETTINGS or setting.startswith(("ssl.", "sasl."))):
-            raise OptionError(f"there is no option {name!r}{_near(name)}")
-        told[lower] = str(value)
-    return told
 
 
 def _near(name: str) -> str:
@@ -257,10 +243,6 @@ def _which(told: dict[str, str], found: Options) -> None:
 
 def _choice(told: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:
     return one_of(name, told.get(name, OPTIONS[name][0]), allowed)
-
-
-def _flag(told: dict[str, str], name: str, default: bool) -> bool:
-    return one_of(name, told.get(name, str(default)), ("true", "false")) == "true"
 
 
 def _positive(told: dict[str, str], name: str) -> int | None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from minibroker.spark.jobs.slice_lines import RECORDS
+from minibroker.spark.columns import ROWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.spark.jobs.slice_masking import Masker
 
-MASKED = RECORDS.append(pa.field("met", pa.int64()))
+MASKED = ROWS.append(pa.field("met", pa.int64()))
 
 
 def masked(batch: pa.RecordBatch, masker: Masker) -> pa.RecordBatch:
     """Return the batch masked, and a column with bits for the masks that met something."""
-    columns = {name: batch.column(name) for name in RECORDS.names}
+    columns = {name: batch.column(name) for name in ROWS.names}
     keys, values, headers, mets = [], [], [], []
     texts = (columns[name].to_pylist() for name in ("topic", "key", "value", "headers"))
     for topic, key, value, given in zip(*texts, strict=True):
@@ -30,6 +30,6 @@ def masked(batch: pa.RecordBatch, masker: Masker) -> pa.RecordBatch:
         headers.append(None if kept is None else [{"key": name, "value": data} for name, data in kept])
         mets.append(met)
     for name, made in (("key", keys), ("value", values), ("headers", headers)):
-        columns[name] = pa.array(made, RECORDS.field(name).type)
-    arrays = [columns[name].cast(RECORDS.field(name).type) for name in RECORDS.names]
+        columns[name] = pa.array(made, ROWS.field(name).type)
+    arrays = [columns[name].cast(ROWS.field(name).type) for name in ROWS.names]
     return pa.RecordBatch.from_arrays([*arrays, pa.array(mets, pa.int64())], schema=MASKED)

@@ -14,6 +14,7 @@ from json import JSONEncoder, dumps, loads
 
 import pyarrow as pa
 
+from minibroker.spark.columns import ROWS
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
@@ -22,23 +23,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 TIMESTAMP_TYPES = {0: "create", 1: "logappend"}
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 LINES = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("line", pa.string())])
 LINES_DDL = "topic STRING, partition INT, offset BIGINT, line STRING"
-RECORDS = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", TIMESTAMP),
-        ("timestampType", pa.int32()),
-        ("headers", HEADERS),
-    ]
-)
-RECORDS_DDL = (
+RECORDS_DDL = (  # ROWS, as Spark is told of them
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
@@ -80,8 +67,8 @@ def as_records(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn lines into records."""
     for batch in batches:
         rows = [record_of(line) for line in batch.column(0).to_pylist() if line.strip()]
-        columns = [pa.array([row[name] for row in rows], RECORDS.field(name).type) for name in RECORDS.names]
-        yield pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+        columns = [pa.array([row[name] for row in rows], ROWS.field(name).type) for name in ROWS.names]
+        yield pa.RecordBatch.from_arrays(columns, schema=ROWS)
 
 
 def record_of(line: str) -> dict[str, Any]:

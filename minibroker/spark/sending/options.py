@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 
 from minibroker.log.compression import CODEC_NAMES, NONE, check_level
-from minibroker.spark.option_values import OptionError, one_of, positive
+from minibroker.spark.option_values import OptionError, by_true_names, flag, one_of, positive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,14 +95,17 @@ class WriteOptions:
 
 def parse(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """Read the options of a write; raise OptionError for the first that cannot be used."""
-    told = _known(given)
+    own = {name: value for name, value in given.items() if name.lower() not in GIVEN_BY_SPARK}
+    told = by_true_names(
+        own, WRITE_OPTIONS, PRODUCER_SETTINGS, lambda name: f"a write has no option {name!r}{_near(name.lower())}"
+    )
     found = WriteOptions()
     found.servers = told.get("kafka.bootstrap.servers", "").strip()
     if not found.servers:
         raise OptionError("nowhere to write to: set kafka.bootstrap.servers to HOST:PORT of a broker")
     found.topic = told.get("topic", "").strip() or None
-    found.include_headers = _flag(told, "includeHeaders", True)
-    found.exactly_once = _flag(told, "exactlyOnce", streaming)
+    found.include_headers = flag(told, "includeHeaders", True)
+    found.exactly_once = flag(told, "exactlyOnce", streaming)
     found.sink_name = told.get("sinkName", "").strip()
     if not re.fullmatch(r"[A-Za-z0-9_-]*", found.sink_name, re.ASCII):
         raise OptionError(f"sinkName is {found.sink_name!r}: it can have letters, digits, - and _")
@@ -120,24 +123,6 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         name: value for name, value in settings.items() if name.startswith(("security.", "ssl.", "sasl."))
     }
     return found
-
-
-def _known(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by their true names; Spark does not look at the case of letters."""
-    names = {name.lower(): name for name in WRITE_OPTIONS}
-    told: dict[str, str] = {}
-    for name, value in given.items():
-        lower = name.lower()
-        if lower in names:
-            told[names[lower]] = str(value)
-            continue
-        if lower in GIVEN_BY_SPARK:
-            continue
-        setting = lower.removeprefix("kafka.")
-        if setting == lower or not (setting in PRODUCER_SETTINGS or setting.startswith(("ssl.", "sasl."))):
-            raise OptionError(f"a write has no option {name!r}{_near(lower)}")
-        told[lower] = str(value)
-    return told
 
 
 def _near(lower: str) -> str:
@@ -160,7 +145,7 @@ def _delivery(settings: dict[str, str], found: WriteOptions) -> None:
     found.acks = ACKS[acks]
     # As with Kafka's producer: idempotence is given up silently for weaker acks, unless it was asked for.
     asked = "enable.idempotence" in settings
-    found.idempotent = _flag(settings, "enable.idempotence", found.acks == -1, prefix="kafka.")
+    found.idempotent = flag(settings, "enable.idempotence", found.acks == -1, prefix="kafka.")
     if found.idempotent and found.acks != -1:
         raise OptionError(f"kafka.enable.idempotence needs kafka.acks all, which is {acks}: set one of them otherwise")
     if found.exactly_once and not found.idempotent:
@@ -171,7 +156,7 @@ def _delivery(settings: dict[str, str], found: WriteOptions) -> None:
     found.retry_pause_ms = _number(settings, "retry.backoff.ms", 100, 0)
     found.retry_pause_ms_max = _number(settings, "retry.backoff.max.ms", 1000, 0)
     found.retry_count = _number(settings, "retries", INT32_MAX, 0)
-    found.ignore_keys = _flag(settings, "partitioner.ignore.keys", False, prefix="kafka.")
+    found.ignore_keys = flag(settings, "partitioner.ignore.keys", False, prefix="kafka.")
 
 
 def _sizes(settings: dict[str, str], found: WriteOptions) -> None:
@@ -190,10 +175,6 @@ def _sizes(settings: dict[str, str], found: WriteOptions) -> None:
     found.request_bytes = REQUEST_BYTES
     if "max.request.size" in settings:
         found.record_bytes_max = found.request_bytes = positive("kafka.max.request.size", settings["max.request.size"])
-
-
-def _flag(told: Mapping[str, str], name: str, default: bool, *, prefix: str = "") -> bool:
-    return one_of(prefix + name, told.get(name, str(default)), ("true", "false")) == "true"
 
 
 def _number(settings: Mapping[str, str], name: str, default: int, least: int) -> int:
