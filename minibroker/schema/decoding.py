@@ -6,6 +6,7 @@ from struct import Struct as Layout
 
 from minibroker.schema.plan import FIXED, SIZED, VARINTS, Plan, Type
 from minibroker.schema.source import SHORT, Source
+from minibroker.schema.varint import STRING_BYTES_MAX
 
 
 class DecoderWriter:
@@ -96,7 +97,11 @@ class DecoderWriter:
             return size, f"{size} < 0"
         self.run.append(("B", size))
         self.flush()
-        line(f"if {size} > 127: {size}, pos = read_uvarint(buf, pos - 1)")
+        line(f"if {size} > 127:")
+        with self.source:
+            line(f"{size}, pos = read_uvarint(buf, pos - 1)")
+            if type.name == "String":
+                line(f"if {size} > {STRING_BYTES_MAX + 1}: raise ValueError")
         line(f"{size} -= 1")
         return size, f"{size} < 0"
 

@@ -14,8 +14,11 @@ class EncoderWriter:
         self.out = out
         self.run: list[tuple[str, str]] = []  # fixed-width values not yet written: format, expression
 
-    def flush(self, varint: str | None = None) -> None:
-        """Write the fixed-width values collected so far in one call, a varint behind them."""
+    def flush(self, varint: str | None = None, write: str = "uvarint") -> None:
+        """Write the fixed-width values collected so far in one call, a varint behind them.
+
+        write: what makes the bytes of the varint.
+        """
         run, self.run = self.run, []
         line = self.source.line
         formats = "".join(format for format, _ in run)
@@ -26,7 +29,7 @@ class EncoderWriter:
             elif run:
                 line(f"{self.out}.append({self.source.layout(formats, 'pack')}({values}))")
         elif not run:
-            line(f"{self.out}.append(ONE_BYTE[{varint}] if {varint} < 128 else uvarint({varint}))")
+            line(f"{self.out}.append(ONE_BYTE[{varint}] if {varint} < 128 else {write}({varint}))")
         else:
             # Nearly every length fits into one byte and can share the call.
             short = self.source.layout(formats + "B", "pack")
@@ -34,7 +37,7 @@ class EncoderWriter:
             line("else:")
             with self.source:
                 line(f"{self.out}.append({self.source.layout(formats, 'pack')}({values}))")
-                line(f"{self.out}.append(uvarint({varint}))")
+                line(f"{self.out}.append({write}({varint}))")
 
     def struct(self, plan: Plan, value: str) -> None:
         fields = list(plan.fields)
@@ -87,7 +90,7 @@ class EncoderWriter:
             self.run.append(("h" if type.name in ("String", "OldString") else "i", size))
         else:
             self.source.line(f"{size} += 1")
-            self.flush(size)
+            self.flush(size, "string_uvarint" if type.name == "String" else "uvarint")
 
     def sized(self, type: Type, value: str, flexible: bool) -> None:
         line, data, size = self.source.line, self.source.fresh("d"), self.source.fresh("n")

@@ -10,6 +10,7 @@ from minibroker.schema.varint import (
     keep_unknown_tag,
     read_uvarint,
     skip_unknown_tags,
+    string_uvarint,
     tagged_section,
     uvarint,
     zigzag,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 RUNTIME = {
     "read_uvarint": read_uvarint,
     "uvarint": uvarint,
+    "string_uvarint": string_uvarint,
     "ONE_BYTE": ONE_BYTE,
     "zigzag": zigzag,
     "skip_unknown_tags": skip_unknown_tags,

@@ -42,6 +42,16 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+def string_uvarint(value: int) -> bytes:
+    """Return the bytes of the length of a string, which is counted from one; ValueError if it is too long."""
+    if value > STRING_BYTES_MAX + 1:
+        raise ValueError("string too long")
+    return uvarint(value)
+
+
+# Two bytes count a string where the length is no varint. Where it is one a string is no longer: it may have to go into
+# a row or a version of the other kind.
+STRING_BYTES_MAX = 0x7FFF
 ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 

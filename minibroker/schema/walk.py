@@ -20,6 +20,7 @@ from minibroker.errors import (
     UnsupportedVersion,
 )
 from minibroker.schema.plan import FIXED, SIZED, VARINTS, Plan, Type, message_plan
+from minibroker.schema.varint import STRING_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -192,6 +193,8 @@ class Walker:
         elif flexible and type.name != "OldString":
             size, position = self.uvarint(position, path)
             size -= 1
+            if type.name == "String" and size > STRING_BYTES_MAX:
+                raise InvalidLength(f"a string of {size} bytes; {STRING_BYTES_MAX} is the most", start, path)
         else:
             format, width = ("h", 2) if type.name in ("String", "OldString") else ("i", 4)
             self.need(width, position, path)
@@ -279,7 +282,7 @@ def _fits(name: str, value: Any) -> bool:
     if name.endswith("String"):
         if not isinstance(value, str) or any("\ud800" <= letter <= "\udfff" for letter in value):
             return False
-        return name == "VarintString" or len(value.encode()) < 2**15
+        return name == "VarintString" or len(value.encode()) <= STRING_BYTES_MAX
     if name == "Float64":
         return isinstance(value, (int, float))
     if name == "Uuid":

@@ -112,9 +112,9 @@ def test_values_that_do_not_fit_are_named(change: dict[str, object], reason: str
 
 def test_string_too_long_for_its_length_field_is_refused() -> None:
     long = ProduceRequest(acks=1, timeout_ms=1, topic_data=[Topic(name="x" * 40_000, partition_data=[])])
-    with pytest.raises(EncodeError, match=r"topic_data\[0\].name: .* is not a valid String"):
-        long.encode(3)
-    assert ProduceRequest.decode(long.encode(12), 12) == long
+    for version in (3, 12):
+        with pytest.raises(EncodeError, match=r"topic_data\[0\].name: .* is not a valid String"):
+            long.encode(version)
 
 
 def test_uuid_of_wrong_length_is_refused() -> None:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minibroker.errors import ProtocolError
+from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.protocol import message, names
 from minibroker.schema.plan import FIXED, Plan, Type, message_plan
 from minibroker.schema.types import EMPTY, Message
+from minibroker.schema.varint import uvarint
 from minibroker.schema.walk import RANGES, walk
 
 NAMES = names()
@@ -93,6 +94,31 @@ def test_damage_is_read_or_refused_with_a_typed_error(
         return
     # What was readable can be written, and means the same when read again.
     assert type(value).decode(back.encode(version), version) == back
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_string_has_at_most_as_many_bytes_as_two_bytes_can_count(name: str) -> None:
+    """Also where the length is a varint: what is taken there has to fit into rows and versions where it is not."""
+    cls, chance = message(name), random.Random(name)
+    plan = message_plan(cls, cls.schema.last_version)
+    value = make(plan, chance)
+    value.unknown_tags = None
+    for field in plan.tagged:
+        setattr(value, field.name, field.default)
+    data = value.encode(cls.schema.last_version)
+    leaves, _ = walk(cls, data, cls.schema.last_version)
+    for leaf in [leaf for leaf in leaves if leaf.type.startswith("String")][:20]:
+        head, tail = data[: leaf.start], data[leaf.end :]
+        if not plan.flexible:
+            continue
+        for size in (0x7FFF, 0x8000, 0x10000):
+            long = head + uvarint(size + 1) + b"x" * size + tail
+            if size == 0x7FFF:
+                assert cls.decode(long, cls.schema.last_version).encode(cls.schema.last_version) == long
+                continue
+            with pytest.raises(InvalidLength) as refused:
+                cls.decode(long, cls.schema.last_version)
+            assert (refused.value.position, refused.value.path) == (leaf.start, leaf.path)
 
 
 @pytest.mark.parametrize("name", NAMES)
