@@ -42,10 +42,23 @@ GENERATIONS = {  # by version: which source speaks its API
     "0.9.0.1": "0.9",
     "0.8.2.2": "0.8.2",
 }
+# By generation: what it has in common with others, which compiles against each of them.
+SHARED = {
+    "0.8.2": (),
+    "0.9": ("consumer",),
+    "0.10.2": ("consumer", "times"),
+    "1.1": ("consumer", "times", "admin"),
+    "2.8": ("consumer", "times", "admin"),
+    "3.9": ("consumer", "times", "admin"),
+}
 CALLS = {"0.9": "0.9", "0.10.2": "0.9", "1.1": "0.9", "2.8": "2.8", "3.9": "2.8"}  # for group members, by generation
 # What each Java program is made from.
 JAVA_SOURCES = {
-    "Script": lambda client: ("common", f"generation-{GENERATIONS[client.version]}"),
+    "Script": lambda client: (
+        "common",
+        *SHARED[GENERATIONS[client.version]],
+        f"generation-{GENERATIONS[client.version]}",
+    ),
     "Members": lambda client: ("groups", f"groups-{CALLS[GENERATIONS[client.version]]}"),
     "Tool": lambda client: ("tool",),
 }

@@ -1,107 +1,27 @@
-import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
-import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
-import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.clients.producer.RecordMetadata;
-import org.apache.kafka.common.PartitionInfo;
-import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** 0.10.1 and 0.10.2: timestamps and lookups by time have come; no headers, no admin client. */
-final class Generation implements Client {
-    private final String bootstrap;
-    private final KafkaConsumer<byte[], byte[]> consumer;
-
+final class Generation extends Times {
     Generation(String bootstrap) {
-        this.bootstrap = bootstrap;
-        Map<String, Object> settings = new HashMap<>();
-        settings.put("bootstrap.servers", bootstrap);
-        settings.put("enable.auto.commit", "false");
-        settings.put("auto.offset.reset", "none");
-        settings.put("fetch.max.wait.ms", "100");
-        consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        super(bootstrap);
     }
 
     @Override
-    public void close() {
-        consumer.close();
+    protected ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer, int ms) {
+        return consumer.poll(ms);
     }
 
     @Override
-    public List<Long> produce(
-            String topic, int partition, List<Record> records, String codec, int acks, boolean idempotent)
-            throws Exception {
-        Map<String, Object> settings = new HashMap<>();
-        settings.put("bootstrap.servers", bootstrap);
-        settings.put("compression.type", codec);
-        settings.put("acks", acks == -1 ? "all" : Integer.toString(acks));
-        settings.put("linger.ms", "5");
-        List<Long> offsets = new ArrayList<>();
-        try (KafkaProducer<byte[], byte[]> producer =
-                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
-            List<Future<RecordMetadata>> sent = new ArrayList<>();
-            for (Record record : records) {
-                sent.add(producer.send(
-                        new ProducerRecord<>(topic, partition, record.timestamp(), record.key(), record.value())));
-            }
-            for (Future<RecordMetadata> one : sent) {
-                offsets.add(one.get(Record.READ_MS_MAX, TimeUnit.MILLISECONDS).offset());
-            }
-        }
-        return acks == 0 ? null : offsets;
+    protected ProducerRecord<byte[], byte[]> toKafka(String topic, int partition, Record record) {
+        return new ProducerRecord<>(topic, partition, record.timestamp(), record.key(), record.value());
     }
 
     @Override
-    public List<Record> consume(String topic, int partition, long firstOffset, int count) throws Exception {
-        TopicPartition place = new TopicPartition(topic, partition);
-        consumer.assign(List.of(place));
-        if (firstOffset == 0) {
-            consumer.seekToBeginning(List.of(place));
-        } else {
-            consumer.seek(place, firstOffset);
-        }
-        List<Record> found = new ArrayList<>();
-        long deadline = System.currentTimeMillis() + Record.READ_MS_MAX;
-        while (found.size() < count) {
-            if (System.currentTimeMillis() > deadline) {
-                throw new Script.Difference(place + ": " + found.size() + " of " + count + " records");
-            }
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(500)) {
-                found.add(
-                        new Record(record.key(), record.value(), List.of(), record.timestamp(), record.offset()));
-            }
-        }
-        return found;
-    }
-
-    @Override
-    public List<Integer> describe(String topic) {
-        List<Integer> found = new ArrayList<>();
-        for (PartitionInfo partition : consumer.partitionsFor(topic)) {
-            found.add(partition.partition());
-        }
-        return found;
-    }
-
-    @Override
-    public List<Long> offsets(String topic, int partition) {
-        TopicPartition place = new TopicPartition(topic, partition);
-        return List.of(
-                consumer.beginningOffsets(List.of(place)).get(place), consumer.endOffsets(List.of(place)).get(place));
-    }
-
-    @Override
-    public Long offsetAt(String topic, int partition, long timestamp) {
-        TopicPartition place = new TopicPartition(topic, partition);
-        OffsetAndTimestamp found = consumer.offsetsForTimes(Map.of(place, timestamp)).get(place);
-        return found == null ? null : found.offset();
+    protected Record fromKafka(ConsumerRecord<byte[], byte[]> record) {
+        return new Record(record.key(), record.value(), List.of(), record.timestamp(), record.offset());
     }
 }
