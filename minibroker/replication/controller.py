@@ -64,6 +64,7 @@ class Controller:
         self.check_configs = check_configs
         self.supported_features = supported_features
         self.settings = settings or {}
+        self._next_place: int | None = None  # where the next partition goes, as a number to be counted on; None: unset
 
     # Topics
 
@@ -141,7 +142,7 @@ class Controller:
         replication_factor = len(topic.partitions[0].replicas)
         if assignments is None:
             _check_count(count - present)
-            placed = place(self.image, present, count - present, replication_factor)
+            placed = self._placed(count - present, replication_factor)
         else:
             if len(assignments) != count - present:
                 raise KafkaError(
@@ -171,11 +172,19 @@ class Controller:
         factor = default_replication_factor if replication_factor == -1 else replication_factor
         _check_count(count)
         try:
-            return place(self.image, 0, count, factor)
+            return self._placed(count, factor)
         except KafkaError as error:
             raise KafkaError(
                 error.code, f"Unable to replicate the partition {factor} time(s): {error.message}"
             ) from error
+
+    def _placed(self, count: int, replication_factor: int) -> list[list[int]]:
+        """Return brokers for new partitions: on from where the last topic ended, so that all brokers lead as many."""
+        if self._next_place is None:
+            self._next_place = sum(len(topic.partitions) for topic in self.image.topics.values())
+        placed = place(self.image, self._next_place, count, replication_factor)
+        self._next_place += count
+        return placed
 
     def get_topic(self, name: str) -> Topic:
         topic = self.image.topics.get(name)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def place(image: MetadataImage, first: int, count: int, replication_factor: int) -> list[list[int]]:
     """Return brokers for each partition: each begins with another broker, its replicas are in different racks.
 
-    Kafka: draws by chance where it begins, and mixes the order when it has been round; here it is always the same.
+    first: where to begin, a number that goes round all brokers.
+    Kafka: draws by chance where a topic begins, and mixes the order when it has been round; here it is always the same.
     """
     brokers = [broker for broker in sorted(image.brokers) if _is_usable(image, broker)]
     active = [broker for broker in brokers if is_active(image, broker)]

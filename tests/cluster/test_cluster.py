@@ -288,7 +288,7 @@ def test_any_broker_takes_what_the_controller_decides() -> None:
             answer = await connection.call(MetadataRequest(topics=asked, allow_auto_topic_creation=True))
             assert [len(topic.partitions) for topic in answer.topics] == [1]
             await Admin(client).create_topics([NewTopic("wanted", 2, 3, {})])
-            assert cluster.nodes[3].image.topics["wanted"].partitions[1].replicas == [2, 3, 1]
+            assert cluster.nodes[3].image.topics["wanted"].partitions[1].replicas == [3, 1, 2]
             await Admin(client).delete_topics(["wanted"])
         for node in cluster.nodes.values():
             assert "made-by-asking" in node.image.topics

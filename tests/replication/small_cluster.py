@@ -43,17 +43,21 @@ class SmallCluster:
         self.now_ms = 0
         self.lives: dict[int, int] = {}  # of each broker, how often it has started
         self.append([FeatureLevelRecord(name=name, feature_level=level) for name, level in FINALIZED[release].items()])
-        chance = Random(7)
-        self.controller = Controller(
-            self.image,
-            node_id=0,
-            new_id=lambda: random_id(chance),
-            check_configs=no_check,
-            supported_features=supported(release),
-        )
+        self.chance = Random(7)
+        self.restart_controller()
         self.registrations = Registrations(self.controller, cluster_id=CLUSTER_ID)
         for broker in brokers:
             self.start(broker)
+
+    def restart_controller(self) -> None:
+        """Let another controller go on with the same metadata."""
+        self.controller = Controller(
+            self.image,
+            node_id=0,
+            new_id=lambda: random_id(self.chance),
+            check_configs=no_check,
+            supported_features=supported(self.release),
+        )
 
     def append(self, records: Sequence[Any]) -> None:
         for record in records:

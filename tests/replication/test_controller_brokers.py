@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -234,6 +235,27 @@ def test_a_fenced_broker_gets_replicas_but_does_not_lead() -> None:
     found = placed(cluster, 4, 3)
     assert all(replicas[-1] == 2 for replicas in found)
     assert all(2 not in each.isr for each in cluster.image.topics["p"].partitions)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 5])
+@pytest.mark.parametrize("brokers", [1, 3, 4])
+def test_every_broker_leads_as_often_however_many_topics_share_the_partitions(brokers: int, partitions: int) -> None:
+    """Topics of one partition: the first broker would lead them all if each topic began there."""
+    cluster = SmallCluster(list(range(1, brokers + 1)))
+    for number in range(2 * brokers):
+        cluster.append(cluster.controller.create_topic(f"t{number}", partitions=partitions, replication_factor=1))
+        cluster.append(cluster.controller.create_partitions(f"t{number}", partitions + 1))
+    leaders = Counter(each.leader for topic in cluster.image.topics.values() for each in topic.partitions)
+    assert set(leaders.values()) == {2 * (partitions + 1)}
+
+
+def test_placement_goes_on_after_a_restart_of_the_controller() -> None:
+    cluster, restarted = SmallCluster([1, 2, 3]), SmallCluster([1, 2, 3])
+    for each in (cluster, restarted):
+        each.append(each.controller.create_topic("a", partitions=2, replication_factor=1))
+    restarted.restart_controller()
+    for each in (cluster, restarted):
+        assert placed(each, 2, 1) == [[3], [1]]
 
 
 def test_an_image_is_not_changed_through_another_that_took_the_same_records() -> None:
