@@ -45,6 +45,8 @@ class ApiMessage(Message):
 class Request(ApiMessage):
     """What a client asks."""
 
+    is_bounded: ClassVar[bool] = True
+
     @classmethod
     def header_version(cls, version: int) -> int:
         """Return the version of `RequestHeader` in front of this version of the request."""
@@ -65,6 +67,7 @@ class Response(ApiMessage):
 class RequestHeader(Message, versions="0-2", flexible="2+"):
     """What precedes a request."""
 
+    is_bounded: ClassVar[bool] = True
     request_api_key: Int16  # which message follows
     request_api_version: Int16  # in which version
     correlation_id: Int32  # chosen by the client, returned with the answer

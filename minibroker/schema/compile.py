@@ -6,11 +6,15 @@ and then raises whatever comes first: walk.py finds out what and where, so the g
 What must be checked here: lengths below zero (they would move the position back), counts against what is left (they
 would allocate), and by the caller that the end is within the buffer (slices stop silently).
 
+In requests also: how many elements there are, of all arrays together, and tagged fields (bounds.py). Of large messages
+there are decoders and encoders that let others in between: generators that yield how many elements they have done.
+
 The globals of a generated function name a loader that knows its source, so that a traceback shows its lines.
 """
 
 from __future__ import annotations
 
+from minibroker.schema.bounds import PIECE
 from minibroker.schema.decoding import DecoderWriter
 from minibroker.schema.encoding import EncoderWriter
 from minibroker.schema.plan import Plan, Type, message_plan, plan
@@ -24,25 +28,31 @@ if TYPE_CHECKING:
     from minibroker.schema.types import StructMeta
 
 
-def decoder(cls: Any, version: int) -> Callable[..., Any]:
-    """Return f(buffer, position, end) -> (message, position behind it)."""
-    source = Source(f"{cls.__name__} v{version} decoder")
+def decoder(cls: Any, version: int, *, in_pieces: bool = False) -> Callable[..., Any]:
+    """Return f(buffer, position, end) -> (message, position behind it); in pieces it is a generator."""
+    source = Source(f"{cls.__name__} v{version} decoder{' in pieces' if in_pieces else ''}")
     source.line("def decode(buf, pos, end):")
     with source:
         wanted = message_plan(cls, version)
+        if in_pieces:
+            source.line(f"piece = {PIECE}; yield 0")
+        if cls.is_bounded:
+            source.line("left = elements_max(end - pos)")
         if _has_records(wanted):
             source.line("view = memoryview(buf)")
-        root = DecoderWriter(source).struct(wanted)
+        root = DecoderWriter(source, is_bounded=cls.is_bounded, in_pieces=in_pieces).struct(wanted)
         source.line(f"return {root}, pos")
     return source.function("decode")
 
 
-def encoder(cls: Any, version: int) -> Callable[..., None]:
-    """Return f(message, out) that hands the pieces of the message to `out`, one call each."""
-    source = Source(f"{cls.__name__} v{version} encoder")
+def encoder(cls: Any, version: int, *, in_pieces: bool = False) -> Callable[..., Any]:
+    """Return f(message, out) that hands the pieces of the message to `out`, one call each; in pieces a generator."""
+    source = Source(f"{cls.__name__} v{version} encoder{' in pieces' if in_pieces else ''}")
     source.line("def encode(message, parts):")
     with source:
-        writer = EncoderWriter(source, "parts")
+        if in_pieces:
+            source.line(f"piece = {PIECE}; yield 0")
+        writer = EncoderWriter(source, "parts", in_pieces=in_pieces)
         writer.struct(message_plan(cls, version), "message")
         writer.flush()
         source.line("return")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from struct import Struct as Layout
 
+from minibroker.schema.bounds import PIECE
 from minibroker.schema.plan import FIXED, SIZED, VARINTS, Plan, Type
 from minibroker.schema.source import SHORT, Source
 from minibroker.schema.varint import STRING_BYTES_MAX
@@ -12,7 +13,17 @@ from minibroker.schema.varint import STRING_BYTES_MAX
 class DecoderWriter:
     """Writes the statements that read values."""
 
-    def __init__(self, source: Source, makes: dict[str, str] | None = None):
+    def __init__(
+        self,
+        source: Source,
+        makes: dict[str, str] | None = None,
+        *,
+        is_bounded: bool = False,
+        in_pieces: bool = False,
+    ):
+        """is_bounded: `left` says how many elements there may still be. in_pieces: yields again and again."""
+        self.is_bounded = is_bounded
+        self.in_pieces = in_pieces
         self.source = source
         self.makes = makes or {}  # struct name -> expression over its fields, in place of an object
         self.run: list[tuple[str, str]] = []  # fixed-width values not yet read: format, target
@@ -162,6 +173,7 @@ class DecoderWriter:
         self.unless_null(type, target, is_null)
         with self.source:
             line(f"if {size} > end - pos: raise ValueError")
+            self.count(size)
             if element.name in FIXED and element.name != "Uuid":
                 format, width = FIXED[element.name]
                 line(f"if not {size}: {target} = []")  # common, and quicker without a call
@@ -177,6 +189,9 @@ class DecoderWriter:
             line(f"while {size}:")
             with self.source:
                 line(f"{size} -= 1")
+                if self.in_pieces:
+                    line("piece -= 1")
+                    line(f"if not piece: piece = {PIECE}; yield {PIECE}")
                 if element.plan:
                     item = self.struct(element.plan)
                 else:
@@ -186,6 +201,12 @@ class DecoderWriter:
                 line(f"{items}.append({item})")
             line(f"{target} = {items}")
 
+    def count(self, size: str) -> None:
+        """Take elements, or tagged fields, from those that a request may have."""
+        if self.is_bounded:
+            self.source.line(f"left -= {size}")
+            self.source.line("if left < 0: too_many(pos, end)")
+
     def tags(self, plan: Plan, name: str) -> None:
         line, count = self.source.line, self.source.fresh("t")
         self.run.append(("B", count))
@@ -193,6 +214,7 @@ class DecoderWriter:
         line(f"if {count}:")
         with self.source:
             line(f"if {count} > 127: {count}, pos = read_uvarint(buf, pos - 1)")
+            self.count(count)
             if not plan.tagged:
                 line(f"pos = skip_unknown_tags({name}, buf, pos, end, {count})")
                 return

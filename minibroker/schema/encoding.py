@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minibroker.schema.bounds import PIECE
 from minibroker.schema.plan import FIXED, SIZED, VARINTS, Field, Plan, Type
 from minibroker.schema.source import SHORT, Source
 
@@ -9,8 +10,9 @@ from minibroker.schema.source import SHORT, Source
 class EncoderWriter:
     """Writes the statements that hand out the pieces of a value."""
 
-    def __init__(self, source: Source, out: str):
+    def __init__(self, source: Source, out: str, *, in_pieces: bool = False):
         self.source = source
+        self.in_pieces = in_pieces
         self.out = out
         self.run: list[tuple[str, str]] = []  # fixed-width values not yet written: format, expression
 
@@ -54,7 +56,7 @@ class EncoderWriter:
         self.flush()
         rest = self.source.fresh("rest")
         self.source.line(f"{rest} = []")
-        within = EncoderWriter(self.source, rest)
+        within = EncoderWriter(self.source, rest, in_pieces=self.in_pieces)
         for field in fields:
             within.value(field.type, f"{value}.{field.name}", plan.flexible)
         within.flush()
@@ -155,6 +157,9 @@ class EncoderWriter:
         item = self.source.fresh("s")
         line(f"for {item} in {items}:")
         with self.source:
+            if self.in_pieces:
+                line("piece -= 1")
+                line(f"if not piece: piece = {PIECE}; yield {PIECE}")
             if element.plan:
                 self.struct(element.plan, item)
             else:
@@ -207,7 +212,7 @@ class EncoderWriter:
         with self.source:
             part = self.source.fresh("part")
             line(f"{part} = []")
-            within = EncoderWriter(self.source, part)
+            within = EncoderWriter(self.source, part, in_pieces=self.in_pieces)
             within.value(field.type, name, flexible)
             within.flush()
             line(f"{known}.append(({field.tag}, b''.join({part})))")

@@ -20,7 +20,7 @@ from minibroker.errors import UnsupportedVersion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from typing import Any, ClassVar, Self, dataclass_transform
 else:
 
@@ -234,7 +234,7 @@ def _plain(value: Any) -> Any:
 class Schema:
     """What is true of a whole message: its versions, and what its kind (request, record key, ...) adds."""
 
-    __slots__ = ("decoders", "encoders", "first_flexible", "first_version", "last_version", "settings")
+    __slots__ = ("decoders", "encoders", "first_flexible", "first_version", "last_version", "pieces", "settings")
 
     def __init__(self, versions: str, flexible: str | None, settings: dict[str, Any]):
         self.first_version, self.last_version = parse_range(versions)
@@ -242,6 +242,7 @@ class Schema:
         self.settings = settings  # api number, header quirks, unstable versions, ...
         self.decoders: dict[int, Callable[..., Any]] = {}  # by version, as far as generated
         self.encoders: dict[int, Callable[..., Any]] = {}
+        self.pieces: dict[tuple[bool, int], Callable[..., Any]] = {}  # those in pieces: whether it encodes, and version
 
     def is_flexible(self, version: int) -> bool:
         """Flexible versions have varint lengths and a tagged section behind every struct (KIP-482)."""
@@ -264,6 +265,7 @@ class Message(Struct):
     """A struct that stands for itself: it has versions, and is what gets encoded and decoded."""
 
     schema: ClassVar[Schema]
+    is_bounded: ClassVar[bool] = False  # it comes from strangers: see bounds.py
 
     def __init_subclass__(cls, versions: str = "", flexible: str | None = None, **settings: Any) -> None:
         super().__init_subclass__()
@@ -331,6 +333,47 @@ class Message(Struct):
 
             raise diagnose_value(self, version, failure) from failure
         return parts
+
+    @classmethod
+    def decode_in_pieces(
+        cls, buffer: bytes | bytearray | memoryview, position: int, version: int
+    ) -> Generator[int, None, tuple[Self, int]]:
+        """Do what `decode_from` does, and yield now and then how many elements have been read since."""
+        try:
+            message, end = yield from cls._in_pieces(False, version)(buffer, position, len(buffer))
+            if end <= len(buffer):
+                return message, end
+        except READ_FAILURES:
+            pass
+        from minibroker.schema.walk import diagnose
+
+        raise diagnose(cls, buffer, position, version)
+
+    def encode_in_pieces(self, version: int) -> Generator[int, None, list[bytes | memoryview]]:
+        """Do what `encode_chunks` does, and yield now and then how many elements have been written since."""
+        parts: list[Any] = []
+        chunks: list[bytes | memoryview] = []
+        try:
+            for count in self._in_pieces(True, version)(self, parts):
+                chunks.append(b"".join(parts))
+                parts.clear()
+                yield count
+        except WRITE_FAILURES as failure:
+            from minibroker.schema.walk import diagnose_value
+
+            raise diagnose_value(self, version, failure) from failure
+        chunks.append(b"".join(parts))
+        return chunks
+
+    @classmethod
+    def _in_pieces(cls, encodes: bool, version: int) -> Callable[..., Any]:
+        made = cls.schema.pieces.get((encodes, version))
+        if made is None:
+            from minibroker.schema.compile import decoder, encoder
+
+            make = encoder if encodes else decoder
+            made = cls.schema.pieces[encodes, version] = make(cls, cls.schema.check(cls, version), in_pieces=True)
+        return made
 
     @classmethod
     def _make_decoder(cls, version: int) -> Callable[..., Any]:

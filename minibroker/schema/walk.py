@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from minibroker.schema.types import Message, StructMeta
 
 
+ELEMENTS_MAX = 2_000  # so many are looked at for an error: this is slow, and a stranger may ask for it
+
+
 class Leaf:
     """One field, or one count in front of an array, as it stands in the buffer."""
 
@@ -53,7 +56,7 @@ def walk(cls: type[Message], buffer: Any, version: int, position: int = 0) -> tu
 
 
 def diagnose(cls: type[Message], buffer: Any, position: int, version: int) -> ProtocolError:
-    """Return the error for bytes that the generated decoder could not read."""
+    """Return the error for bytes that the generated decoder could not read; what lies far behind is told roughly."""
     try:
         cls.schema.check(cls, version)
         Walker(buffer, None).struct(message_plan(cls, version), position, cls.__name__)
@@ -70,6 +73,7 @@ class Walker:
         self.end = len(buffer)
         self.leaves = leaves
         self.owner: tuple[Any, str] = (None, "")  # struct and field being read
+        self.elements_left = ELEMENTS_MAX
 
     def leaf(self, path: str, type: object, value: Any, start: int, end: int) -> None:
         if self.leaves is not None:
@@ -147,6 +151,9 @@ class Walker:
             raise InvalidLength(f"{count} elements cannot fit into the {left} bytes that are left", start, path)
         for index in range(count):
             self.owner = owner
+            self.elements_left -= 1
+            if self.elements_left < 0 and self.leaves is None:
+                raise ProtocolError("is out of order here or behind", position, f"{path}[{index}]")
             if type.element.plan:
                 position = self.struct(type.element.plan, position, f"{path}[{index}]")
             else:

@@ -1,0 +1,30 @@
+"""How many elements a request may have, all its arrays and tagged fields together.
+
+An element takes a byte on the wire, and some hundred as an object, as part of an answer and on its way out; so bytes
+alone bound neither memory nor time. What real clients send has four bytes for each element at least: numbers of
+partitions are int32, names are longer. Small requests are free.
+
+Kafka: has no such limit, and takes 400 MB for a request of one megabyte.
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import InvalidLength
+
+ELEMENTS_FREE = 1_000
+BYTES_PER_ELEMENT = 4
+ELEMENTS_MAX = 50_000
+PIECE = 256  # elements of a large message between two moments at which others may come in
+
+
+def elements_max(size_bytes: int) -> int:
+    """Return how many elements a request of so many bytes may have."""
+    bound = ELEMENTS_FREE + size_bytes // BYTES_PER_ELEMENT
+    return bound if bound < ELEMENTS_MAX else ELEMENTS_MAX
+
+
+def too_many(position: int, end: int) -> None:
+    """Refuse a request; the slow walk that finds other errors would take longer than what this is to spare."""
+    raise InvalidLength(
+        f"more than {elements_max(end)} elements in a request of {end} bytes are not taken", position, "request"
+    )
