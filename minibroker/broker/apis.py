@@ -4,6 +4,8 @@ A handler is a plain function `handler(request, context)`; it returns the respon
 `Later` that will get it, or a coroutine where more than one thing is to be waited for. What it does before it returns
 is done at once, while the bytes of the request still lie in the receive buffer; `Records` of the request are not to be
 touched later.
+Where a client can make the work long, the handler is a generator that returns the response, and yields after each
+element how long about that took, in microseconds: server/shares.py lets others in between.
 Modules are imported when their first request comes.
 """
 
@@ -16,14 +18,15 @@ from minibroker.protocol.registry import request_class, response_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
     from typing import Any
 
     from minibroker.broker.handlers.context import Context
     from minibroker.protocol.headers import Request, Response
     from minibroker.server.later import Later
 
-    Handler = Callable[[Any, Context], Response | Later | Coroutine[Any, Any, Response | None] | None]
+    Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
+    Handler = Callable[[Any, Context], Eventually | Generator[int, None, Response]]
 
 # API -> first and last version served, module of minibroker/broker/handlers and function.
 SERVED: dict[int, tuple[int, int, str]] = {
@@ -67,11 +70,12 @@ SERVED: dict[int, tuple[int, int, str]] = {
 class Route:
     """What is needed to answer one version of one API."""
 
-    __slots__ = ("api", "decode_from", "handler", "header_version", "response_header_end", "version")
+    __slots__ = ("api", "cls", "decode_from", "handler", "header_version", "response_header_end", "version")
 
     def __init__(self, api: int, version: int, cls: type[Request], handler: Handler):
         self.api = api
         self.version = version
+        self.cls = cls
         self.decode_from = cls.decode_from
         self.handler = handler
         self.header_version = cls.header_version(version)

@@ -7,19 +7,23 @@ can ask again; anything else closes the connection.
 from __future__ import annotations
 
 from struct import Struct as Layout
+from types import GeneratorType
 
 from minibroker.broker.apis import Route, find_route
 from minibroker.broker.handlers.context import Context
 from minibroker.errors import InvalidLength, ProtocolError, UnsupportedVersion
-from minibroker.protocol.framing import answer_frame, encode_response
+from minibroker.protocol.framing import answer_frame, answer_in_pieces, encode_response
 from minibroker.protocol.headers import RequestHeader, Response
 from minibroker.server.later import Later
+from minibroker.server.shares import Shares
+from minibroker.server.stretches import Stretches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from minibroker.broker.apis import Eventually, Handler
     from minibroker.broker.injection import Injection
     from minibroker.broker.node import Node
     from minibroker.protocol.headers import Request
@@ -30,6 +34,7 @@ PRODUCE, API_VERSIONS = 0, 18
 # Wishes that the controller of a cluster fulfils, whichever broker they come to.
 FORWARDED = frozenset((19, 20, 33, 37, 43, 44, 45, 46))
 SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
+LARGE_FRAME_BYTES = 8 * 1024  # from here on a request is read in pieces: some 2,000 elements are in one
 CLIENT_IDS_MAX = 1000  # so many are remembered, if they are not longer than
 CLIENT_ID_BYTES_MAX = 256
 HEADER_START = Layout(">hhih")  # api, version, correlation id, length of the client id
@@ -40,6 +45,8 @@ class Dispatcher:
 
     def __init__(self, node: Node):
         self.node = node
+        self.stretches = Stretches()
+        self.shares = Shares(node.clock.run)
         self.request_counts: dict[tuple[int, int], int] = {}
         self.asked_count = 0  # the sum of them
         self.injection: Injection | None = None  # there is one as long as there are rules for faults
@@ -52,8 +59,7 @@ class Dispatcher:
             raise InvalidLength(f"{len(frame)} bytes are no request", 0, "RequestHeader")
         api, version, correlation_id, client_bytes = HEADER_START.unpack_from(frame)
         if len(frame) > SMALL_FRAME_BYTES_MAX and api != PRODUCE:
-            # Kafka: takes frames up to socket.request.max.bytes of every API. Only records need that much, and what is
-            # made of many small elements takes fifty times its length.
+            # Kafka: takes frames up to socket.request.max.bytes of every API. Only records need that much.
             raise InvalidLength(f"{len(frame)} bytes are too many for api {api}", 0, "RequestHeader")
         route = self._routes.get((api, version))
         if route is None:
@@ -74,11 +80,13 @@ class Dispatcher:
                 position += 1
             else:
                 _, position = RequestHeader.decode_from(frame, 0, 2)
+        if len(frame) > LARGE_FRAME_BYTES and api != PRODUCE:
+            return self._answer_large(bytes(frame), position, route, connection, client_id, correlation_id)
         request, _ = route.decode_from(frame, position, version)  # Kafka does not mind bytes behind it either
+        context = Context(self.node, connection, version, client_id)
         handler = route.handler
         if api in FORWARDED and self.node.replication is not None:
             handler = _forward
-        context = Context(self.node, connection, version, client_id)
         if self.injection is not None:
             rule = self.injection.find_rule(route, request, context)
             if rule is not None:
@@ -90,7 +98,50 @@ class Dispatcher:
             return answer_frame(response, version, correlation_id, route.response_header_end)
         if isinstance(response, Later):
             return response.into(lambda made: answer_frame(made, version, correlation_id, route.response_header_end))
-        return _later(response, version, correlation_id)
+        if isinstance(response, GeneratorType):
+            eventually = self.shares.start(response)
+            if isinstance(eventually, Response):
+                return answer_frame(eventually, version, correlation_id, route.response_header_end)
+            return self._answer_long(eventually, route, correlation_id)
+        return _later(response, version, correlation_id)  # type: ignore[arg-type]
+
+    async def _answer_large(
+        self,
+        frame: bytes,
+        position: int,
+        route: Route,
+        connection: Connection,
+        client_id: str | None,
+        correlation_id: int,
+    ) -> list[bytes | memoryview] | None:
+        """Answer a request that is to be read in pieces, for others are waiting."""
+        request, _ = await self.shares.run(route.cls.decode_in_pieces(frame, position, route.version))
+        context = Context(self.node, connection, route.version, client_id)
+        handler = route.handler
+        if route.api in FORWARDED and self.node.replication is not None:
+            handler = _forward
+        if self.injection is not None:
+            rule = self.injection.find_rule(route, request, context)
+            if rule is not None:
+                answer = self.injection.carry_out(rule, route, handler, request, context, correlation_id)
+                return await _awaited(answer)  # type: ignore[no-any-return]
+        return await self._answer_long(self.begin(handler, request, context), route, correlation_id)
+
+    def begin(self, handler: Handler, request: Request, context: Context) -> Eventually:
+        """Have a request handled; what takes long goes on in shares."""
+        response = handler(request, context)
+        return self.shares.start(response) if isinstance(response, GeneratorType) else response  # type: ignore[return-value]
+
+    async def _answer_long(
+        self, eventually: Eventually, route: Route, correlation_id: int
+    ) -> list[bytes | memoryview] | None:
+        """Return the answer to a request that took long: that may be a long one, too."""
+        response = await _awaited(eventually)
+        if response is None:
+            return None
+        return await self.shares.run(
+            answer_in_pieces(response, route.version, correlation_id, route.response_header_end)
+        )
 
     def _client_id(self, data: memoryview) -> str:
         """Return a client's name; it says the same one each time."""
@@ -132,6 +183,10 @@ async def _forward(request: Request, context: Context) -> Response:
         return await context.node.forward(request, context.api_version)
     except NetworkError as failure:
         raise ProtocolError(f"no answer from the controller: {failure}") from failure
+
+
+async def _awaited(eventually: Any) -> Any:
+    return await eventually if hasattr(eventually, "__await__") else eventually
 
 
 async def _later(

@@ -13,7 +13,9 @@ buffer, so whatever is done with them is done before `carry_out` returns.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from copy import copy
+from types import GeneratorType
 
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from minibroker.errors import Error
@@ -23,19 +25,17 @@ from minibroker.protocol.headers import Response
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
-    from minibroker.broker.apis import Handler, Route
+    from minibroker.broker.apis import Eventually, Handler, Route
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.handlers.fetch_sessions import Session
     from minibroker.broker.node import Node
     from minibroker.faults.rules import Rule
     from minibroker.protocol.headers import Request
     from minibroker.server.connection import Answer
-    from minibroker.server.later import Later
 
-    Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
 
 PRODUCE, API_VERSIONS, DESCRIBE_TOPIC_PARTITIONS = 0, 18, 75
 # They change nothing, so an error after them is no other than one before.
@@ -74,12 +74,16 @@ class Injection:
             context.connection.close()
             return None
         if rule.error is None:
-            response = route.handler(request, context)
+            response = self._ask(route, request, context)
         else:
             response = self._refuse(rule, rule.error, route, request, context)
         if context.connection.is_closing:
             return None  # with acks 0 that is the answer to an error
         return self._deliver(rule, response, route, context, correlation_id)
+
+    def _ask(self, route: Route, request: Request, context: Context) -> Eventually:
+        """Have a request handled as ever."""
+        return self.node.dispatcher.begin(route.handler, request, context)
 
     async def _deliver(
         self, rule: Rule, eventually: Eventually, route: Route, context: Context, correlation_id: int
@@ -131,7 +135,7 @@ class Injection:
         if route.api == answers.FETCH and code not in answers.FETCH_AS_A_WHOLE:
             return self._refuse_fetch(rule, fault, route, request, context)
         if (rule.after and route.api not in ALIKE_AFTER) or self._names_all(route, request):
-            return _finished(route.handler(request, context), lambda real: self._overlay(real, rule, fault, route))
+            return _finished(self._ask(route, request, context), lambda real: self._overlay(real, rule, fault, route))
         if route.api == answers.METADATA:
             return self._refuse_metadata(rule, fault, route, request, context)
         if not rule.is_about_topics:
@@ -140,7 +144,7 @@ class Injection:
         if rest is None:
             return faulty
         return _finished(
-            route.handler(rest, context), lambda real: answers.merge(real, faulty, route.api, route.version)
+            self._ask(route, rest, context), lambda real: answers.merge(real, faulty, route.api, route.version)
         )
 
     def _refuse_in_silence(
@@ -151,7 +155,9 @@ class Injection:
         if not rule.after:
             rest, _ = answers.split(request, route.api, route.version, self._hits(rule), fault)
         if rest is not None:
-            route.handler(rest, context)
+            made = route.handler(rest, context)
+            if isinstance(made, GeneratorType):
+                deque(made, 0)  # all of it: nobody waits for an answer, and the connection is about to close
         context.connection.close("a Produce request with acks 0 failed")
 
     def _refuse_metadata(
@@ -168,9 +174,8 @@ class Injection:
                 real.error_code = fault.code
             answers.merge(real, faulty, answers.METADATA, version)
 
-        return _finished(
-            route.handler(answers.copy_with(request, "topics", []) if rest is None else rest, context), finish
-        )
+        asked = answers.copy_with(request, "topics", []) if rest is None else rest
+        return _finished(self._ask(route, asked, context), finish)
 
     def _refuse_fetch(
         self, rule: Rule, fault: answers.Fault, route: Route, request: Any, context: Context
@@ -197,7 +202,7 @@ class Injection:
                 if cached is not None:
                     cached.high_watermark = -1  # when the error is gone, that is news
 
-        return _finished(route.handler(answers.copy_with(request, "max_wait_ms", 0), context), finish)
+        return _finished(self._ask(route, answers.copy_with(request, "max_wait_ms", 0), context), finish)
 
     def _overlay(self, real: Any, rule: Rule, fault: answers.Fault, route: Route) -> None:
         """Put an error over what came of a request."""

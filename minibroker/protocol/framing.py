@@ -18,7 +18,7 @@ from minibroker.protocol.registry import request_class, response_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from minibroker.protocol.headers import Request, Response
 
@@ -115,6 +115,14 @@ def response_header_end(cls: type[Response], version: int) -> bytes:
 def answer_frame(response: Response, version: int, correlation_id: int, header_end: bytes) -> list[bytes | memoryview]:
     """Return the frame of a response whose header is known."""
     return _frame(CORRELATION_ID.pack(correlation_id) + header_end, response.encode_chunks(version))
+
+
+def answer_in_pieces(
+    response: Response, version: int, correlation_id: int, header_end: bytes
+) -> Generator[int, None, list[bytes | memoryview]]:
+    """Do what `answer_frame` does, and yield now and then how many elements have been written since."""
+    chunks = yield from response.encode_in_pieces(version)
+    return _frame(CORRELATION_ID.pack(correlation_id) + header_end, chunks)
 
 
 def _frame(header: bytes, chunks: list[bytes | memoryview]) -> list[bytes | memoryview]:

@@ -9,6 +9,7 @@ ApiVersionsResponse            header v0 always: a client that does not yet know
 
 from __future__ import annotations
 
+from minibroker.schema.bounds import ELEMENTS_MAX
 from minibroker.schema.types import Int16, Int32, Message, OldString, parse_range, since
 
 TYPE_CHECKING = False
@@ -30,8 +31,11 @@ class ApiMessage(Message):
         unstable: str | None = None,
         never_stable: str | None = None,
         header_0: str | None = None,
+        elements_max: int = 0,
     ) -> None:
         super().__init_subclass__(versions, flexible, unstable=unstable, never_stable=never_stable)
+        if elements_max:
+            cls.elements_max = elements_max
         cls.api = api
         cls.header_0 = header_0
 
@@ -45,7 +49,7 @@ class ApiMessage(Message):
 class Request(ApiMessage):
     """What a client asks."""
 
-    is_bounded: ClassVar[bool] = True
+    elements_max: ClassVar[int] = ELEMENTS_MAX
 
     @classmethod
     def header_version(cls, version: int) -> int:
@@ -67,7 +71,7 @@ class Response(ApiMessage):
 class RequestHeader(Message, versions="0-2", flexible="2+"):
     """What precedes a request."""
 
-    is_bounded: ClassVar[bool] = True
+    elements_max: ClassVar[int] = ELEMENTS_MAX
     request_api_key: Int16  # which message follows
     request_api_version: Int16  # in which version
     correlation_id: Int32  # chosen by the client, returned with the answer

@@ -13,18 +13,17 @@ from minibroker.errors import InvalidLength
 
 ELEMENTS_FREE = 1_000
 BYTES_PER_ELEMENT = 4
-ELEMENTS_MAX = 50_000
+ELEMENTS_MAX = 50_000  # fewer where a message says so
 PIECE = 256  # elements of a large message between two moments at which others may come in
 
 
-def elements_max(size_bytes: int) -> int:
-    """Return how many elements a request of so many bytes may have."""
+def elements_bound(size_bytes: int, most: int) -> int:
+    """Return how many elements a request of so many bytes may have; most: what its API may have at all."""
     bound = ELEMENTS_FREE + size_bytes // BYTES_PER_ELEMENT
-    return bound if bound < ELEMENTS_MAX else ELEMENTS_MAX
+    return bound if bound < most else most
 
 
-def too_many(position: int, end: int) -> None:
+def too_many(position: int, size_bytes: int, most: int) -> None:
     """Refuse a request; the slow walk that finds other errors would take longer than what this is to spare."""
-    raise InvalidLength(
-        f"more than {elements_max(end)} elements in a request of {end} bytes are not taken", position, "request"
-    )
+    bound = elements_bound(size_bytes, most)
+    raise InvalidLength(f"more than {bound} elements in {size_bytes} bytes are not taken", position, "request")

@@ -36,11 +36,11 @@ def decoder(cls: Any, version: int, *, in_pieces: bool = False) -> Callable[...,
         wanted = message_plan(cls, version)
         if in_pieces:
             source.line(f"piece = {PIECE}; yield 0")
-        if cls.is_bounded:
-            source.line("left = elements_max(end - pos)")
+        if cls.elements_max:
+            source.line(f"left = elements_bound(end - pos, {cls.elements_max})")
         if _has_records(wanted):
             source.line("view = memoryview(buf)")
-        root = DecoderWriter(source, is_bounded=cls.is_bounded, in_pieces=in_pieces).struct(wanted)
+        root = DecoderWriter(source, elements_max=cls.elements_max, in_pieces=in_pieces).struct(wanted)
         source.line(f"return {root}, pos")
     return source.function("decode")
 

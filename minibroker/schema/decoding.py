@@ -18,11 +18,11 @@ class DecoderWriter:
         source: Source,
         makes: dict[str, str] | None = None,
         *,
-        is_bounded: bool = False,
+        elements_max: int = 0,
         in_pieces: bool = False,
     ):
-        """is_bounded: `left` says how many elements there may still be. in_pieces: yields again and again."""
-        self.is_bounded = is_bounded
+        """elements_max: `left` says how many there may still be; 0: any number. in_pieces: yields again and again."""
+        self.elements_max = elements_max
         self.in_pieces = in_pieces
         self.source = source
         self.makes = makes or {}  # struct name -> expression over its fields, in place of an object
@@ -203,9 +203,9 @@ class DecoderWriter:
 
     def count(self, size: str) -> None:
         """Take elements, or tagged fields, from those that a request may have."""
-        if self.is_bounded:
+        if self.elements_max:
             self.source.line(f"left -= {size}")
-            self.source.line("if left < 0: too_many(pos, end)")
+            self.source.line(f"if left < 0: too_many(pos, end, {self.elements_max})")
 
     def tags(self, plan: Plan, name: str) -> None:
         line, count = self.source.line, self.source.fresh("t")

@@ -265,7 +265,7 @@ class Message(Struct):
     """A struct that stands for itself: it has versions, and is what gets encoded and decoded."""
 
     schema: ClassVar[Schema]
-    is_bounded: ClassVar[bool] = False  # it comes from strangers: see bounds.py
+    elements_max: ClassVar[int] = 0  # of what comes from strangers, of all arrays together; 0: any number
 
     def __init_subclass__(cls, versions: str = "", flexible: str | None = None, **settings: Any) -> None:
         super().__init_subclass__()

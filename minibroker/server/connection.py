@@ -6,7 +6,8 @@ straight into it. So an idle connection holds no buffer, and the records of a la
 
 What must hold: one request at a time. While it waits, or while the client does not read its answers, nothing more is
 taken from the socket: a slow client slows itself. A length is judged before anything is kept for it, and a buffer
-grows with what has come, not with what was announced.
+grows with what has come, not with what was announced. Of requests that came together a share is answered in a turn of
+the loop, so that others are not kept waiting, and none of a client that has gone.
 Views of a frame are good until the handler returns or first waits; whoever needs them longer copies them.
 """
 
@@ -17,6 +18,7 @@ from struct import Struct as Layout
 
 from minibroker.errors import ProtocolError
 from minibroker.server.later import Later
+from minibroker.server.stretches import STRETCH_MS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +27,16 @@ if TYPE_CHECKING:
 
     from minibroker.server.http import HttpAnswer, HttpRequest
     from minibroker.server.server import Server
+    from minibroker.server.shares import Shares
+    from minibroker.server.stretches import Stretches
 
     Chunk = bytes | bytearray | memoryview
 
     class Service(Protocol):
         """What a server does with whole frames."""
+
+        shares: Shares
+        stretches: Stretches
 
         def answer(self, frame: memoryview, connection: Connection) -> Answer: ...
 
@@ -47,6 +54,9 @@ UNSENT_BYTES_MAX = 1024 * 1024  # from here on the client has to read before it 
 JOIN_BYTES = 64 * 1024  # small answers leave in one piece
 HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI"}  # as four bytes begin
 TLS_HELLO = b"\x16\x03"
+SHARE_REQUESTS = 64  # in one turn of the loop, or as many as begin within
+SHARE_MS = 2
+API = Layout(">4xh")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -64,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software: tuple[str, str] = ("", "")  # name and version, from ApiVersions
         self.last_fetch: tuple[str | None, Mapping[Any, Any]] | None = None  # client id, and what it wanted
         self.is_closing = False
-        self.last_active_ms = self.opened_ms = server.now_ms()
+        self.last_active_ms = self.opened_ms = server.steady_ms()
         self.frame_begun_ms = 0  # when the first byte of an unfinished frame came; 0: there is none
         self.closing_since_ms = 0
         self._own = bytearray()  # an unfinished frame, or frames that wait for their turn
@@ -73,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._may_write = True
         self._reads = True
         self._is_first = True
+        self._rests = False  # until it is its turn again: much has come at once
         self._is_taking = False  # answers are collected, to leave together when all that has come is handled
         self._unsent: list[Chunk] = []
         self._unsent_bytes = 0
@@ -109,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._may_write = True
-        self.last_active_ms = self.server.now_ms()
+        self.last_active_ms = self.server.steady_ms()
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -131,9 +142,15 @@ class Connection(asyncio.BufferedProtocol):
         return position
 
     def _take_frames(self, received: memoryview) -> int:
-        position, end = 0, len(received)
-        self.last_active_ms = self.server.now_ms()
+        position, end, count = 0, len(received), SHARE_REQUESTS
+        steady_ms = self.server.steady_ms
+        begun_ms = now_ms = self.last_active_ms = steady_ms()
         while not self._is_busy and end - position >= 4:
+            if now_ms - begun_ms >= SHARE_MS or not count:
+                self._rest()
+                break
+            if position and self.transport.is_closing():
+                break  # an answer could not be written: we shall be told that the client has gone
             if self._is_first and not self._is_kafka(received):
                 return end
             (length,) = LENGTH.unpack_from(received, position)
@@ -144,7 +161,11 @@ class Connection(asyncio.BufferedProtocol):
             if frame_end > end:
                 break
             self._handle(received[position + 4 : frame_end])
+            before_ms, now_ms = now_ms, steady_ms()
+            if now_ms - before_ms >= STRETCH_MS:
+                self.server.service.stretches.note(API.unpack_from(received, position)[0], now_ms - before_ms)
             position = frame_end
+            count -= 1
         return end if self.is_closing else position
 
     def _take_own(self) -> None:
@@ -155,8 +176,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is our turn: a request is being answered."""
-        return self.task is not None
+        """Whether it is our turn: a request is being answered, or will be."""
+        return self.task is not None or self._rests
 
     @property
     def is_deaf(self) -> bool:
@@ -184,7 +205,16 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_busy(self) -> bool:
-        return self.task is not None or not self._may_write or self.is_closing or self.server.is_paused
+        return self.task is not None or not self._may_write or self.is_closing or self._rests or self.server.is_paused
+
+    def _rest(self) -> None:
+        """Let others have their turn before the next frame."""
+        self._rests = True
+        self.server.service.shares.add(self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._rests = False
+        self._go_on()
 
     def _is_kafka(self, received: memoryview) -> bool:
         """Look at the first bytes of all: no frame length can look like these."""
@@ -284,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, answer: Sequence[Chunk] | None) -> None:
         if not self.is_closing:
-            self.last_active_ms = self.server.now_ms()
+            self.last_active_ms = self.server.steady_ms()
             if answer is not None:
                 self.write(answer)
             self._go_on()
@@ -339,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_closing:
             self._send()
             self.is_closing = True
-            self.closing_since_ms = self.server.now_ms()
+            self.closing_since_ms = self.server.steady_ms()
             if reason:
                 self.server.say(f"{self.remote_address[0]}:{self.remote_address[1]}: closed: {reason}")
             self.transport.close()

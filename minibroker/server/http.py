@@ -155,7 +155,7 @@ class HttpConnection(asyncio.Protocol):
     def close(self, reason: str = "") -> None:
         if not self.is_closing:
             self.is_closing = True
-            self.closing_since_ms = self.server.now_ms()
+            self.closing_since_ms = self.server.steady_ms()
             self.transport.close()
 
 

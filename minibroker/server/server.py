@@ -35,6 +35,7 @@ SWEEP_MS = 1000
 LINES_A_SWEEP = 20
 BIND_TRIES = 10
 FRAME_MS = 10_000  # a frame may take this long, and a second more for each KiB that has come
+PACE_MS_MIN = 1_000  # younger frames are taken to be that old: they may not have got going yet
 UNSENT_MS = 10_000  # so long a connection that closes may take to get rid of its last answers
 FRAME_BYTES_PER_MS = 1.024
 
@@ -77,7 +78,7 @@ class Server:
         self.listener_name = listener_name
         self.reporter = reporter
         self.toxics: Toxics | None = None
-        self.now_ms = clock.now_ms
+        self.steady_ms = clock.steady_ms  # silence is measured in it: what the clock is set to is no concern of it
         self.frame_bytes_max = limits.frame_bytes_max
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
         self.connections: dict[AnyConnection, None] = {}  # a dict keeps the order in which they came
@@ -225,7 +226,7 @@ class Server:
             buffer = bytearray(size_bytes)
         self.held_bytes += len(buffer)
         if self.held_bytes > self.limits.held_bytes_max:
-            self._close_largest()
+            self._make_room()
         return buffer
 
     def give_buffer(self, buffer: bytearray) -> None:
@@ -233,11 +234,23 @@ class Server:
         if len(self._spare) < SPARE_BUFFERS_MAX and len(buffer) <= SPARE_BYTES_MAX:
             self._spare.append(buffer)
 
-    def _close_largest(self) -> None:
-        """Make room by closing the connection whose unfinished frame holds most."""
-        largest = max(self.connections, key=lambda connection: connection.held_bytes)
-        largest.close(f"unfinished requests hold more than {self.limits.held_bytes_max} bytes, this one most of them")
-        largest.transport.abort()  # now, and not when it has read its answers
+    def _make_room(self) -> None:
+        """Close the connection whose unfinished frame gets on worst, of those that hold no less than others do.
+
+        Not the largest: that may be an honest producer among many that have begun something and do nothing.
+        """
+        now_ms = self.steady_ms()
+        holding = [connection for connection in self.connections if connection.held_bytes]
+        share_bytes = sum(connection.held_bytes for connection in holding) / len(holding) / 2
+
+        def pace(connection: AnyConnection) -> float:
+            return connection.came_bytes / max(now_ms - connection.frame_begun_ms, PACE_MS_MIN)
+
+        slowest = min((each for each in holding if each.held_bytes >= share_bytes), key=pace)
+        slowest.close(
+            f"unfinished requests hold more than {self.limits.held_bytes_max} bytes, and this one comes most slowly"
+        )
+        slowest.transport.abort()  # now, and not when it has read its answers
 
     def write_chunks(self, transport: asyncio.Transport, chunks: Sequence[Chunk]) -> None:
         """Write without joining where the loop can."""
@@ -252,7 +265,7 @@ class Server:
         if self._lines_left < 0:
             self.reporter.say(f"{-self._lines_left} more lines like these")
         self._lines_left = LINES_A_SWEEP
-        now_ms = self.now_ms()
+        now_ms = self.steady_ms()
         deaf = [connection for connection in self.connections if connection.is_deaf]
         for connection in _gone(deaf) if deaf else ():
             connection.transport.abort()

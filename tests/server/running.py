@@ -208,6 +208,11 @@ class FedTransport:
             del self._backlog[:size_bytes]
             self.connection.buffer_updated(size_bytes)
 
+    async def idle(self) -> None:
+        """Return when all that has come is answered: what comes together is answered in shares."""
+        while (self.connection.is_waiting or self._backlog) and not self.is_gone:
+            await asyncio.sleep(0)
+
     def answers(self, *kinds: tuple[int, int]) -> list[tuple[int, Any]]:
         """Return correlation id and message of each answer so far; kinds are API and version of each."""
         found, position = [], 0
@@ -226,6 +231,9 @@ class FedTransport:
 
     def writelines(self, chunks: Sequence[Chunk]) -> None:
         self.sent += b"".join(chunks)
+
+    def is_closing(self) -> bool:
+        return self.is_gone
 
     def pause_reading(self) -> None:
         self.is_paused = True

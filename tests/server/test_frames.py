@@ -43,6 +43,7 @@ async def test_a_frame_is_found_wherever_it_is_cut() -> None:
             fed = FedTransport(node)
             fed.feed(whole[:cut])
             fed.feed(whole[cut:])
+            await fed.idle()
             (first, described), (second, produced) = fed.answers(METADATA, PRODUCE)
             assert (first, second) == (77, 78)
             assert produced.responses[0].partition_responses[0].base_offset == cut
@@ -137,6 +138,7 @@ async def test_produce_requests_that_come_in_pieces_on_many_connections_are_not_
             else:
                 del unfinished[number]
         for number, fed, values, _ in backlogs:
+            await fed.idle()
             answers = fed.answers(*[PRODUCE] * len(values))
             assert [found for found, _ in answers] == list(range(len(values)))
             assert not any(each.responses[0].partition_responses[0].error_code for _, each in answers)

@@ -68,6 +68,43 @@ async def test_a_silent_connection_is_closed() -> None:
         await settle(node)
 
 
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+async def test_a_clock_that_is_set_changes_nothing_for_connections(jump_ms: int) -> None:
+    clock = TestClock()
+    async with running({"connections.max.idle.ms": "60000"}, clock=clock) as node, connected(node) as client:
+        await client.ask(ASK, 9)
+        unfinished = FedTransport(node)
+        unfinished.feed(frame(ASK, 9)[:-1])
+        node.clock.skew_ms = jump_ms
+        pass_seconds(clock, 5)
+        await client.ask(ASK, 9)
+        assert not unfinished.is_gone
+        pass_seconds(clock, 10)
+        assert unfinished.is_gone
+        pass_seconds(clock, 51)
+        assert await client.is_closed()
+        await settle(node)
+
+
+async def test_who_holds_much_and_sends_nothing_makes_room_for_who_sends() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node:
+        server = node.servers[0]
+        server.limits.held_bytes_max = 7_000_000
+        idle = [FedTransport(node) for _ in range(10)]
+        for fed in idle:
+            fed.feed((90_000_000).to_bytes(4, "big") + bytes(100_000))
+        honest = FedTransport(node)
+        data = frame(produce("t", batch(bytes(4_000_000))), 9)
+        for start in range(0, len(data), 50_000):
+            honest.feed(data[start : start + 50_000])
+            pass_seconds(clock, 1)
+        assert honest.answers((0, 9))
+        assert 0 < sum(fed.is_gone for fed in idle) <= len(idle)
+        for fed in (honest, *idle):
+            fed.close()
+
+
 async def test_a_fetch_that_waits_is_not_silent() -> None:
     clock = TestClock()
     async with running({"connections.max.idle.ms": "60000"}, clock=clock) as node, connected(node) as client:

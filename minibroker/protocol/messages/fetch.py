@@ -28,8 +28,11 @@ from minibroker.schema.types import (
 )
 
 
-class FetchRequest(Request, api=1, versions="0-18", flexible="12+"):
-    """Ask for batches from given offsets, alone or as the next step of a fetch session."""
+class FetchRequest(Request, api=1, versions="0-18", flexible="12+", elements_max=20_000):
+    """Ask for batches from given offsets, alone or as the next step of a fetch session.
+
+    It names 10,000 partitions at most if each is of another topic.
+    """
 
     # sent by KRaft replicas only; another cluster's: INCONSISTENT_CLUSTER_ID (104); null: not checked
     cluster_id: String | None = since("12+", default=None, tag=0)

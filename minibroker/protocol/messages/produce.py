@@ -26,8 +26,8 @@ from minibroker.schema.types import (
 )
 
 
-class ProduceRequest(Request, api=0, versions="0-13", flexible="9+"):
-    """Append record batches to partitions."""
+class ProduceRequest(Request, api=0, versions="0-13", flexible="9+", elements_max=20_000):
+    """Append record batches to partitions, to 10,000 at most if each is of another topic."""
 
     transactional_id: String | None = since("3+", default=None)  # null: the batches belong to no transaction
     acks: Int16  # 0: no response at all, 1: leader only, -1: every in-sync replica

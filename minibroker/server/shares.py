@@ -1,0 +1,79 @@
+"""Long work of many clients, a share of it in each turn of the loop: nobody waits for more than one share.
+
+Work is a generator that yields how long about it has taken since it last did, in microseconds. By what it says and not
+by a clock, so that the same happens each time, in a simulation too. Shares are handed out in the order in which they
+were asked for, whoever asks: a large request, or a connection on which many small ones have come together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+    from typing import Any, TypeVar
+
+    Made = TypeVar("Made")
+
+FIRST_US = 500  # begun at once: most is over before
+SHARE_US = 2_000
+
+
+class Shares:
+    """Whose turn it is; one for the life of a broker."""
+
+    def __init__(self, run: Callable[[Callable[[], object]], object]):
+        """run: calls back, at once or when the broker is not held any more."""
+        self._run = run
+        self._waiting: deque[Callable[[], object]] = deque()
+
+    def add(self, go_on: Callable[[], object]) -> None:
+        """Call when it is its turn, in another turn of the loop."""
+        self._waiting.append(go_on)
+        if len(self._waiting) == 1:
+            self._next_turn()
+
+    def _next_turn(self) -> None:
+        asyncio.get_running_loop().call_soon(self._run, self._take_turn)
+
+    def _take_turn(self) -> None:
+        go_on = self._waiting[0]
+        try:
+            go_on()
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                self._next_turn()
+
+    async def turn(self) -> None:
+        """Return when it is the caller's turn."""
+        come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.add(lambda: None if come.done() else come.set_result(None))
+        await come
+
+    def start(self, work: Generator[int, None, Made]) -> Made | Coroutine[Any, Any, Made]:
+        """Begin; return what came of the work if it is done already, else what waits for it."""
+        spent_us = 0
+        try:
+            while spent_us < FIRST_US:
+                spent_us += next(work)
+        except StopIteration as end:
+            made: Made = end.value
+            return made
+        return self.run(work)
+
+    async def run(self, work: Generator[int, None, Made]) -> Made:
+        """Return what comes of the work; who is cancelled gives it up."""
+        try:
+            while True:
+                await self.turn()
+                spent_us = 0
+                while spent_us < SHARE_US:
+                    spent_us += next(work)
+        except StopIteration as end:
+            made: Made = end.value
+            return made
+        finally:
+            work.close()

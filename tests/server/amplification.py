@@ -1,0 +1,224 @@
+"""What requests of many small elements cost a broker: `make amplification` prints the table.
+
+For each body of amplified.py: processor time and memory per byte that came in, the longest stretch that the loop gave
+to one callback, and what an innocent client beside it had to wait.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+
+from minibroker.broker.apis import SERVED
+from minibroker.protocol.registry import APIS, request_class
+from minibroker.schema.plan import message_plan
+from tests.server.amplified import KINDS, Path, arrays, body, frame, versions_of
+
+SIZES = {"1K": 1024, "64K": 65536, "1M": 1 << 20, "8M": 8 << 20}
+PING = frame(18, 0, b"")
+LAST_ID = b"LAST"
+LAST = PING.replace(PING[8:12], LAST_ID, 1)
+WAIT_SECONDS = 30.0
+
+
+class Figures:
+    """One request."""
+
+    def __init__(self) -> None:
+        self.outcome = "answered"
+        self.answer_bytes = 0
+        self.cpu_ms = self.grown_bytes = self.longest_ms = 0.0
+        self.callback = ""
+        self.innocent_ms: list[float] = []
+        self.seconds = 0.0
+
+
+class Measured:
+    """A broker that is measured, with an innocent client."""
+
+    def __init__(self, *settings: str, root: str | None = None):
+        program = FilePath(__file__).with_name("measured_broker.py")
+        environment = dict(os.environ, PYTHONPATH=root) if root else dict(os.environ)
+        self.process = subprocess.Popen(
+            [sys.executable, str(program), *settings],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            cwd=root,
+        )
+        assert self.process.stdout
+        self.port = int(self.process.stdout.readline())
+        self._innocent = socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS)
+        self._innocent.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(200):
+            self.ping()
+
+    def close(self) -> None:
+        self._innocent.close()
+        self.process.kill()
+        self.process.communicate()
+
+    def report(self) -> dict[str, float | str]:
+        """Return the longest stretch since the last report."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        found: dict[str, float | str] = json.loads(self.process.stdout.readline())
+        return found
+
+    def cpu_ns(self) -> int:
+        tasks = FilePath(f"/proc/{self.process.pid}/task")
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir())
+
+    def memory(self, name: str) -> int:
+        for line in FilePath(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+        raise KeyError(name)
+
+    def ping(self) -> float:
+        begun = time.perf_counter()
+        self._innocent.sendall(PING)
+        left = int.from_bytes(_exactly(self._innocent, 4), "big")
+        _exactly(self._innocent, left)
+        return (time.perf_counter() - begun) * 1000
+
+    def send(self, data: bytes, *, pings: bool = True) -> Figures:
+        """Send a request, and return what it cost until it was answered or the connection closed."""
+        figures = Figures()
+        self.report()
+        FilePath(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        memory_before, cpu_before, begun = self.memory("VmRSS"), self.cpu_ns(), time.perf_counter()
+        over = threading.Event()
+
+        def talk() -> None:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS) as sock:
+                    sender = threading.Thread(target=_send, args=(sock, data + LAST), daemon=True)
+                    sender.start()
+                    # Behind it comes a request that is always answered: some, such as Produce with acks 0, are not.
+                    last = b""
+                    while last != LAST_ID:
+                        left = int.from_bytes(_exactly(sock, 4), "big")
+                        last = _exactly(sock, 4)
+                        figures.answer_bytes += left if last != LAST_ID else 0
+                        left -= 4
+                        while left:
+                            left -= len(_some(sock, min(left, 1 << 20)))
+            except ConnectionError:
+                figures.outcome = "closed"
+            except TimeoutError:
+                figures.outcome = "waits"
+            over.set()
+
+        talker = threading.Thread(target=talk, daemon=True)
+        talker.start()
+        try:
+            while pings and (not over.is_set() or len(figures.innocent_ms) < 20):
+                figures.innocent_ms.append(self.ping())
+                time.sleep(0.0005)
+            over.wait(WAIT_SECONDS)
+            self.ping()
+        except TimeoutError:
+            figures.outcome = "starves"
+            figures.innocent_ms.append(WAIT_SECONDS * 1000)
+        figures.seconds = time.perf_counter() - begun
+        figures.cpu_ms = (self.cpu_ns() - cpu_before) / 1e6
+        figures.grown_bytes = max(self.memory("VmHWM") - memory_before, 0)
+        if figures.outcome != "starves":
+            found = self.report()
+            figures.longest_ms, figures.callback = float(found["longest_ms"]), str(found["callback"])
+        return figures
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        sock.sendall(data)
+
+
+def _some(sock: socket.socket, count: int) -> bytes:
+    if not select.select([sock], [], [], WAIT_SECONDS)[0]:
+        raise TimeoutError
+    found = sock.recv(count)
+    if not found:
+        raise ConnectionError("closed")
+    return found
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        found += _some(sock, count - len(found))
+    return found
+
+
+def cases(apis: list[int], *, newest: bool = False) -> Iterator[tuple[int, int, Path, str]]:
+    for api in apis:
+        for version in versions_of(api)[-1:] if newest else versions_of(api):
+            for path in arrays(message_plan(request_class(api), version)):
+                for kind in KINDS:
+                    yield api, version, path, kind
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[int(len(values) * share)] if values else 0.0
+
+
+HEAD = (
+    f"{'request':58} {'size':>4} {'outcome':8} {'answer KB':>9} {'cpu ms':>8} {'us/B':>7} "
+    f"{'MB':>7} {'B/B':>7} {'loop ms':>8} {'p99':>7} {'max':>8}"
+)
+
+
+def row(name: str, label: str, size: int, figures: Figures) -> str:
+    most = max(figures.innocent_ms, default=0)
+    return (
+        f"{name:58} {label:>4} {figures.outcome:8} {figures.answer_bytes / 1e3:9.0f} {figures.cpu_ms:8.1f} "
+        f"{figures.cpu_ms * 1e3 / size:7.2f} {figures.grown_bytes / 1e6:7.1f} {figures.grown_bytes / size:7.1f} "
+        f"{figures.longest_ms:8.1f} {percentile(figures.innocent_ms, 0.99):7.1f} {most:8.1f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("make amplification")
+    parser.add_argument("--apis", help="numbers with commas between them; all by default")
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--newest", action="store_true", help="no older versions")
+    parser.add_argument("--root", help="a folder that holds another minibroker")
+    options = parser.parse_args()
+    apis = [int(each) for each in options.apis.split(",")] if options.apis else sorted(SERVED)
+    print(HEAD)
+    for api in apis:
+        broker = Measured(root=options.root)
+        quiet = percentile([broker.ping() for _ in range(500)], 0.99)
+        print(f"# {APIS[api]}: p99 of an innocent client when it is quiet {quiet:.2f} ms")
+        warm = set()
+        for number, version, path, kind in cases([api], newest=options.newest):
+            if version not in warm:  # modules and codecs are made with the first request
+                warm.add(version)
+                broker.send(frame(number, version, body(number, version, path, "same", 1)), pings=False)
+            for label in options.sizes.split(","):
+                data = frame(number, version, body(number, version, path, kind, SIZES[label] - 100))
+                name = f"{APIS[number]} v{version} {'.'.join(path)} {kind}"
+                figures = broker.send(data)
+                print(row(name, label, len(data), figures), flush=True)
+                if figures.outcome in ("starves", "waits") or figures.grown_bytes > 500e6:
+                    broker.close()
+                    broker = Measured(root=options.root)
+        broker.close()
+
+
+if __name__ == "__main__":
+    main()
