@@ -16,16 +16,18 @@ from random import SystemRandom
 from minibroker.broker.node import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig, ConfigError
+from minibroker.config.listeners import address, is_local
+from minibroker.config.start import data_directory
 from minibroker.config.topic_texts import parse_topic
 from minibroker.errors import KafkaError, ProtocolError
 from minibroker.faults import FaultError
 from minibroker.metadata.bootstrap import WrongDirectory
-from minibroker.server.listeners import ListenerError, address
 from minibroker.server.loops import new_loop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.log.storage import Storage
@@ -38,15 +40,27 @@ MEMORY = "memory"
 
 def serve(options: argparse.Namespace) -> int:
     """Run a broker, or several; return the exit status."""
+    _hold_standard_files()
     try:
         topics = [parse_topic(text) for text in [*options.topic, *_from_environment("KAFKA_CREATE_TOPICS")]]
         work = _serve_one(options, topics) if options.brokers is None else _serve_cluster(options, topics)
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(work)
-    except (ConfigError, FaultError, KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError) as failure:
+    except (ConfigError, FaultError, KafkaError, ProtocolError, WrongDirectory, OSError) as failure:
         print(f"minibroker serve: {failure}", file=sys.stderr)
         return USAGE
     return STOPPED
+
+
+def _hold_standard_files() -> None:
+    """Let no socket or log take the place of a standard file that is closed: what is written there would go into it."""
+    for handle in range(3):
+        try:
+            os.fstat(handle)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> None:
@@ -55,6 +69,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
     config = _config(options, _listener(options))
     clock = LoopClock()
     directory = _directory(options, config)
+    _show_directory(config, directory)
     node = Node(
         config,
         _storage(directory, clock),
@@ -71,7 +86,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
         for name, partitions, configs, _ in topics:
             if name not in node.image.topics:
                 node.create_topic(name, partitions, configs)
-        _tell(node.bootstrap_servers, directory or MEMORY, options.quiet)
+        _tell(node.bootstrap_servers, directory or MEMORY, [node], options.quiet)
         await stopping.wait()
     finally:
         await node.stop()
@@ -118,7 +133,7 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
     try:
         for node in engine.core.nodes.values():
             _add_faults(node, options)
-        _tell(engine.bootstrap_servers, directory or MEMORY, options.quiet)
+        _tell(engine.bootstrap_servers, directory or MEMORY, engine.core.nodes.values(), options.quiet)
         await stopping.wait()
     finally:
         await engine.stop()
@@ -135,7 +150,10 @@ def _begin(config: BrokerConfig, is_quiet: bool) -> asyncio.Event:
     """Return what is set when somebody wants an end."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup's word counts
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, stopping.set)
     _raise_file_limit()
     if not is_quiet:
@@ -144,15 +162,23 @@ def _begin(config: BrokerConfig, is_quiet: bool) -> asyncio.Event:
     return stopping
 
 
-def _tell(bootstrap_servers: str, where: str, is_quiet: bool) -> None:
+def _tell(bootstrap_servers: str, where: str, nodes: Iterable[Node], is_quiet: bool) -> None:
     """Say that requests are answered."""
     # What is there now stays; the collector need not look at it again and again.
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()
     print(bootstrap_servers, flush=True)
-    if not is_quiet:
-        print(f"minibroker: serving {bootstrap_servers}, data in {where}; Ctrl-C stops", file=sys.stderr)
+    if is_quiet:
+        return
+    print(f"minibroker: serving {bootstrap_servers}, data in {where}; Ctrl-C stops", file=sys.stderr)
+    for node in nodes:
+        for name, host, port, _ in node.endpoints():
+            if (other := address(host, port)) != node.bootstrap_servers:
+                print(f"minibroker: listener {name} is found at {other}", file=sys.stderr)
+    if any(not is_local(server.host) for node in nodes for server in node.servers):
+        words = "other machines can reach this broker, and nobody is asked for a password"
+        print(f"minibroker: {words}", file=sys.stderr)
 
 
 def _listener(options: argparse.Namespace) -> str | None:
@@ -173,26 +199,35 @@ def _config(options: argparse.Namespace, listener: str | None) -> BrokerConfig:
         arguments.setdefault("listeners", listener)
     if options.node_id is not None:
         arguments["node.id"] = options.node_id
-    properties = None
-    if options.config:
-        with open(options.config, encoding="utf-8") as file:
-            properties = file.read()
-    return BrokerConfig.from_sources(arguments, os.environ, properties)
+    return BrokerConfig.from_sources(arguments, os.environ, _properties(options.config))
+
+
+def _properties(path: str | None) -> str | None:
+    if not path:
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"--config {path}", "", "", f"no text in UTF-8: {error.reason} at byte {error.start}"
+        ) from None
 
 
 def _directory(options: argparse.Namespace, config: BrokerConfig) -> str | None:
     """Return where data are kept, None for memory."""
     if options.memory:
         return None
-    directory = options.data_dir
-    if directory is None:
-        for name in ("log.dirs", "log.dir"):
-            if directory is None and config.is_set(name):
-                value = config[name]
-                directory = value[0] if isinstance(value, list) else value.split(",")[0]
-    directory = os.path.abspath(directory or DATA_DIRECTORY)
+    directory = os.path.abspath(options.data_dir or data_directory(config) or DATA_DIRECTORY)
     os.makedirs(directory, exist_ok=True)
     return directory
+
+
+def _show_directory(config: BrokerConfig, directory: str | None) -> None:
+    """Let log.dirs say where the data are, whatever option chose that."""
+    config.static.pop("log.dirs", None)
+    if directory is not None:
+        config.static["log.dirs"] = directory
 
 
 def _storage(directory: str | None, clock: LoopClock) -> Storage:
@@ -206,7 +241,8 @@ def _storage(directory: str | None, clock: LoopClock) -> Storage:
 
 
 def _cluster_id(options: argparse.Namespace) -> str | None:
-    return options.cluster_id or os.environ.get("CLUSTER_ID") or None
+    found = (os.environ.get(name) for name in ("CLUSTER_ID", "KAFKA_CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID"))
+    return options.cluster_id or next(filter(None, found), None)
 
 
 def _from_environment(name: str) -> list[str]:

@@ -22,6 +22,8 @@ from minibroker.broker.own_metadata import OwnMetadata
 from minibroker.broker.partitions import Partitions
 from minibroker.broker.producer_ids import ProducerIds
 from minibroker.config import TopicConfig, check_topic_config
+from minibroker.config.listeners import EVERY_ADDRESS, address, advertised_listeners, client_listeners, is_local
+from minibroker.config.start import check_start, connection_overrides
 from minibroker.errors import StorageError
 from minibroker.events import EventStream
 from minibroker.faults.faults import Faults
@@ -29,7 +31,7 @@ from minibroker.log.checkpoints import format_id
 from minibroker.log.directory import LogDirectory
 from minibroker.metadata.bootstrap import check_directory, random_id
 from minibroker.metadata.image import BROKER, TOPIC
-from minibroker.server.listeners import address, parse_listeners
+from minibroker.server.connection_quotas import ConnectionQuotas
 from minibroker.server.server import Limits, Reporter, Server
 
 TYPE_CHECKING = False
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from minibroker.broker.replication import Replication
     from minibroker.clock import Clock
     from minibroker.config import BrokerConfig
+    from minibroker.config.listeners import Listener
     from minibroker.faults.toxics import Toxics
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage
@@ -51,13 +54,11 @@ if TYPE_CHECKING:
     from minibroker.replication.controller import Controller
     from minibroker.replication.network import Network
     from minibroker.server.connection import Connection
-    from minibroker.server.listeners import Listener
     from minibroker.stored.kinds import MetadataRecord
 
     Steer = Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-EVERY_ADDRESS = ("0.0.0.0", "::")
 # Kinds of metadata records.
 PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
 
@@ -97,6 +98,7 @@ class Node:
         self.partitions = Partitions(self)
         self.replicas = self.partitions.replicas
         self.servers: list[Server] = []
+        self.quotas = ConnectionQuotas()
         self.dispatcher = Dispatcher(self)
         self.fetch_sessions = FetchSessions(
             config["max.incremental.fetch.session.cache.slots"], lambda: self.chance.randrange(1, 1 << 31)
@@ -125,7 +127,8 @@ class Node:
         self.replication: Replication | None = None if network is None else self.metadata.replication  # type: ignore[union-attr]
         self.chores = Chores(self)
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
-        self._advertised: dict[str, tuple[str, int]] = {}
+        self._advertised: dict[str, Listener] = {}  # by name, where that differs from the address that is bound
+        self._protocols: dict[str, str] = {}  # by listener
         self.producer_ids = ProducerIds(self)
         self.steer: Steer | None = None  # does what a verb says to the cluster that the broker belongs to
         self.groups = Groups(self)
@@ -136,6 +139,7 @@ class Node:
 
     async def start(self) -> None:
         """Return when requests are answered; a start that fails leaves nothing open."""
+        check_start(self.config)
         self.storage.make_directory("")
         self.storage.lock()
         try:
@@ -242,23 +246,19 @@ class Node:
             server.resume()
 
     async def _bind(self) -> None:
-        texts = self.config["listeners"] if self.config.is_set("listeners") else ["PLAINTEXT://127.0.0.1:9092"]
-        for name, host, port in ((each.name, each.host, each.port) for each in self._advertised_listeners()):
-            self._advertised[name] = (host, port)
-        for listener in parse_listeners(texts):
-            limits = Limits(
-                frame_bytes_max=self.config["socket.request.max.bytes"],
-                connections_max=self.config["max.connections"],
-                connections_per_address_max=self.config["max.connections.per.ip"],
-                idle_ms=self.config["connections.max.idle.ms"],
-            )
-            server = Server(self.dispatcher, self.clock, limits, listener.name, self.reporter)
+        limits = Limits(
+            frame_bytes_max=self.config["socket.request.max.bytes"],
+            idle_ms=self.config["connections.max.idle.ms"],
+            backlog=self.config["socket.listen.backlog.size"],
+            receive_buffer_bytes=self.config["socket.receive.buffer.bytes"],
+            send_buffer_bytes=self.config["socket.send.buffer.bytes"],
+        )
+        self._advertised = advertised_listeners(self.config)
+        for listener in client_listeners(self.config):
+            self._protocols[listener.name] = listener.protocol
+            server = Server(self.dispatcher, self.clock, limits, listener.name, self.reporter, self.quotas)
             await server.bind(listener.host, listener.port)
             self.servers.append(server)
-
-    def _advertised_listeners(self) -> list[Listener]:
-        texts = self.config["advertised.listeners"] if self.config.is_set("advertised.listeners") else None
-        return parse_listeners(texts or [])
 
     def _new_toxics(self) -> Toxics:
         from minibroker.faults.toxics import Toxics
@@ -333,22 +333,33 @@ class Node:
             broker=self.image.configs.get((BROKER, str(self.node_id)), {}),
             default=self.image.configs.get((BROKER, ""), {}),
         )
+        self.quotas.take_limits(
+            count_max=self.config["max.connections"],
+            per_address_max=self.config["max.connections.per.ip"],
+            address_overrides=connection_overrides(self.config),
+            listener_overrides=self.config.of_listeners("max.connections"),
+        )
 
     # What handlers ask
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients begin: the first listener."""
-        return address(*self._endpoint(self.servers[0]))
+        """Where clients begin: the first listener that programs of this machine reach, else the first."""
+        found = [self._endpoint(server) for server in self.servers]
+        return address(*next((each for each in found if is_local(each[0])), found[0]))
 
     def endpoints(self) -> list[tuple[str, str, int, str]]:
         """Return listener, host, port and security protocol of each."""
-        return [(server.listener_name, *self._endpoint(server), "PLAINTEXT") for server in self.servers]
+        return [
+            (server.listener_name, *self._endpoint(server), self._protocols[server.listener_name])
+            for server in self.servers
+        ]
 
     def _endpoint(self, server: Server) -> tuple[str, int]:
         """Return where a listener is found by who has not come through it yet."""
         host = "localhost" if server.host in EVERY_ADDRESS else server.host
-        return self._advertised.get(server.listener_name, (host, server.port))
+        told = self._advertised.get(server.listener_name)
+        return (host, server.port) if told is None else (told.host, told.port or server.port)
 
     def advertised_host(self, server: Server) -> str:
         """Return the name under which clients of a listener find this broker."""
@@ -356,7 +367,9 @@ class Node:
 
     def brokers_for(self, connection: Connection) -> list[tuple[int, str, int, str | None]]:
         """Return id, host, port and rack of every broker, as the client on a connection is to reach it."""
-        host, port = self._advertised.get(connection.listener_name, connection.local_address)
+        host, port = connection.local_address
+        if (told := self._advertised.get(connection.listener_name)) is not None:
+            host, port = told.host, told.port or port
         found: list[tuple[int, str, int, str | None]] = [(self.node_id, host, port, self.config["broker.rack"])]
         for broker_id, broker in self.image.brokers.items():
             if broker_id != self.node_id and not broker.fenced:

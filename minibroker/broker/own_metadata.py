@@ -53,7 +53,12 @@ class OwnMetadata:
         """Read the metadata and lead them."""
         node = self.node
         now_ms = node.clock.now_ms()
-        self.log = MetadataLog(node.storage, node_id=node.node_id, fsync=node.storage.is_durable)
+        self.log = MetadataLog(
+            node.storage,
+            node_id=node.node_id,
+            fsync=node.storage.is_durable,
+            segment_bytes=node.config["metadata.log.segment.bytes"],
+        )
         self.image = self.log.load(now_ms=now_ms, was_clean=node.directory.was_clean)
         self.log.lead(now_ms=now_ms)
         self.controller = Controller(

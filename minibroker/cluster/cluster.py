@@ -35,11 +35,11 @@ from minibroker.cluster.waits import Waits
 from minibroker.cluster.watchers import Watchers
 from minibroker.cluster.wishes import Wishes
 from minibroker.config import BrokerConfig
+from minibroker.config.listeners import address
 from minibroker.event_kinds import Broker as BrokerChanged
 from minibroker.log.unsynced import lose, unsynced
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.network import Network
-from minibroker.server.listeners import address
 from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False

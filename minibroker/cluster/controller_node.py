@@ -123,7 +123,8 @@ class ControllerNode:
                     features=self.appearance.bootstrap_features,
                 )
             self.cluster_id = meta.cluster_id or ""
-            self.log = MetadataLog(self.storage, node_id=NODE_ID)
+            segment_bytes = self.config["metadata.log.segment.bytes"]
+            self.log = MetadataLog(self.storage, node_id=NODE_ID, segment_bytes=segment_bytes)
             self.image = self.log.load(now_ms=now_ms)
             self.log.lead(now_ms=now_ms, min_insync_replicas=self.config["min.insync.replicas"])
         except BaseException:

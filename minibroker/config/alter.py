@@ -8,18 +8,19 @@ Not here: which resource a request may name, who must hear of a change.
 
 from __future__ import annotations
 
+from minibroker.config.broker import BrokerConfig
 from minibroker.config.group import check_group_config
-from minibroker.config.setting import PER_BROKER, REFUSED
+from minibroker.config.setting import CLUSTER_WIDE, PER_BROKER, REFUSED
+from minibroker.config.start import check_together
 from minibroker.config.tables import find_broker_setting, group_settings, topic_settings
 from minibroker.config.topic import check_topic_config, is_known
-from minibroker.config.values import BadValue, parse_value
+from minibroker.config.values import BadValue, ConfigError, parse_value
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from minibroker.config.broker import BrokerConfig
     from minibroker.config.setting import Setting
 
     Operation = tuple[str, int, str | None]  # name, one of the four below, value
@@ -58,24 +59,37 @@ def replace_group(configs: Sequence[tuple[str, str | None]], broker: BrokerConfi
     return alter_group({}, [(name, SET, text) for name, text in configs], broker)
 
 
-def alter_broker(current: Mapping[str, str], operations: Sequence[Operation], *, every: bool) -> dict[str, str]:
+def alter_broker(
+    current: Mapping[str, str], operations: Sequence[Operation], broker: BrokerConfig, *, every: bool
+) -> dict[str, str]:
     """Return what is altered for one broker, or for all of them (`every`), after some operations."""
     changed = _apply(current, operations, find_broker_setting, _broker_not_a_list)
     _check_broker({name: changed[name] for name, _, _ in operations if name in changed}, every)
+    _check_together(changed, broker, every)
     return changed
 
 
-def replace_broker(configs: Sequence[tuple[str, str | None]], *, every: bool) -> dict[str, str]:
+def replace_broker(configs: Sequence[tuple[str, str | None]], broker: BrokerConfig, *, every: bool) -> dict[str, str]:
     """Return what is altered for one broker, or for all of them, after AlterConfigs."""
-    return alter_broker({}, [(name, SET, text) for name, text in configs], every=every)
+    return alter_broker({}, [(name, SET, text) for name, text in configs], broker, every=every)
+
+
+def _check_together(changed: Mapping[str, str], broker: BrokerConfig, every: bool) -> None:
+    """Raise what Kafka answers for values that do not go with the others in force."""
+    then = BrokerConfig(broker.static)
+    then.set_dynamic(
+        broker=broker.dynamic_broker if every else changed, default=changed if every else broker.dynamic_default
+    )
+    try:
+        check_together(then)
+    except ConfigError as error:
+        raise _refused(error.allowed) from None
 
 
 def _check_broker(changed: dict[str, str], every: bool) -> None:
     """Raise what Kafka answers for settings that a running broker cannot take. Unknown ones it stores."""
     known = {name: setting for name in changed if (setting := find_broker_setting(name))}
-    fixed = [name for name, setting in known.items() if not setting.is_dynamic]
-    if fixed:
-        raise _refused(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    _refuse_fixed(name for name, setting in known.items() if setting.update not in (PER_BROKER, CLUSTER_WIDE))
     if security := [name for name in known if name.startswith(_SECURITY)]:
         words = "These security configs can be dynamically updated only per-listener using the listener prefix:"
         raise _refused(f"{words} [{', '.join(security)}]")
@@ -83,6 +97,8 @@ def _check_broker(changed: dict[str, str], every: bool) -> None:
     if every and single:
         words = "Cannot update these configs at default cluster level, broker id must be specified:"
         raise _refused(f"{words} [{', '.join(single)}]")
+    # Kafka: takes other listeners while it runs.
+    _refuse_fixed(name for name, setting in known.items() if setting.at_start)
     for name, setting in known.items():
         try:
             value = parse_value(setting, changed[name])
@@ -90,6 +106,11 @@ def _check_broker(changed: dict[str, str], every: bool) -> None:
             raise _refused(str(bad)) from None
         if setting.treatment == REFUSED and value != setting.default:
             raise _refused(f"Invalid value {value} for configuration {name}: not supported")
+
+
+def _refuse_fixed(names: Iterable[str]) -> None:
+    if found := ", ".join(names):
+        raise _refused(f"Cannot update these configs dynamically: [{found}]")
 
 
 def _refused(words: str) -> KafkaError:

@@ -9,8 +9,8 @@ Not here: where the start got its settings (sources.py), rules for altering (alt
 from __future__ import annotations
 
 from minibroker.config.setting import NEWEST, READ_ONLY
-from minibroker.config.tables import find_broker_setting, get_broker_setting, without_listener
-from minibroker.config.values import BadValue, parse_text, parse_value
+from minibroker.config.tables import LISTENER_PREFIX, find_broker_setting, get_broker_setting, without_listener
+from minibroker.config.values import BadValue, ConfigError, format_value, parse_text, parse_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +30,15 @@ FAMILY_OF = {name: family for family in FAMILIES for name in family}
 class BrokerConfig:
     """What one broker is told; every text in `static` is valid, see `from_sources`."""
 
-    def __init__(self, static: Mapping[str, str] | None = None, warnings: Iterable[str] = (), release: str = NEWEST):
+    def __init__(
+        self,
+        static: Mapping[str, str] | None = None,
+        warnings: Iterable[str] = (),
+        release: str = NEWEST,
+        places: Mapping[str, str] | None = None,
+    ):
         self.static = dict(static or {})
+        self.places = places or {}  # where each of them was given
         self.warnings = list(warnings)  # one sentence each, for whoever starts the broker
         self.release = release  # of Kafka, whose topic settings are known
         self.dynamic_broker: dict[str, str] = {}
@@ -51,9 +58,13 @@ class BrokerConfig:
         Names are Kafka's, or with `_` for each dot, as in `log_segment_bytes=2 << 20`.
         """
         from minibroker.config.sources import merge_sources
+        from minibroker.config.start import check_start, start_warnings
 
-        static, warnings = merge_sources({**(arguments or {}), **more}, environ or {}, properties_text)
-        return cls(static, warnings)
+        static, places, warnings = merge_sources({**(arguments or {}), **more}, environ or {}, properties_text)
+        config = cls(static, warnings, places=places)
+        check_start(config)
+        config.warnings += start_warnings(config)
+        return config
 
     def __getitem__(self, name: str) -> Any:
         """Return the value in force; KeyError for a name that Kafka does not have."""
@@ -66,6 +77,25 @@ class BrokerConfig:
     def is_set(self, name: str) -> bool:
         """Whether anybody set it, to the default or to something else."""
         return any(name in layer for layer in (self.dynamic_broker, self.dynamic_default, self.static))
+
+    def of_listeners(self, name: str) -> dict[str, Any]:
+        """Return a setting's value for each listener that has one of its own, by the listener's name."""
+        found = {}
+        for key in {*self.dynamic_broker, *self.dynamic_default, *self.static}:
+            if without_listener(key) == name:
+                found[key.removeprefix(LISTENER_PREFIX).removesuffix(f".{name}").upper()] = self[key]
+        return found
+
+    def place_of(self, name: str) -> str:
+        """Return where a setting was given."""
+        is_altered = name in self.dynamic_broker or name in self.dynamic_default
+        return "altered" if is_altered else self.places.get(name, "setting")
+
+    def error(self, name: str, words: str) -> ConfigError:
+        """Return the error for a setting whose value in force does not go with the others."""
+        setting = get_broker_setting(name)
+        shown = "(hidden)" if setting.is_sensitive else format_value(setting, self[name])
+        return ConfigError(self.place_of(name), name, shown or "", words)
 
     def set_dynamic(
         self, *, broker: Mapping[str, str] | None = None, default: Mapping[str, str] | None = None

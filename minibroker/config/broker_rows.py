@@ -42,8 +42,10 @@ connections.max.reauth.ms | long read-only later | 0
 controlled.shutdown.enable | boolean read-only | true
   Whether leaders move before their broker stops.
 controller.listener.names | list read-only | null
-  Listeners of the controller; they are not told to clients.
+  Listeners of the controller; they are not opened, for the controller is in the broker's process.
   here CONTROLLER: Kafka has no default; the name is that of its sample files
+controller.quorum.bootstrap.servers | list read-only |  | non-empty list
+  Where controllers are found; one address at most, for the broker is its own controller.
 controller.quorum.voters | list read-only |  | non-empty list
   Controllers as id@host:port; only this broker itself can be one.
 create.topic.policy.class.name | class read-only refused | null
@@ -115,12 +117,12 @@ group.streams.num.standby.replicas | int read-only later | 0 | [0,...]
 group.streams.session.timeout.ms | int read-only later | 45000 | [1,...]
   A streams group's member that is silent for that long is out.
 inter.broker.listener.name | string read-only | null
-  Listener that brokers use among themselves.
+  Listener that brokers use among themselves; it must be one that is there. Brokers of one process need none.
 leader.imbalance.check.interval.seconds | long read-only | 300 | [1,...]
   How often the controller looks for partitions that are not led by their preferred leaders.
-listener.security.protocol.map | string per-broker | SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
-  Security protocol of each listener name.
-listeners | list per-broker | PLAINTEXT://:9092
+listener.security.protocol.map | string per-broker at-start | SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+  Security protocol of each listener name; a listener starts only with PLAINTEXT.
+listeners | list per-broker at-start | PLAINTEXT://:9092
   Addresses to listen on, as NAME://host:port; an empty host is all interfaces, port 0 any free port.
   here PLAINTEXT://127.0.0.1:9092: nobody else on the network shall reach a broker that asks for no password
 log.cleaner.backoff.ms | long cluster-wide | 15000 | [0,...]
@@ -148,7 +150,7 @@ log.cleanup.policy | list cluster-wide | delete | [compact, delete]
 log.dir | list read-only | /tmp/kafka-logs
   Data directory, if log.dirs says nothing.
 log.dirs | list read-only | null
-  Data directories.
+  Data directory; there can be one.
 log.flush.interval.messages | long cluster-wide | 9223372036854775807 | [1,...]
   Records after which a log is flushed to disk.
 log.flush.interval.ms | long cluster-wide | null
@@ -190,9 +192,9 @@ log.segment.bytes | int cluster-wide | 1073741824 | [1048576,...]
 log.segment.delete.delay.ms | long cluster-wide | 60000 | [0,...]
   How long a deleted segment's files stay.
 max.connections | int cluster-wide | 2147483647 | [0,...]
-  Most connections to this broker.
+  Most connections to this broker; listener.name.NAME.max.connections is for one listener.
 max.connections.per.ip | int cluster-wide | 2147483647 | [0,...]
-  Most connections from one address.
+  Most connections from one address; 0 only if the overrides let somebody in.
 max.connections.per.ip.overrides | string cluster-wide |
   Other limits for some addresses, as in host:100,127.0.0.1:200.
 max.decompressed.message.bytes | int cluster-wide | 2147483639 | [1,...,2147483639]
@@ -204,7 +206,7 @@ max.request.partition.size.limit | int read-only | 2000 | [1,...]
 message.max.bytes | int cluster-wide | 1048588 | [0,...]
   Largest batch that is accepted, with its compression.
 metadata.log.dir | string read-only | null
-  Directory of the metadata log, if not the first data directory.
+  Directory of the metadata log; it can only be the data directory.
 metadata.log.segment.bytes | int read-only | 1073741824 | [8388608,...]
   Largest size of a segment of the metadata log.
 min.insync.replicas | int cluster-wide | 1 | [1,...]
@@ -233,14 +235,10 @@ offsets.topic.segment.bytes | int read-only | 104857600 | [1,...]
 principal.builder.class | class per-broker refused | org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
   Java class that names who is connected.
 process.roles | list read-only | null | [broker, controller]
-  What this process is: broker and controller.
+  What this process is; it can only be both.
   here broker,controller: Kafka has no default; one broker is both
 producer.id.expiration.ms | int cluster-wide | 86400000 | [1,...]
   How long an idempotent producer that wrote nothing is remembered.
-queued.max.request.bytes | long read-only | -1
-  Most bytes of requests in work; -1 is our own limit.
-queued.max.requests | int read-only | 500 | [1,...]
-  Most requests in work.
 remote.log.storage.system.enable | boolean read-only refused | false
   Whether old segments move to other storage.
 replica.fetch.backoff.ms | int read-only | 1000 | [0,...]
@@ -266,7 +264,7 @@ sasl.enabled.mechanisms | list per-broker later | GSSAPI
 sasl.jaas.config | password per-broker later | null
   Users and passwords in the notation of JAAS.
 security.inter.broker.protocol | string read-only | PLAINTEXT | [PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL]
-  Security protocol among brokers, unless inter.broker.listener.name is set.
+  Security protocol among brokers, unless inter.broker.listener.name is set; it can only be PLAINTEXT.
 share.coordinator.state.topic.min.isr | short read-only later | 2 | [1,...]
   In-sync replicas that the topic of share group state needs.
   here 1: one broker has no more
@@ -279,12 +277,15 @@ share.coordinator.state.topic.segment.bytes | int read-only later | 104857600 | 
   Segment size of the topic of share group state.
 socket.listen.backlog.size | int read-only | 50 | [1,...]
   Connections that may wait to be accepted.
+  here 1024: a test that opens many at once must not meet a full queue
 socket.receive.buffer.bytes | int read-only | 102400
   Receive buffer of sockets; -1 is the system's choice.
+  here -1: a system that sizes them by itself does better than a fixed size
 socket.request.max.bytes | int read-only | 104857600 | [1,...]
   Largest request that is read.
 socket.send.buffer.bytes | int read-only | 102400
   Send buffer of sockets; -1 is the system's choice.
+  here -1: a system that sizes them by itself does better than a fixed size
 ssl.client.auth | string per-broker refused | none | [required, requested, none]
   Whether clients must show a certificate; anything but none is refused.
 transaction.abort.timed.out.transaction.cleanup.interval.ms | int read-only later | 10000 | [1,...]

@@ -22,7 +22,6 @@ controller.performance.always.log.threshold.ms | long read-only internal | 2000 
 controller.performance.sample.period.ms | long read-only internal | 60000 | [100,...]
 controller.quorum.append.linger.ms | int read-only | 25 | [0,...]
 controller.quorum.auto.join.enable | boolean read-only | false
-controller.quorum.bootstrap.servers | list read-only |  | non-empty list
 controller.quorum.election.backoff.max.ms | int read-only | 1000 | [0,...]
 controller.quorum.election.timeout.ms | int read-only | 1000 | [0,...]
 controller.quorum.fetch.max.bytes | int read-only | 1048576 | [1,...]
@@ -141,6 +140,8 @@ password.encoder.secret | password read-only 3.9 | null
 port | int read-only 2.8 | 9092
 producer.id.expiration.check.interval.ms | int read-only internal | 600000 | [1,...]
 producer.purgatory.purge.interval.requests | int read-only | 1000
+queued.max.request.bytes | long read-only | -1
+queued.max.requests | int read-only | 500 | [1,...]
 quota.consumer.default | long read-only 2.8 | 9223372036854775807 | [1,...]
 quota.producer.default | long read-only 2.8 | 9223372036854775807 | [1,...]
 quota.window.num | int read-only | 11 | [1,...]

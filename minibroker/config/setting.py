@@ -6,8 +6,9 @@ A row of a table is one line, and below it, indented, a sentence on what the set
       What it does.
       here 1: why our default is another one
 
-Flags: how the value can be changed (read-only, per-broker, cluster-wide); `later`, `ignored` or `refused` for what we
-do not honour; `internal` for what Kafka does not show; the last release that has it, unless that is the newest.
+Flags: how the value can be changed (read-only, per-broker, cluster-wide); `at-start` for what Kafka changes while it
+runs and we do not; `later`, `ignored` or `refused` for what we do not honour; `internal` for what Kafka does not show;
+the last release that has it, unless that is the newest.
 `null` is no value. Valid values are in Kafka's own notation; values.py checks them.
 """
 
@@ -27,6 +28,7 @@ class Setting:
     """One row. Values are text, as in a properties file; `None` is no value."""
 
     __slots__ = (
+        "at_start",
         "default",
         "doc",
         "internal",
@@ -49,6 +51,7 @@ class Setting:
         self.reason = ""  # of a default of our own
         self.valid = ""
         self.update = ""  # of a broker's setting
+        self.at_start = False  # read at the start only, whatever `update` says of Kafka
         self.treatment = HONOURED
         self.internal = False
         self.until = NEWEST
@@ -62,7 +65,7 @@ class Setting:
     @property
     def is_dynamic(self) -> bool:
         """Whether a running broker can take another value."""
-        return self.update in (PER_BROKER, CLUSTER_WIDE)
+        return self.update in (PER_BROKER, CLUSTER_WIDE) and not self.at_start
 
     def __repr__(self) -> str:
         return f"Setting({self.name!r}, {self.kind!r}, {self.default!r})"
@@ -99,6 +102,8 @@ def _parse_row(line: str, treatment: str) -> Setting:
             setting.update = word
         elif word in (LATER, IGNORED, REFUSED):
             setting.treatment = word
+        elif word == "at-start":
+            setting.at_start = True
         elif word == "internal":
             setting.internal = True
         else:

@@ -1,7 +1,7 @@
 """Where the settings of a start come from: arguments, environment, a properties file; the first that has one wins.
 
 Environment variables are those of Kafka's container image: KAFKA_LOG_SEGMENT_BYTES is log.segment.bytes, `_` is a dot,
-`__` an underscore, `___` a dash.
+`__` an underscore, `___` a dash. Bitnami's image has KAFKA_CFG_LOG_SEGMENT_BYTES for the same.
 Unknown and ignored settings become warnings; a value that a setting does not take stops the start.
 Not here: reading files and the environment; KAFKA_CREATE_TOPICS, which is no setting of a broker.
 """
@@ -16,21 +16,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Variables that begin like a setting and are none: those of the image's scripts and of its JVM, and one of ours.
+# Variables that begin like a setting and are none: those of the images' scripts and of their JVM, and one of ours.
 NO_SETTINGS = frozenset(
     f"KAFKA_{name}"
     for name in (
         *("VERSION", "HOME", "HEAP_OPTS", "OPTS", "JMX_OPTS", "JMX_HOSTNAME", "JMX_PORT", "JVM_PERFORMANCE_OPTS"),
         *("GC_LOG_OPTS", "LOG4J_OPTS", "LOG4J_ROOT_LOGLEVEL", "LOG4J_LOGGERS", "TOOLS_LOG4J_LOGLEVEL", "DEBUG"),
-        *("CLUSTER_ID", "CREATE_TOPICS"),
+        *("CLUSTER_ID", "KRAFT_CLUSTER_ID", "ENABLE_KRAFT", "CREATE_TOPICS"),
     )
 )
 
 
 def merge_sources(
     arguments: Mapping[str, object], environ: Mapping[str, str], properties_text: str | None
-) -> tuple[dict[str, str], list[str]]:
-    """Return the text of every setting that was given, and a sentence for each that has no effect."""
+) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Return the text of every setting that was given, where it was, and a sentence for each that has no effect."""
     static: dict[str, str] = {}
     places: dict[str, str] = {}
     for source, name, text in _given(arguments, environ, properties_text):
@@ -38,7 +38,7 @@ def merge_sources(
             static[name], places[name] = text, source
     warnings = [warning for name in static if (warning := _check(places[name], name, static[name]))]
     _join_ids(static, places)
-    return static, warnings
+    return static, places, warnings
 
 
 def _given(
@@ -82,7 +82,7 @@ def name_of_variable(variable: str) -> str | None:
     """Return the setting that an environment variable stands for, None if it is none."""
     if not variable.startswith("KAFKA_") or variable in NO_SETTINGS:
         return None
-    dotted = variable.removeprefix("KAFKA_").lower().replace("_", ".")
+    dotted = variable.removeprefix("KAFKA_").removeprefix("CFG_").lower().replace("_", ".")
     return dotted.replace("...", "-").replace("..", "_")
 
 

@@ -17,11 +17,12 @@ import warnings
 
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
+from minibroker.config.listeners import address
+from minibroker.config.start import data_directory
 from minibroker.embedded.arguments import dotted, setting_texts, steered, wanted_topics
 from minibroker.embedded.engine import Engine, Start
 from minibroker.embedded.hosted import Hosted
 from minibroker.embedded.in_process import InProcess, new_storage
-from minibroker.server.listeners import address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Broker(Hosted[Engine]):
         self._start = Start(
             checked.static,
             wanted_topics(topics, environ),
-            None if data_dir is None else os.fspath(data_dir),
+            data_directory(checked) if data_dir is None else os.fspath(data_dir),
             as_version,
             cluster_id,
         )

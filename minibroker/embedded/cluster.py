@@ -19,6 +19,7 @@ import warnings
 from functools import wraps
 
 from minibroker.config import BrokerConfig
+from minibroker.config.start import data_directory
 from minibroker.embedded import cluster_verbs as verbs
 from minibroker.embedded import cluster_views as views
 from minibroker.embedded.arguments import dotted, wanted_topics
@@ -124,7 +125,7 @@ class Cluster(Hosted[ClusterEngine]):
             host,
             ports_from(port, brokers),
             tuple(racks),
-            None if data_dir is None else os.fspath(data_dir),
+            data_directory(checked) if data_dir is None else os.fspath(data_dir),
             as_version,
             cluster_id,
         )

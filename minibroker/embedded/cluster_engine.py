@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     from minibroker.replication.link import NodeId
     from minibroker.server.server import Reporter
 
-OWN_SETTINGS = ("listeners", "advertised.listeners", "node.id", "broker.id", "broker.rack")  # of each broker
+# What each broker has for itself, and what the cluster's one controller decides.
+OWN_SETTINGS = (
+    *("listeners", "advertised.listeners", "node.id", "broker.id", "broker.rack"),
+    *("controller.quorum.voters", "controller.quorum.bootstrap.servers"),
+)
+BROKERS_MAX = 100  # all in one loop: more of them keep each other from working
 LAST_TURNS = 5
 HEARING_MS = 10_000  # how long brokers may take to hear of a change; what keeps them longer is worth an error
 
@@ -221,6 +226,8 @@ def name_of_storage(who: NodeId) -> str:
 def check_count(brokers: int) -> None:
     if brokers < 1:
         raise ValueError(f"a cluster has at least one broker, not {brokers}")
+    if brokers > BROKERS_MAX:
+        raise ValueError(f"a cluster in one process has at most {BROKERS_MAX} brokers, not {brokers}")
 
 
 def check_settings(config: BrokerConfig) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from minibroker.config import ConfigError
 from minibroker.embedded.hosted import Runs
 from minibroker.errors import KafkaError, ProtocolError
 from minibroker.metadata.bootstrap import WrongDirectory
-from minibroker.server.listeners import ListenerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.config.topic_texts import WantedTopic
 
-START_FAILURES = (KafkaError, ListenerError, ProtocolError, WrongDirectory, OSError)  # and no bugs of ours
+START_FAILURES = (KafkaError, ConfigError, ProtocolError, WrongDirectory, OSError)  # and no bugs of ours
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

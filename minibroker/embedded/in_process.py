@@ -10,13 +10,13 @@ from random import SystemRandom
 from minibroker.broker.node import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
+from minibroker.config.listeners import address
 from minibroker.embedded.engine import START_FAILURES, BrokerError
 from minibroker.embedded.reading import records_of
 from minibroker.errors import Error, KafkaError
 from minibroker.faults import FaultError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
-from minibroker.server.listeners import address
 from minibroker.server.server import Reporter
 from minibroker.steered_clock import SteeredClock
 

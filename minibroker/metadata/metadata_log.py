@@ -56,6 +56,7 @@ BATCH_BYTES_MAX = 8 << 20
 BATCH_RECORDS_MAX = 10_000
 SNAPSHOT_RECORDS = 10_000
 SNAPSHOTS_KEPT = 2
+SEGMENT_BYTES = 1 << 30
 
 
 class MetadataLog:
@@ -68,14 +69,17 @@ class MetadataLog:
         node_id: int,
         fsync: bool = True,
         snapshot_records: int = SNAPSHOT_RECORDS,
+        segment_bytes: int = SEGMENT_BYTES,
         settings: LogSettings | None = None,
     ):
-        """fsync: each append is on the disk when it returns, as with Kafka."""
+        """fsync: each append is on the disk when it returns, as with Kafka. segment_bytes: a segment begins anew."""
         self.storage = storage
         self.node_id = node_id
         self.fsync = fsync
         self.snapshot_records = snapshot_records  # at least so many come between two snapshots
-        self.settings = settings or LogSettings(validation=ValidationSettings(max_message_bytes=BATCH_BYTES_MAX))
+        self.settings = settings or LogSettings(
+            segment_bytes=segment_bytes, validation=ValidationSettings(max_message_bytes=BATCH_BYTES_MAX)
+        )
         self.image = MetadataImage()
         self.is_together = False  # changes that belong together are being made
         self.epoch = -1  # in which this node leads; -1: it does not yet

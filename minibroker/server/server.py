@@ -1,19 +1,23 @@
 """A listener with its connections, and the limits that they share.
 
-Limits: how many connections there are, in all and from one address; how long one may be silent, or take to finish a
-frame; how many bytes unfinished frames may hold together. Whoever passes one is closed with a line that says so.
+Limits: how long a connection may be silent, or take to finish a frame; how many bytes unfinished frames may hold
+together; how many connections there are (connection_quotas.py). Whoever passes one is closed with a line that says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
+from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 
 from minibroker.server.connection import SHARED_BYTES, Connection
+from minibroker.server.connection_quotas import ConnectionQuotas
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import socket
+    from collections.abc import Iterable, Sequence
     from typing import Protocol
 
     from minibroker.clock import Clock, Timer
@@ -47,34 +51,46 @@ class Limits:
         self,
         *,
         frame_bytes_max: int = 104_857_600,
-        connections_max: int = 1 << 31,
-        connections_per_address_max: int = 1 << 31,
         idle_ms: int = 600_000,
         held_bytes_max: int = 0,
+        backlog: int = 1024,
+        receive_buffer_bytes: int = -1,
+        send_buffer_bytes: int = -1,
     ):
         self.frame_bytes_max = frame_bytes_max
-        self.connections_max = connections_max
-        self.connections_per_address_max = connections_per_address_max
         self.idle_ms = idle_ms
         # By unfinished frames of all connections. Twice the longest, for it is copied when its buffer grows; by default
         # that is 200 MiB.
         self.held_bytes_max = held_bytes_max or max(2 * frame_bytes_max, HELD_BYTES_MIN)
+        self.backlog = backlog  # connections that the system holds until they are accepted
+        self.receive_buffer_bytes = receive_buffer_bytes  # of a socket; -1: the system's choice
+        self.send_buffer_bytes = send_buffer_bytes
 
 
 class Reporter:
     """Where lines for people go; by default to stderr."""
 
     def say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        with suppress(OSError):  # nobody reads any more
+            print(line, file=sys.stderr, flush=True)
 
 
 class Server:
     """One listening socket."""
 
-    def __init__(self, service: Service, clock: Clock, limits: Limits, listener_name: str, reporter: Reporter):
+    def __init__(
+        self,
+        service: Service,
+        clock: Clock,
+        limits: Limits,
+        listener_name: str,
+        reporter: Reporter,
+        quotas: ConnectionQuotas | None = None,
+    ):
         self.service = service
         self.clock = clock
         self.limits = limits
+        self.quotas = quotas or ConnectionQuotas()
         self.listener_name = listener_name
         self.reporter = reporter
         self.toxics: Toxics | None = None
@@ -82,7 +98,6 @@ class Server:
         self.frame_bytes_max = limits.frame_bytes_max
         self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
         self.connections: dict[AnyConnection, None] = {}  # a dict keeps the order in which they came
-        self.per_address: dict[str, int] = {}
         self.host, self.port = "", 0
         self.asked_host = ""  # as the listener's setting has it: a name perhaps
         self.held_bytes = 0
@@ -104,7 +119,7 @@ class Server:
         for tries_left in range(BIND_TRIES, -1, -1):
             try:
                 listener = await asyncio.get_running_loop().create_server(
-                    lambda: Connection(self), host or None, wanted, backlog=1024, start_serving=False
+                    lambda: Connection(self), host or None, wanted, backlog=self.limits.backlog, start_serving=False
                 )
             except OSError:
                 if wanted == port or not tries_left:
@@ -114,11 +129,20 @@ class Server:
             self.host, self.port = listener.sockets[0].getsockname()[:2]
             if all(socket.getsockname()[1] == self.port for socket in listener.sockets):
                 self._listener = listener
+                self._size_buffers(listener.sockets)
                 return
             # A name with several addresses (localhost, all) got a free port at each: take one that is free at all.
             listener.close()
             wanted = self.port
         raise OSError(f"no port is free at all addresses of {host or 'this machine'}")
+
+    def _size_buffers(self, listeners: Iterable[socket.socket]) -> None:
+        """Size the buffers of the sockets that will be accepted: they have those of their listener."""
+        sizes = ((SO_RCVBUF, self.limits.receive_buffer_bytes), (SO_SNDBUF, self.limits.send_buffer_bytes))
+        for listener in listeners:
+            for option, size_bytes in sizes:
+                if size_bytes > 0:
+                    listener.setsockopt(SOL_SOCKET, option, size_bytes)
 
     async def listen(self) -> None:
         """Take connections."""
@@ -174,16 +198,14 @@ class Server:
         address = connection.remote_address[0]
         self.connections[connection] = None
         self.accepted_count += 1
-        count = self.per_address[address] = self.per_address.get(address, 0) + 1
+        too_many = self.quotas.opened(self.listener_name, address)
         if self._sweep is None and self._all_closed is None:
             late_ms = (self.clock.steady_ms() - self._begun_ms) % SWEEP_MS
             self._sweep = self.clock.after(SWEEP_MS - late_ms, self._look_around)
         if self._all_closed is not None:
             connection.transport.abort()
-        elif count > self.limits.connections_per_address_max:
-            connection.close(f"more than {self.limits.connections_per_address_max} connections from this address")
-        elif len(self.connections) > self.limits.connections_max:
-            connection.close(f"more than {self.limits.connections_max} connections")
+        elif too_many:
+            connection.close(too_many)
         elif self.toxics is not None and connection.may_be_toxic:
             self.toxics.opened(connection)  # type: ignore[arg-type]
         if self.is_paused:
@@ -196,10 +218,7 @@ class Server:
     def closed(self, connection: AnyConnection) -> None:
         if self.connections.pop(connection, self) is self:
             return
-        address = connection.remote_address[0]
-        self.per_address[address] -= 1
-        if not self.per_address[address]:
-            del self.per_address[address]
+        self.quotas.closed(self.listener_name, connection.remote_address[0])
         if not self.connections and self._all_closed is not None:
             self._all_closed.set()
 

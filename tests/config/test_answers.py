@@ -11,8 +11,9 @@ from minibroker.config import BrokerConfig, TopicConfig, check_topic_config
 from minibroker.config.alter import APPEND, DELETE, SET, SUBTRACT, alter_broker, alter_group, alter_topic
 from minibroker.config.describe import ConfigEntry, broker_entries, default_entries, group_entries, topic_entries
 from minibroker.config.group import GroupConfig
+from minibroker.config.tables import broker_settings
 from minibroker.config.values import TYPE_CODES
-from minibroker.errors import KafkaError
+from minibroker.errors import Error, KafkaError
 from tests import goldens
 from tests.config.test_tables import OUR_DEFAULTS
 
@@ -48,6 +49,9 @@ STATIC = {
     "log.cleaner.min.cleanable.ratio": "0.000001",
 }
 
+# Kafka changes them while it runs, we do not, and say so.
+AT_START = {name for name, setting in broker_settings().items() if setting.at_start}
+
 # What the parts of a Java broker say that we do not have: thread pools, plug-ins, listeners, ELR; and whom a request
 # may name, which is for the handler.
 NOT_OURS = (
@@ -79,9 +83,13 @@ class Model:
         elif kind == "GROUP":
             self.group = alter_group(self.group, operations, self.broker)
         elif name:
-            self.broker.set_dynamic(broker=alter_broker(self.broker.dynamic_broker, operations, every=False))
+            self.broker.set_dynamic(
+                broker=alter_broker(self.broker.dynamic_broker, operations, self.broker, every=False)
+            )
         else:
-            self.broker.set_dynamic(default=alter_broker(self.broker.dynamic_default, operations, every=True))
+            self.broker.set_dynamic(
+                default=alter_broker(self.broker.dynamic_default, operations, self.broker, every=True)
+            )
 
     def describe(self, kind: str, name: str) -> list[ConfigEntry]:
         if kind == "TOPIC":
@@ -138,14 +146,42 @@ def test_settings_are_altered_and_described_as_by_kafka() -> None:
             kafkas = {row[0]: entry_of(row) for row in step["entries"]}
             assert set(ours) == set(kafkas), (step["describe"], step["type"])
             for row in step["entries"]:
-                if not follows_our_default(row):
+                if not follows_our_default(row) and row[0] not in AT_START:
                     assert ours[row[0]] == kafkas[row[0]], (step["describe"], step["type"], row[0])
+
+
+def test_what_is_read_at_the_start_only_is_told_as_read_only_and_cannot_be_altered() -> None:
+    entries = {entry.name: entry for entry in broker_entries(BrokerConfig())}
+    assert {"listeners", "listener.security.protocol.map"} == AT_START
+    for name in AT_START:
+        assert entries[name].is_read_only
+        with pytest.raises(KafkaError, match="Cannot update these configs dynamically"):
+            alter_broker({}, [(name, SET, entries[name].value)], BrokerConfig(), every=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("max.connections.per.ip", "0", "can be set to zero only if max.connections.per.ip.overrides"),
+        ("max.connections.per.ip.overrides", "127.0.0.1", "is no HOST:NUMBER"),
+        ("log.retention.ms", "0", "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        ("log.roll.ms", "0", "log.roll.ms must be greater than or equal to 1"),
+        ("group.consumer.assignment.interval.ms", "99999", "must be less than or equal to group.consumer.max.assign"),
+    ],
+)
+@pytest.mark.parametrize("every", [False, True])
+def test_what_does_not_go_with_the_rest_is_refused_while_running_too(
+    name: str, value: str, words: str, every: bool
+) -> None:
+    with pytest.raises(KafkaError) as caught:
+        alter_broker({}, [(name, SET, value)], BrokerConfig(), every=every)
+    assert caught.value.code == Error.INVALID_REQUEST and words in caught.value.message
 
 
 @pytest.mark.parametrize("name", sorted(OUR_DEFAULTS))
 def test_a_default_of_ours_is_told_as_a_default(name: str) -> None:
     (entry,) = broker_entries(BrokerConfig(), [name])
-    expected = name, OUR_DEFAULTS[name], 5, False, name != "listeners"
+    expected = name, OUR_DEFAULTS[name], 5, False, True
     assert plain(entry)[:5] == expected
     # Of node.id Kafka has no default, so none is told.
     assert entry.synonyms == ([] if name == "node.id" else [(name, OUR_DEFAULTS[name], 5)])

@@ -21,11 +21,14 @@ def test_arguments_come_before_the_environment_before_the_file_before_the_defaul
 
 def test_python_names_and_values_are_kafkas_with_underscores() -> None:
     config = BrokerConfig.from_sources(
-        log_segment_bytes=2 << 20, auto_create_topics_enable=False, log_dirs=["a", "b"], broker_rack=None
+        log_segment_bytes=2 << 20,
+        auto_create_topics_enable=False,
+        log_cleanup_policy=["compact", "delete"],
+        broker_rack=None,
     )
     assert config["log.segment.bytes"] == 2 << 20
     assert config["auto.create.topics.enable"] is False
-    assert config["log.dirs"] == ["a", "b"]
+    assert config["log.cleanup.policy"] == ["compact", "delete"]
     assert not config.is_set("broker.rack")
 
 
@@ -33,6 +36,7 @@ def test_python_names_and_values_are_kafkas_with_underscores() -> None:
     ("variable", "name"),
     [
         ("KAFKA_LOG_SEGMENT_BYTES", "log.segment.bytes"),
+        ("KAFKA_CFG_LOG_SEGMENT_BYTES", "log.segment.bytes"),
         ("KAFKA_SOME__NAME", "some_name"),
         ("KAFKA_SOME___NAME", "some-name"),
         ("KAFKA_LISTENER_NAME_X_SSL_KEYSTORE_TYPE", "listener.name.x.ssl.keystore.type"),
@@ -50,9 +54,9 @@ def test_what_the_image_uses_for_its_jvm_is_passed_over_in_silence() -> None:
 
 
 def test_properties_are_read_as_java_reads_them() -> None:
-    text = "# a comment\nlog.dirs = a,\\\n    b\nbroker.rack: caf\\u00e9\n"
+    text = "# a comment\nlog.cleanup.policy = compact,\\\n    delete\nbroker.rack: caf\\u00e9\n"
     config = BrokerConfig.from_sources(properties_text=text)
-    assert config["log.dirs"] == ["a", "b"]
+    assert config["log.cleanup.policy"] == ["compact", "delete"]
     assert config["broker.rack"] == "café"
 
 

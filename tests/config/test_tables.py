@@ -24,6 +24,9 @@ OUR_DEFAULTS = {
     "process.roles": "broker,controller",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
+    "socket.listen.backlog.size": "1024",
+    "socket.receive.buffer.bytes": "-1",
+    "socket.send.buffer.bytes": "-1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }

@@ -52,8 +52,8 @@ def test_a_setting_of_one_listener_follows_that_of_all() -> None:
 
 def test_a_running_broker_refuses_what_a_start_would() -> None:
     with pytest.raises(KafkaError, match="not supported"):
-        alter_broker({}, [("ssl.client.auth", SET, "required")], every=False)
-    assert alter_broker({}, [("ssl.client.auth", SET, "none")], every=False)
+        alter_broker({}, [("ssl.client.auth", SET, "required")], BrokerConfig(), every=False)
+    assert alter_broker({}, [("ssl.client.auth", SET, "none")], BrokerConfig(), every=False)
 
 
 def test_an_unknown_name_is_a_key_error() -> None:
@@ -180,7 +180,7 @@ def test_a_topic_from_an_older_log_can_still_be_altered() -> None:
 
 def test_alter_configs_forgets_what_it_does_not_name() -> None:
     assert replace_topic([("retention.ms", "5")], BrokerConfig()) == {"retention.ms": "5"}
-    assert replace_broker([("message.max.bytes", "5")], every=True) == {"message.max.bytes": "5"}
+    assert replace_broker([("message.max.bytes", "5")], BrokerConfig(), every=True) == {"message.max.bytes": "5"}
     with pytest.raises(KafkaError) as caught:
         replace_topic([("retention.ms", None)], BrokerConfig())
     assert caught.value.code is Error.INVALID_REQUEST

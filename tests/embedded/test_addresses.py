@@ -77,7 +77,10 @@ async def test_each_of_two_listeners_tells_its_own_address() -> None:
 
 
 async def test_all_listeners_keep_their_ports_over_a_restart() -> None:
-    broker = Broker(config={"listeners": "A://127.0.0.1:0,B://127.0.0.1:0"})
+    protocols = "A:PLAINTEXT,B:PLAINTEXT"
+    broker = Broker(
+        config={"listeners": "A://127.0.0.1:0,B://127.0.0.1:0", "listener.security.protocol.map": protocols}
+    )
     async with broker:
         before = broker._start.settings["listeners"]
     async with broker:

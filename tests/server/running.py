@@ -20,6 +20,7 @@ from minibroker.log.records import Record
 from minibroker.protocol.framing import decode_response, encode_request
 from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.server.connection import Connection
 from minibroker.server.server import Reporter
@@ -69,7 +70,7 @@ async def running(
         if node.is_ready:
             await node.stop()
     for server in node.servers:
-        assert not server.connections and not server.per_address and server.held_bytes == 0
+        assert not server.connections and not server.quotas.count and server.held_bytes == 0
     # A client that the test has closed may take its turn of the loop to go.
     left = [task for task in asyncio.all_tasks() - tasks_before if "Connection" in repr(task)]
     assert not left, left
@@ -165,17 +166,29 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(node: Node, *, buffer_bytes: int = 0) -> AsyncIterator[Client]:
+async def connected(node: Node, *, buffer_bytes: int = 0, listener: int = 0) -> AsyncIterator[Client]:
     sock = socket.socket()
     sock.setblocking(False)
     if buffer_bytes:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
-    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", node.servers[0].port))
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", node.servers[listener].port))
     client = Client(*await asyncio.open_connection(sock=sock))
     try:
         yield client
     finally:
         await client.close()
+
+
+async def alter_broker(client: Client, broker: str, configs: Mapping[str, str | None]) -> None:
+    """Set settings of a broker, or of all ("") while it runs; None takes one back."""
+    Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    rows = [
+        Resource.AlterableConfig(name=name, config_operation=int(value is None), value=value)
+        for name, value in configs.items()
+    ]
+    resource = Resource(resource_type=4, resource_name=broker, configs=rows)
+    answer = await client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    assert [(each.error_code, each.error_message) for each in answer.responses] == [(0, None)]
 
 
 async def settle(node: Node, count: int = 0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -10,6 +11,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.client.scripted import TestClock
 from tests.server.running import (
     FedTransport,
+    alter_broker,
     append,
     batch,
     connected,
@@ -53,6 +55,76 @@ async def test_more_connections_from_one_address_than_allowed_are_closed() -> No
         async with connected(node) as two:
             assert await two.is_closed()
         await one.ask(ASK, 9)
+
+
+async def test_connections_are_counted_over_all_listeners() -> None:
+    settings = {
+        "listeners": "A://127.0.0.1:0,B://127.0.0.1:0",
+        "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+        "max.connections": "1",
+    }
+    async with running(settings) as node, connected(node) as one:
+        await one.ask(ASK, 9)
+        async with connected(node, listener=1) as two:
+            assert await two.is_closed()
+
+
+async def test_a_listener_may_have_fewer_connections_than_the_broker() -> None:
+    async with running({"listener.name.plaintext.max.connections": "1"}) as node, connected(node) as one:
+        await one.ask(ASK, 9)
+        async with connected(node) as two:
+            assert await two.is_closed()
+        assert any("more than 1 connections to listener PLAINTEXT" in line for line in said(node))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
+async def test_an_address_may_have_a_limit_of_its_own(address: str) -> None:
+    settings = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": f"{address}:2"}
+    async with running(settings) as node, connected(node) as one, connected(node) as two:
+        await one.ask(ASK, 9)
+        await two.ask(ASK, 9)
+        async with connected(node) as three:
+            assert await three.is_closed()
+
+
+async def test_an_address_without_a_limit_of_its_own_is_shut_out_where_the_limit_is_0() -> None:
+    settings = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.9:5"}
+    async with running(settings) as node, connected(node) as one:
+        assert await one.is_closed()
+
+
+CHANGED = [
+    ("max.connections", "1"),
+    ("max.connections.per.ip", "1"),
+    ("max.connections.per.ip.overrides", "127.0.0.1:1"),
+    ("listener.name.plaintext.max.connections", "1"),
+]
+
+
+@pytest.mark.parametrize("broker", ["1", ""])
+@pytest.mark.parametrize(("name", "value"), CHANGED)
+async def test_a_limit_that_is_changed_is_one_at_once_and_goes_when_it_is_taken_back(
+    name: str, value: str, broker: str
+) -> None:
+    async with running() as node, connected(node) as one, connected(node) as two:
+        await alter_broker(one, broker, {name: value})
+        await two.ask(ASK, 9)  # who is there stays
+        async with connected(node) as three:
+            assert await three.is_closed()
+        await alter_broker(one, broker, {name: None})
+        async with connected(node) as four:
+            await four.ask(ASK, 9)
+
+
+async def test_buffers_of_sockets_have_the_size_that_is_asked_for() -> None:
+    settings = {"socket.send.buffer.bytes": "20000", "socket.receive.buffer.bytes": "30000"}
+    async with running(settings) as node, connected(node) as client:
+        await client.ask(ASK, 9)
+        (connection,) = node.servers[0].connections
+        accepted = connection.transport.get_extra_info("socket")
+        # Linux doubles what is asked for, for its own use.
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (20000, 40000)
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (30000, 60000)
 
 
 async def test_a_silent_connection_is_closed() -> None:

@@ -128,7 +128,7 @@ def _replacing(kind: int, name: str, configs: list[tuple[str, str | None]], node
             return replace_topic(configs, node.config)
         if kind == GROUP:
             return replace_group(configs, node.config)
-        return replace_broker(configs, every=not name)
+        return replace_broker(configs, node.config, every=not name)
 
     return plan
 
@@ -159,7 +159,7 @@ def _changing(kind: int, name: str, operations: list[tuple[str, int, str | None]
             return alter_topic(current, operations, node.config)
         if kind == GROUP:
             return alter_group(current, operations, node.config)
-        return alter_broker(current, operations, every=not name)
+        return alter_broker(current, operations, node.config, every=not name)
 
     return plan
 

@@ -1,0 +1,165 @@
+"""`minibroker serve` as a process: what it refuses, what it says, and how it takes what its parent left it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SECONDS_MAX = 60  # a process that hangs must not hang the tests
+SERVE = (sys.executable, "-m", "minibroker", "serve")
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "CLUSTER_ID"))}
+    return {**kept, **variables}
+
+
+def refusal(*arguments: str, **variables: str) -> str:
+    """Return what a start says that fails; nothing is on stdout then."""
+    ran = subprocess.run(
+        [*SERVE, *arguments], env=environment(variables), capture_output=True, text=True, timeout=SECONDS_MAX
+    )
+    assert (ran.returncode, ran.stdout) == (2, "") and "Traceback" not in ran.stderr
+    return ran.stderr
+
+
+@contextmanager
+def serving(
+    *arguments: str, prepare: Callable[[], object] | None = None, cwd: Path | None = None, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start a broker; yield it with the address that it printed. prepare: what the child does before it is one."""
+    process = subprocess.Popen(
+        [*SERVE, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(variables),
+        preexec_fn=prepare,
+        cwd=cwd,
+    )
+    try:
+        assert process.stdout
+        yield process, process.stdout.readline().strip()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def stopped(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
+    """Ask for an orderly stop; return what is on stderr."""
+    process.send_signal(number)
+    _, said = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 0, said
+    return said
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_nobody_is_served_in_plain_text_where_tls_or_a_login_was_asked_for(protocol: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    said = refusal("--memory", KAFKA_LISTENERS=f"{protocol}://127.0.0.1:{port}")
+    assert said.startswith(f"minibroker serve: environment variable KAFKA_LISTENERS: listeners={protocol}://")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
+
+
+def test_several_data_directories_are_refused_and_none_is_made(tmp_path: Path) -> None:
+    said = refusal("--port", "0", "-o", f"log.dirs={tmp_path}/a,{tmp_path}/b")
+    assert "partitions are kept in one data directory" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_properties_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes(b"\x7fELF\x02\x01\xff\xfe")
+    assert f"--config {file}: no text in UTF-8" in refusal("--memory", "--config", str(file))
+
+
+def test_a_thousand_brokers_are_refused_at_once() -> None:
+    assert "at most 100 brokers, not 1000" in refusal("--memory", "--port", "0", "--brokers", "1000")
+
+
+def test_the_first_line_is_the_listener_of_this_machine_and_stderr_has_the_others() -> None:
+    variables = {
+        "KAFKA_CFG_LISTENERS": "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0",
+        "KAFKA_CFG_ADVERTISED_LISTENERS": "INTERNAL://kafka:29592,EXTERNAL://localhost:0",
+        "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+    }
+    with serving("--memory", **variables) as (process, address):
+        host, _, port = address.partition(":")
+        socket.create_connection((host, int(port)), timeout=SECONDS_MAX).close()
+        said = stopped(process)
+    assert host == "localhost"
+    assert "minibroker: listener INTERNAL is found at kafka:29592" in said
+    assert "unknown setting" not in said
+
+
+@pytest.mark.parametrize(("host", "is_said"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_broker_that_other_machines_reach_says_that_nobody_is_asked_for_a_password(host: str, is_said: bool) -> None:
+    with serving("--memory", "--port", "0", "--host", host) as (process, _):
+        assert ("nobody is asked for a password" in stopped(process)) == is_said
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_standard_files_are_no_place_for_sockets_and_the_stop_is_clean(
+    closed: tuple[int, ...], tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    arguments = ("--port", str(port), "--data-dir", str(tmp_path))
+
+    def close() -> None:
+        for handle in closed:
+            os.close(handle)
+
+    with serving(*arguments, prepare=close) as (process, _):
+        while True:  # a closed stdout says nothing: the port does
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX).close()
+                break
+            except ConnectionRefusedError:
+                assert process.poll() is None
+        open_files = {number: os.readlink(f"/proc/{process.pid}/fd/{number}") for number in range(3)}
+        stopped(process)
+    assert all(open_files[handle] == "/dev/null" for handle in closed), open_files
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_terminal_that_closes_is_an_orderly_stop(tmp_path: Path) -> None:
+    with serving("--port", "0", "--data-dir", str(tmp_path)) as (process, _):
+        stopped(process, signal.SIGHUP)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_nohup_keeps_its_word(tmp_path: Path) -> None:
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    with serving("--port", "0", "--data-dir", str(tmp_path), prepare=ignore) as (process, address):
+        process.send_signal(signal.SIGHUP)
+        host, _, port = address.partition(":")
+        socket.create_connection((host, int(port)), timeout=SECONDS_MAX).close()
+        stopped(process)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [(("--data-dir", "d"), "d"), (("-o", "log.dirs=d"), "d"), (("-o", "log.dir=d"), "d"), ((), "minibroker-data")],
+)
+def test_log_dirs_says_where_the_data_are(arguments: tuple[str, ...], wanted: str, tmp_path: Path) -> None:
+    with serving("--port", "0", *arguments, cwd=tmp_path) as (process, address):
+        configs = [sys.executable, "-m", "minibroker", "configs", "--describe", "--all", "--entity-type", "brokers"]
+        ran = subprocess.run(
+            [*configs, "--entity-name", "1", "-b", address], capture_output=True, text=True, timeout=SECONDS_MAX
+        )
+        stopped(process)
+    assert f"log.dirs={tmp_path / wanted} " in ran.stdout, ran.stderr
+    assert (tmp_path / wanted / "meta.properties").exists()
