@@ -51,3 +51,5 @@ def read(task: Any, options: Options, filters: Filters | None = None) -> Iterato
     yield from reader.batches()
     for told in reader.left_out if options.mode != QUARANTINE else ():
         print(f"minibroker left out {told}", file=sys.stderr)
+    for told in reader.noticed:
+        print(f"minibroker: {told}", file=sys.stderr)

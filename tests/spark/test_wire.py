@@ -14,10 +14,12 @@ import pytest
 from minibroker import Broker
 from minibroker.client import Cluster, Producer
 from minibroker.client.admin import Admin
+from minibroker.errors import Error
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP
 from minibroker.log.directory import split_name
 from minibroker.log.records import Record
+from minibroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.schema.types import NO_ID
 from minibroker.spark.columns import CorruptBatch
@@ -25,10 +27,11 @@ from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
 from minibroker.spark.ranges import DataLoss
+from minibroker.spark.wire import fetching
 from minibroker.spark.wire import planning as wire_planning
 from minibroker.spark.wire.fetching import NothingCame
 from minibroker.spark.wire.planning import NoBroker, WireTask, all_ranges, divided, plan
-from minibroker.spark.wire.rows import WireTaskReader, offset_behind
+from minibroker.spark.wire.rows import WireTaskReader, covered
 from tests.client.scripted import ScriptedBroker
 from tests.interop.broker import running
 from tests.spark.logs import START_MS, Row, every_batch, golden_directory, offsets, one_by_one, rows_of, written
@@ -63,11 +66,11 @@ def read(
     ]
 
 
-def produce(broker: Broker, count: int, topic: str = "orders", partition: int = 0) -> None:
+def produce(broker: Broker, count: int, topic: str = "orders", partition: int = 0, *, keyed: bool = False) -> None:
     async def send() -> None:
         async with Cluster(broker.bootstrap_servers) as cluster, Producer(cluster) as producer:
             for number in range(count):
-                await producer.send(topic, b"%d" % number, partition=partition)
+                await producer.send(topic, b"%d" % number, b"k" if keyed else None, partition=partition)
 
     asyncio.run(send())
 
@@ -378,6 +381,86 @@ def test_broken_batches(broken: Broker) -> None:
     assert rows[0]["file"] == broken.bootstrap_servers and len(rows[0]["bytes"]) > 60
 
 
-def test_the_offset_behind_an_answer() -> None:
-    assert offset_behind(memoryview(b"")) == -1 == offset_behind(memoryview(bytes(40)))
+def test_what_an_answer_covers() -> None:
+    assert covered(memoryview(b""), 0, 9) == (-1, 0) == covered(memoryview(bytes(40)), 0, 9)
+    whole = b"".join(build_batch(2, [Record(None, b"x")] * 3, base_offset=base) for base in (0, 3, 6))
+    assert covered(memoryview(whole), 0, 9) == (9, 0) == covered(memoryview(whole), 4, 9)
+    holed = b"".join(build_batch(2, [Record(None, b"x")] * 3, base_offset=base) for base in (2, 8, 20))
+    assert covered(memoryview(holed), 0, 9) == (23, 2 + 3)  # what begins behind the task's end is not its matter
+    old = build_batch(1, [Record(None, b"x", (), START_MS, 5)]) + build_batch(2, [Record(None, b"x")], base_offset=7)
+    assert covered(memoryview(old), 0, 9) == (8, 1)
+
+
+# Answers without records, where there are some
+
+
+@pytest.mark.parametrize(
+    ("emptied", "policy", "rows"),
+    [
+        (2, "delete", 3),
+        (9, "delete", 3),
+        (9, "compact", 3),
+        (10_000, "compact", 0),
+        (10_000, "compact,delete", 0),
+        (10_000, "delete", NothingCame),
+        (10_000, None, NothingCame),  # who may not describe settings is not told
+    ],
+)
+async def test_an_answer_without_records_is_no_end(
+    emptied: int, policy: str | None, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka answers so when a remote read takes longer than remote.fetch.max.wait.ms, as often as that happens."""
+    monkeypatch.setattr(fetching, "CLEANED_MS", 300)
+    monkeypatch.setattr(fetching, "PAUSE_MS_MAX", 1)
+    batch = build_batch(2, [Record(None, b"x")] * 3, base_offset=0)
+    Topic, Result = FetchResponse.FetchableTopicResponse, DescribeConfigsResponse.DescribeConfigsResult
+
+    def fetched(request: Any, _: int) -> FetchResponse:
+        records = b"" if len(broker.asked(FetchRequest)) <= emptied else batch
+        data = Topic.PartitionData(partition_index=0, error_code=0, high_watermark=3, records=records)
+        return FetchResponse(responses=[Topic(topic="orders", topic_id=NO_ID, partitions=[data])])
+
+    def described(request: Any, _: int) -> DescribeConfigsResponse:
+        row = Result(error_code=0, error_message=None, resource_type=2, resource_name="orders", configs=[])
+        if policy is None:
+            row.error_code = Error.TOPIC_AUTHORIZATION_FAILED
+        else:
+            Config = Result.DescribeConfigsResourceResult
+            row.configs = [Config(name="cleanup.policy", value=policy, read_only=False, is_sensitive=False)]
+        return DescribeConfigsResponse(throttle_time_ms=0, results=[row])
+
+    ranges = {"ApiVersions": (0, 0), "Metadata": (0, 1), "Fetch": (4, 11), "DescribeConfigs": (1, 1)}
+    async with ScriptedBroker({FetchRequest: fetched, DescribeConfigsRequest: described}, ranges) as broker:
+        told = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": "orders"}
+        options = parse(told | {"kafkaConsumer.pollTimeoutMs": "1000" if rows is NothingCame else "20000"})
+        reader = WireTaskReader(WireTask("orders", 0, 0, 3), options)
+        read = asyncio.to_thread(lambda: list(rows_of(reader)))
+        if rows is NothingCame:
+            with pytest.raises(NothingCame, match=r"gives no records, although its log ends at 3.*remote\.fetch"):
+                await read
+        else:
+            assert len(await read) == rows
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_offsets_without_a_record_are_told_unless_the_topic_is_compacted(policy: str, tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "root", log_cleaner_enable=False) as broker:
+        broker.create_topic("orders", cleanup_policy=policy)
+        produce(broker, 10, keyed=True)
+    log = tmp_path / "root/orders-0/00000000000000000000.log"
+    data, batches = log.read_bytes(), list(every_batch(log.parent))
+    gone = batches[4]
+    log.write_bytes(data[: gone.position] + data[gone.end_position :])
+    for index in ("index", "timeindex"):
+        log.with_suffix(f".{index}").unlink()
+    with Broker(data_dir=tmp_path / "root", log_cleaner_enable=False) as broker:
+        options = asked(broker)
+        (task,) = plan(options)
+        reader = WireTaskReader(task, options)
+        assert offsets(list(rows_of(reader))) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    told = "orders-0: 1 of the offsets 0 to 9 have no record, although the topic is not compacted"
+    assert reader.noticed == ([told] if policy == "delete" else [])
+
+
+def test_a_task_has_no_topic_id_unless_it_is_told_one() -> None:
     assert WireTask("orders", 0, 1, 2).topic_id == NO_ID

@@ -39,12 +39,13 @@ _PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow
 
 
 class TaskReader:
-    """Reads one task. `left_out` tells what was passed over, in words for people."""
+    """Reads one task. `left_out` tells what was passed over, `noticed` what looks odd, in words for people."""
 
     def __init__(self, task: Task, manner: Manner, *, chunk_bytes: int = CHUNK_BYTES, group_bytes: int = GROUP_BYTES):
         self.task = task
         self.manner = manner
         self.left_out: list[str] = []
+        self.noticed: list[str] = []
         self._storage = ReadOnlyStorage(task.root)
         self._chunk_bytes = max(chunk_bytes, _PREFIX.size)
         self._group_bytes = group_bytes

@@ -37,6 +37,7 @@ from minibroker.spark.sending.notes import (
     new_producer,
     newest,
 )
+from minibroker.spark.wire.fetching import CLEANED_MS, is_compacted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 EPOCH_MAX = (1 << 15) - 2
 FETCH_BYTES = 8 * 1024 * 1024
 DECOMPRESSED_BYTES_MAX = 1 << 30
+EMPTY_MS_MAX, EMPTY_PAUSE_MS = 120_000, 100  # how long records that are there may fail to come
 
 
 class Superseded(Exception):
@@ -231,6 +233,8 @@ class Once:
     async def _batches(self, key: TopicPartition, first_offset: int, end_offset: int) -> AsyncIterator[Batch]:
         """Yield the batches that lie between two offsets."""
         position = Position(first_offset)
+        clock = self._cluster.clock
+        moved_ms = clock.steady_ms()
         while position.offset < end_offset:
             data = await self._cluster.retrying(lambda: self._fetch(key, position), [key[0]])
             before = position.offset
@@ -238,8 +242,17 @@ class Once:
                 if position.offset < end_offset:
                     position.offset = max(position.offset, batch.next_offset)
                     yield batch
-            if position.offset == before:
-                return  # compaction has removed the rest
+            if position.offset > before:
+                moved_ms = clock.steady_ms()
+                continue
+            # No end by itself: minibroker/spark/wire/fetching.py says why.
+            empty_ms = clock.steady_ms() - moved_ms
+            if empty_ms >= CLEANED_MS and await is_compacted(self._cluster, key[0]):
+                return
+            if empty_ms >= EMPTY_MS_MAX:
+                where = f"{key[0]}-{key[1]} at offset {before}"
+                raise KafkaError(Error.REQUEST_TIMED_OUT, f"{where}: no records came within {EMPTY_MS_MAX} ms")
+            await clock.sleep(EMPTY_PAUSE_MS)
 
     async def _fetch(
         self, key: TopicPartition, position: Position

@@ -4,6 +4,9 @@
 way while what the last one brought is decoded, with no thread: the kernel takes what arrives.
 What must hold: an answer holds whole what lies at the offset asked for, or says that nothing does. Whatever has gone
 since the query was planned (retention, truncation, a topic made anew) is data loss, never an empty answer.
+An answer without records below the end of the task is a stall like any other, and never the end by itself: Kafka
+answers so whenever a remote read of tiered storage takes longer than remote.fetch.max.wait.ms. Only where the topic is
+compacted, and nothing has come for CLEANED_MS, has the cleaner removed what was there.
 Not here: decoding (rows.py).
 """
 
@@ -24,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
+    from minibroker.client.cluster import Cluster
     from minibroker.protocol.messages.fetch import FetchResponse
     from minibroker.spark.options import Options
     from minibroker.spark.wire.planning import WireTask
@@ -33,8 +37,9 @@ if TYPE_CHECKING:
 FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 100  # what is planned is there; only behind what cleaning has removed a broker waits in vain
 PAUSE_MS, PAUSE_MS_MAX = 20, 1_000
+CLEANUP_POLICY = "cleanup.policy"
 ANSWER_OVERHEAD_BYTES = 1024 * 1024  # of an answer with one partition, aborted transactions included
-EMPTY_MAX = 2  # as many answers without records, where there should be some, mean that cleaning has removed them
+CLEANED_MS = 5_000  # how long the answers stay empty until the tail of a compacted topic counts as cleaned away
 
 
 class NothingCame(Exception):
@@ -77,6 +82,8 @@ class Fetcher:
         self._isolation = READ_COMMITTED if options.read_committed else READ_UNCOMMITTED
         self._bytes = _setting(options, "max.partition.fetch.bytes", FETCH_BYTES)
         self._wait_ms = min(_setting(options, "fetch.max.wait.ms", WAIT_MS), WAIT_MS)
+        self._cleaned_ms = min(CLEANED_MS, options.poll_timeout_ms)
+        self._policy: list[bool | None] = []  # of the topic, once it was asked for: is_compacted
 
     def __str__(self) -> str:
         return f"{self.task.topic}-{self.task.partition}"
@@ -95,7 +102,7 @@ class Fetcher:
         """Return what comes at an offset below the end of the task; None if nothing does."""
         clock = self._cluster.clock
         give_up_ms = clock.steady_ms() + self._options.poll_timeout_ms
-        pause_ms, empty = PAUSE_MS, 0
+        pause_ms, empty_since_ms = PAUSE_MS, -1
         while True:
             try:
                 if sent is None or sent.offset != offset:
@@ -110,14 +117,18 @@ class Fetcher:
                         return Answer(asked.address, offset, data)
                     continue
                 elif self._visible(data) >= self.task.end_offset:
-                    empty += 1
-                    if empty >= EMPTY_MAX:
+                    now_ms = clock.steady_ms()
+                    empty_since_ms = now_ms if empty_since_ms < 0 else empty_since_ms
+                    if now_ms - empty_since_ms >= self._cleaned_ms and await self._is_compacted():
                         return None
-                    continue
+                    problem = (
+                        f"{asked.address} gives no records, although its log ends at {self._visible(data)}; with "
+                        "tiered storage remote.fetch.max.wait.ms may be too short"
+                    )
                 else:
                     problem = f"the log at {asked.address} ends at {self._visible(data)}"
             except KafkaError as error:
-                sent = None
+                sent, empty_since_ms = None, -1
                 if error.code == Error.OFFSET_OUT_OF_RANGE:
                     return await self._out_of_range(offset)
                 if await self._is_gone(error):
@@ -177,6 +188,30 @@ class Fetcher:
         stable = data.last_stable_offset
         return stable if self._isolation == READ_COMMITTED and stable >= 0 else data.high_watermark
 
+    async def _is_compacted(self) -> bool:
+        if not self._policy:
+            self._policy.append(await is_compacted(self._cluster, self.task.topic))
+        return self._policy == [True]
+
+    async def unexplained(self, missing: int) -> str:
+        """Return what to tell of offsets that have no record; empty if the cleaner may have removed them.
+
+        It is told and ends nothing: a topic that was compacted once has such offsets for good, and so have brokers
+        that keep records of their own in a partition.
+        """
+        try:
+            if not self._policy:
+                self._policy.append(await is_compacted(self._cluster, self.task.topic))
+        except KafkaError:
+            return ""
+        if self._policy != [False]:
+            return ""
+        task = self.task
+        return (
+            f"{self}: {missing} of the offsets {task.first_offset} to {task.end_offset - 1} have no record, although "
+            "the topic is not compacted"
+        )
+
     # What is not there any more
 
     async def _is_gone(self, error: KafkaError) -> bool:
@@ -206,6 +241,23 @@ class Fetcher:
         if self._options.fail_on_data_loss:
             raise DataLoss(text)
         self.lost.append(text)
+
+
+async def is_compacted(cluster: Cluster, topic: str) -> bool | None:
+    """Return whether the cleaner may remove records of a topic; None where the brokers do not say.
+
+    They do not say before 0.11, and to users who may not describe settings.
+    """
+    from minibroker.client.admin import Admin
+
+    try:
+        found = await Admin(cluster).describe_configs([("topic", topic)], [CLEANUP_POLICY])
+    except KafkaError as error:
+        if error.code.retriable:
+            raise
+        return None
+    entry = found["topic", topic].get(CLEANUP_POLICY)
+    return None if entry is None else "compact" in (entry.value or "")
 
 
 def _only(response: FetchResponse, where: str) -> PartitionData | None:

@@ -14,7 +14,7 @@ from struct import Struct as Layout
 
 from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.log.columns import GROUP_BYTES, ColumnReader
-from minibroker.log.formats import HEADER_BYTES, MESSAGE_BYTES_MIN, PREFIX_BYTES
+from minibroker.log.formats import HEADER_BYTES, MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES
 from minibroker.log.place import Place
 from minibroker.spark.columns import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
 from minibroker.spark.options import FAIL, QUARANTINE
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 _START = Layout(">qiib")
 _LAST_OFFSET_DELTA = Layout(">i")
 _LAST_OFFSET_DELTA_POSITION = 23
+_COUNT = Layout(">i")
+_COUNT_POSITION = 57
 
 
 class WireTaskReader:
-    """Reads one task. `left_out` tells what was passed over, in words for people."""
+    """Reads one task. `left_out` tells what was passed over, `noticed` what looks odd, in words for people."""
 
     def __init__(
         self, task: WireTask, options: Options, filters: Filters | None = None, *, group_bytes: int = GROUP_BYTES
@@ -46,6 +48,7 @@ class WireTaskReader:
         self.task = task
         self.manner = Manner(options, filters)
         self.left_out: list[str] = []
+        self.noticed: list[str] = []
         self._fetcher = Fetcher(task, options)
         self._group_bytes = group_bytes
 
@@ -59,18 +62,22 @@ class WireTaskReader:
 
     def _read(self, runner: asyncio.Runner) -> Iterator[pa.RecordBatch]:
         fetcher, offset, end_offset = self._fetcher, self.task.first_offset, self.task.end_offset
-        sent = None
+        sent, missing = None, 0
         while offset < end_offset:
             answer = runner.run(fetcher.fetch(offset, sent))
             if answer is None:
-                return
+                missing += end_offset - offset
+                break
             sent = None
             offset = answer.first_offset
-            behind = offset_behind(answer.records)
+            behind, without_record = covered(answer.records, offset, end_offset)
+            missing += without_record
             if offset < behind < end_offset:
                 sent = runner.run(fetcher.send(behind))
             if len(answer.records):
                 offset = yield from self._decode(answer, offset)
+        if missing and (told := runner.run(fetcher.unexplained(missing))):
+            self.noticed.append(told)
 
     def _decode(self, answer: Answer, first_offset: int) -> Generator[pa.RecordBatch, None, int]:
         """Yield the rows of an answer, and return the offset behind it."""
@@ -148,9 +155,15 @@ def place_at(view: memoryview, position: int) -> Place | None:
     return Place(position, size_bytes, offset, last)
 
 
-def offset_behind(view: memoryview) -> int:
-    """Return the offset behind the last whole batch, -1 if there is none."""
-    position, last = 0, None
+def covered(view: memoryview, first_offset: int, end_offset: int) -> tuple[int, int]:
+    """Return the offset behind the last whole batch, -1 if there is none, and how many offsets have no record.
+
+    Those are counted from the first offset on, by the headers of batches v2 that begin before the end.
+    """
+    position, behind, missing = 0, -1, 0
     while (place := place_at(view, position)) is not None:
-        position, last = place.end_position, place
-    return -1 if last is None else last.last_offset + 1
+        if view[position + MAGIC_POSITION] == 2 and place.base_offset < end_offset:
+            (count,) = _COUNT.unpack_from(view, position + _COUNT_POSITION)
+            missing += place.last_offset + 1 - count - min(place.base_offset, first_offset if behind < 0 else behind)
+        position, behind = place.end_position, place.last_offset + 1
+    return behind, missing
