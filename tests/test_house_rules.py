@@ -216,6 +216,8 @@ LONG_FILES = {
     "minibroker/errors.py": 450,  # the table of error codes
     "minibroker/event_kinds.py": 550,  # the table of events
     "minibroker/log/compression.py": 500,
+    "minibroker/broker/led_partition.py": 460,  # a partition's life: read, written, committed, refused
+    "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
 }
 
 # An optional part may import what its extra installs.

@@ -6,7 +6,7 @@ Not here: one such partition (led_partition.py), the groups on it (minibroker/gr
 from __future__ import annotations
 
 from minibroker.broker.group_topics import ImageTopics
-from minibroker.broker.led_partition import LedPartition, nobody_waits
+from minibroker.broker.led_partition import LedPartition
 from minibroker.config.group import GroupConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.consumer import ConsumerGroup
@@ -17,11 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.node import Node
     from minibroker.clock import Timer
-    from minibroker.groups.classic import Done
-    from minibroker.groups.records import Row
+    from minibroker.replication.replica import Replica
+    from minibroker.stored.group_offsets import OffsetCommitValue
 
-    Write = tuple[str, list[Row], Done]  # for which group
-
+NO_ID = bytes(16)
+UNREADABLE = """\
+{directory} cannot be read from offset {offset} on: {failure}
+  Nobody coordinates its groups as long as that is so; clients are told NOT_COORDINATOR, and no offset is lost.
+  To go on without what it holds: stop the broker, move the directory away, and start it again (docs/groups.md)."""
 JUMP_MS_MIN = 20  # less is how two clocks are read one after the other
 
 
@@ -33,6 +36,7 @@ class Coordinator:
         self.led: dict[int, LedPartition] = {}
         self.topics = ImageTopics(node.image)
         self._partition_counts: dict[str, int] = {}  # of all topics, as groups have last heard
+        self._unreadable: dict[int, str] = {}  # partitions that cannot be read, and what has been said of that
         self._expiry: Timer | None = None
         node.watchers[self.follow] = None
         self._set_ms = self._clock_set_ms  # how the clock was set when groups last looked at it
@@ -60,8 +64,25 @@ class Coordinator:
                 led.resign()
                 led = None
             if replica is not None and led is None:
-                self.led[number] = LedPartition(self, replica)
+                self.lead(replica)
         self._follow_topics()
+
+    def lead(self, replica: Replica) -> None:
+        """Begin to coordinate a partition, or read it again."""
+        led = LedPartition(self, replica)
+        self.led[replica.partition] = led
+
+    # What cannot be read
+
+    def unreadable(self, replica: Replica, offset: int, failure: Exception) -> None:
+        """Say once that the groups of a partition are not coordinated, and how to go on."""
+        if self._unreadable.get(replica.partition) != str(failure):
+            self._unreadable[replica.partition] = str(failure)
+            self.node.reporter.say(UNREADABLE.format(directory=replica.log.directory, offset=offset, failure=failure))
+
+    def readable(self, partition: int) -> None:
+        if self._unreadable.pop(partition, None) is not None:
+            self.node.reporter.say(f"{OFFSETS_TOPIC}-{partition}: its groups have been read")
 
     def _follow_topics(self) -> None:
         """Forget the offsets of topics that have been deleted, and let groups see what there is to read."""
@@ -73,13 +94,21 @@ class Coordinator:
         changed = gone | {name for name, count in counts.items() if before.get(name) != count}
         if counts.keys() - before.keys():
             self.topics.last_created_version = self.topics.version
-        for led in self.led.values():
+        for led in list(self.led.values()):
             for group in led.shard.groups.values():
                 if isinstance(group, ConsumerGroup):
                     group.topics_changed(changed)
-            rows = led.shard.topics_deleted(gone) if gone else []
-            if rows:
-                led.write("", rows, nobody_waits)
+            if gone:
+                led.topics_deleted()
+
+    def is_gone(self, topic: str, offset: OffsetCommitValue) -> bool:
+        """Say whether the topic that an offset is of has been deleted, also if there is one of the same name.
+
+        Who coordinates knows all metadata from before it began, and rows can only be of topics of then: so a topic
+        that is not there has been deleted.
+        """
+        found = self.node.image.topics.get(topic)
+        return found is None or bytes(offset.topic_id) not in (NO_ID, found.id)
 
     # The clock
 
@@ -109,10 +138,7 @@ class Coordinator:
         led = self.led.get(partition_of(group_id, len(topic.partitions)))
         if led is None:
             raise KafkaError(Error.NOT_COORDINATOR, f"another broker coordinates {group_id!r}")
-        if led.is_loading:
-            raise KafkaError(
-                Error.COORDINATOR_LOAD_IN_PROGRESS, f"the groups of {led.replica.partition} are being read"
-            )
+        led.check(group_id)
         return led
 
     # What has had its time
@@ -123,13 +149,8 @@ class Coordinator:
 
     def _expire(self) -> None:
         self._expire_later()
-        now_ms = self.node.clock.now_ms()
-        retention_ms = self.node.config["offsets.retention.minutes"] * 60_000
-        for led in self.led.values():
-            if not led.is_loading:
-                rows = led.shard.expire_offsets(now_ms, retention_ms)
-                if rows:
-                    led.write("", rows, nobody_waits)
+        for led in list(self.led.values()):
+            led.delete_expired()
 
     def settings_of(self, group_id: str) -> GroupConfig:
         return GroupConfig(self.node.image.configs.get((GROUP, group_id), {}), self.node.config)

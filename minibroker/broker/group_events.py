@@ -12,9 +12,12 @@ from minibroker.groups.consumer import ConsumerGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from minibroker.broker.node import Node
+    from minibroker.groups.offsets import Mark
+    from minibroker.groups.shard import Group as AnyGroup
     from minibroker.groups.shard import Shard
-    from minibroker.stored.group_offsets import OffsetCommitKey, OffsetCommitValue
 
     Face = tuple[str, frozenset[str], bool]  # state, who is in, and whether it is of the consumer protocol
 
@@ -26,15 +29,16 @@ def tell(node: Node, group_id: str, before: str, after: str, why: str) -> None:
         node.events.emit(Group(node.node_id, group_id, before, after, why))
 
 
-def tell_commit(node: Node, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+def tell_commit(node: Node, mark: Mark) -> None:
     if "commit" in node.events.wanted:
-        offset = -1 if value is None else value.offset
-        node.events.emit(Commit(node.node_id, key.topic, key.partition, key.group, offset))
+        group, (topic, partition), stored = mark
+        offset = -1 if stored.value is None else stored.value.offset
+        node.events.emit(Commit(node.node_id, topic, partition, group, offset))
 
 
-def tell_loaded(node: Node, shard: Shard) -> None:
+def tell_loaded(node: Node, groups: Sequence[AnyGroup]) -> None:
     """Tell of groups that were read: another broker coordinated them before, or this one in another life."""
-    for group in list(shard.groups.values()) if node.events.observed else ():
+    for group in groups if node.events.observed else ():
         tell(node, group.group_id, group.state.name, group.state.name, f"broker {node.node_id} coordinates it now")
 
 

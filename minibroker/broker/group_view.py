@@ -69,23 +69,23 @@ class SeenGroups:
                 led.node.node_id,
             )
             for led in self._led()
-            for group in led.shard.groups.values()
+            for group in led.shard.shown()
         )
 
     def group(self, group_id: str) -> GroupView:
         """Return a group; KafkaError if there is none, or nobody can tell."""
         led = self._find(group_id)
-        group = led.shard.find(group_id)
+        group = led.shard.find_shown(group_id)
         if group is None:
             raise _no_group(group_id)
         members = _classic_members(group) if isinstance(group, ClassicGroup) else _consumer_members(led, group)
         owners: dict[Place, GroupMember] = {place: member for member in members for place in member.assignment}
-        committed = led.shard.offsets.committed.get(group_id, {})
+        committed = dict.fromkeys(led.shard.offsets.places(group_id))
         rows = []
         for place in sorted({*owners, *committed}):
             owner = owners.get(place)
             position = None if owner is None else self._position(place, owner)
-            offset = committed[place].value.offset if place in committed else None
+            offset = self.committed(group_id, *place)
             rows.append(self._partition(place, owner, position, offset))
         epoch, assignor = _epoch_and_assignor(led, group)
         return GroupView(
@@ -189,7 +189,7 @@ class SeenGroups:
 
         def has_it() -> bool:
             try:
-                found = self._find(group).shard.find(group)
+                found = self._find(group).shard.find_shown(group)
             except KafkaError as error:
                 return wanted == DEAD and error.code == Error.GROUP_ID_NOT_FOUND
             if found is None:

@@ -88,9 +88,11 @@ def _groups(node: Node) -> Iterator[str]:
             continue
         for name, group in sorted(led.shard.groups.items()):
             members.append((f'consumergroup="{_escaped(name)}"', member_count(group)))
-            for (topic, partition), committed in sorted(led.shard.offsets.committed.get(name, {}).items()):
+            for topic, partition in sorted(led.shard.offsets.places(name)):
+                found = led.shard.offsets.find(name, topic, partition)
+                assert found is not None
                 labels = f'consumergroup="{_escaped(name)}",partition="{partition}",topic="{topic}"'
-                offset = committed.value.offset
+                offset = found.offset
                 offsets.append((labels, offset))
                 replica = node.replicas.get((topic, partition))
                 if replica is not None:

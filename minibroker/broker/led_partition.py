@@ -1,49 +1,47 @@
 """One partition of __consumer_offsets that this broker leads: its groups in memory, its rows in the log.
 
-    begins                 reads all rows; answers for its groups when what it has read is safe
+    begins                 reads all rows; a group answers when all that was read of it is safe
     ends                   tells who waits, and forgets
-    rows of a request      are appended together with those of others that came in the same turn of the loop
-    an answer              waits until every replica in sync has the rows
+    a row that is written  counts at once for whoever decides, and when it is committed for whoever asks
+    cannot be read         is coordinated by nobody, until it can
 
-What must hold: nobody is told what could be lost with this broker; a committed offset is seen when it is safe.
-Not here: the groups themselves (minibroker/groups), requests (handlers).
+What must hold: nobody is told what could be lost with this broker; a committed offset is seen when it is safe; a group
+is forgotten when the row that says so is safe.
+Not here: reading, writing, waiting (coordinator_log.py), the groups (minibroker/groups), requests (handlers).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 
+from minibroker.broker.coordinator_log import CoordinatorLog, Write, rows_bytes
 from minibroker.broker.group_events import face_of, tell, tell_change, tell_commit, tell_loaded
-from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.errors import EncodeError, Error, KafkaError, StorageError
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.migration import classic_group
 from minibroker.groups.records import decode, encode
 from minibroker.groups.shard import Shard
-from minibroker.log.batches import batches
-from minibroker.log.build import build_batch
 from minibroker.log.formats import COMMIT
-from minibroker.log.reading import read
-from minibroker.log.records import Record, control_type
-from minibroker.log.validate import COORDINATOR
+from minibroker.log.records import control_type
 from minibroker.replication import bugs
 from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from minibroker.broker.coordinator import Coordinator
+    from minibroker.broker.coordinator_log import EncodedRow
     from minibroker.clock import Timer
     from minibroker.groups.classic import Done
+    from minibroker.groups.offsets import Mark
     from minibroker.groups.records import Row
+    from minibroker.groups.shard import Group
+    from minibroker.log.batches import Batch
     from minibroker.replication.replica import Replica
 
-    Write = tuple[str, list[Row], Done]  # for which group
-
-LOAD_BYTES = 1 << 20  # read in one turn of the loop
-BATCH_BYTES_MAX = 512 << 10  # rows of several requests go into one batch up to here
+RETRY_MS = 1000  # a disk that refused to be read may be read later; so are rows written that nobody waits for
 # What a client is told of a row that could not be written: to look for another coordinator, or to ask again.
 WRITE_ERRORS = {
     Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
@@ -56,6 +54,20 @@ WRITE_ERRORS = {
 }
 
 
+class GroupWrite(Write):
+    """Rows of groups that are written together."""
+
+    __slots__ = ("ending", "group_id", "is_ahead", "marks", "replay")
+
+    def __init__(self, group_id: str, encoded: Sequence[EncodedRow], done: Done | None):
+        super().__init__(encoded, done)
+        self.group_id = group_id
+        self.marks: Sequence[Mark] = ()  # offsets that count when this is committed
+        self.ending: Sequence[Group] = ()  # groups that are gone then
+        self.is_ahead = False  # a consumer group has taken the rows: without them it is not what its rows say
+        self.replay: Callable[[], object] | None = None  # a row that was read above the high watermark
+
+
 class LedPartition:
     """One partition of the topic that this broker leads, from when it leads to when it does no more."""
 
@@ -64,239 +76,290 @@ class LedPartition:
         self.node = coordinator.node
         self.replica = replica
         self.epoch = replica.leader_epoch
-        self.is_loading = True
-        self._read_to = -1  # the end of what there was to read, once it has been read
-        self._has_resigned = False
+        self.failure: Exception | None = None  # why it cannot be read
         node, settings_of = self.node, coordinator.settings_of
         self.shard = Shard(node.config, settings_of, self.write, node.clock.now_ms, partial(tell, node))
-        self._writes: list[Write] = []  # of this turn of the loop
-        self._unseen: deque[tuple[int, Callable[[], object]]] = deque()  # what counts when the offset is committed
-        self._waiting: deque[tuple[int, int, str, Done]] = deque()  # end offset, until when, who waits
+        self.log = CoordinatorLog(node, replica, self)
+        self._unsafe: dict[str, GroupWrite] = {}  # by group the last row that was read above the high watermark
+        self._in_flight: dict[str, int] = {}  # by group how many writes are not committed
         self._timers: dict[str, tuple[int, Timer]] = {}  # by group
-        self._patience: Timer | None = None
-        replica.waiters[self._moved] = None
-        self._load(replica.log.log_start_offset)
+        self._retry: Timer | None = None
+        self.log.load()
+
+    @property
+    def is_loading(self) -> bool:
+        return self.log.is_loading
+
+    def check(self, group_id: str) -> None:
+        """Raise unless requests of a group can be answered."""
+        name = self.replica.partition
+        if self.failure is not None or self.replica.log.offline is not None:
+            raise KafkaError(Error.NOT_COORDINATOR, f"the groups of partition {name} cannot be read")
+        if self.log.is_loading or (group_id in self._unsafe and "begins-before-safe" not in bugs.planted):
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS, f"the groups of partition {name} are being read")
+
+    def is_safe(self, group_id: str) -> bool:
+        """Whether every replica in sync has all that a group is made of: otherwise an answer has to wait."""
+        return group_id not in self._in_flight
 
     # Reading
 
-    def _load(self, offset: int) -> None:
-        """Read on from an offset, for one turn of the loop."""
-        log = self.replica.log
-        if self._has_resigned:
-            return
-        try:
-            while found := read(log, offset, LOAD_BYTES, limit_offset=log.next_offset):
-                begun = offset
-                for batch in batches(found.view()):
-                    self._take_batch(batch, begun)
-                    offset = batch.last_offset + 1
-                if offset == begun:
-                    break
-                if log.next_offset - offset > 0 and len(found.view()) >= LOAD_BYTES:
-                    import asyncio
-
-                    asyncio.get_running_loop().call_soon(self._load, offset)
-                    return
-        except (KafkaError, ProtocolError) as failure:
-            self.node.reporter.say(f"{log.directory}: its groups cannot be read from {offset} on: {failure}")
-        self._read_to = log.next_offset
-        self._begin_if_safe()
-
-    def _begin_if_safe(self) -> None:
-        """Coordinate as soon as every replica in sync has all that was read: members may know of the last row of it.
+    def take_batch(self, batch: Batch, begun: int) -> None:
+        """Take what is read; a group with rows above the high watermark waits: members may know of the last of them.
 
         Kafka: begins at once, and may show offsets that are older than those it has acknowledged before.
         """
-        if self.replica.high_watermark < self._read_to and "begins-before-safe" not in bugs.planted:
-            return
-        self.is_loading = False
-        self._see()
-        self.coordinator.follow_clock()  # or the sessions that begin now would be moved with the others
-        self.shard.loaded(self.node.clock.now_ms())
-        for group_id in self.shard.groups:
-            self.arm(group_id)
-        tell_loaded(self.node, self.shard)
-
-    def _take_batch(self, batch, begun: int) -> None:  # type: ignore[no-untyped-def]
-        shard, high_watermark = self.shard, self.replica.high_watermark
         producer_id = batch.producer_id if batch.magic == 2 and batch.is_transactional else -1
         for record in batch.records():
             if record.offset < begun:
                 continue
+            is_safe = record.offset < self.replica.high_watermark
             if batch.is_control:
-                commit = control_type(record) == COMMIT
-                act = partial(shard.offsets.end_transaction, batch.producer_id, commit=commit)
+                is_commit = control_type(record) == COMMIT
+                marks = self.shard.offsets.end_transaction(batch.producer_id, commit=is_commit)
+                for mark in marks:
+                    self._take_offset(mark[0], mark, is_safe, record.offset)
+                continue
+            row = decode(_bytes(record.key), _bytes(record.value))
+            if row is None:
+                continue
+            key, value = row
+            if isinstance(key, OffsetCommitKey):
+                if is_safe or "forgets-unsafe-offsets" not in bugs.planted:
+                    last = self.shard.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
+                    self._take_offset(key.group, last, is_safe, record.offset)
+            elif is_safe:
+                self.shard.replay(key, value)
             else:
-                try:
-                    row = decode(_bytes(record.key), _bytes(record.value))
-                except ProtocolError as failure:
-                    self.node.reporter.say(f"{self.replica.log.directory}: record {record.offset}: {failure}")
-                    continue
-                if row is None:
-                    continue
-                act = partial(shard.apply, *row, record.offset, producer_id)
-                if not isinstance(row[0], OffsetCommitKey):
-                    act()
-                    continue
-                if producer_id < 0 and record.offset >= high_watermark:
-                    act = partial(self._commit, row[0], row[1], record.offset)
-            if record.offset < high_watermark:
-                act()
-            elif "forgets-unsafe-offsets" not in bugs.planted:
-                self._unseen.append((record.offset, act))
+                group_id = key.group if isinstance(key, GroupMetadataKey) else key.group_id  # type: ignore[attr-defined]
+                write = GroupWrite(group_id, (), None)
+                write.replay = partial(self.shard.replay, key, value)
+                self._take_unsafe(write, record.offset)
+
+    def _take_offset(self, group_id: str, mark: Mark | None, is_safe: bool, offset: int) -> None:
+        if not is_safe:
+            write = GroupWrite(group_id, (), None)
+            write.marks = () if mark is None else (mark,)
+            self._take_unsafe(write, offset)
+        elif mark is not None:
+            self.shard.offsets.commit(mark)
+
+    def _take_unsafe(self, write: GroupWrite, offset: int) -> None:
+        self._unsafe[write.group_id] = write
+        self._begin_write(write)
+        self.log.load_in_flight(write, offset + 1)
+
+    def loaded(self) -> None:
+        """Coordinate."""
+        self.coordinator.follow_clock()  # or the sessions that begin now would be moved with the others
+        self.coordinator.readable(self.replica.partition)
+        self.shard.loaded(self.node.clock.now_ms())
+        for group_id in self.shard.groups:
+            self.arm(group_id)
+        tell_loaded(self.node, [group for group in self.shard.groups.values() if group.group_id not in self._unsafe])
+        self._delete_gone()
+
+    def unreadable(self, offset: int, failure: Exception) -> None:
+        """Coordinate nothing; a disk may be read later, damage stays."""
+        self.failure = failure
+        self.coordinator.unreadable(self.replica, offset, failure)
+        if isinstance(failure, StorageError):
+            self._retry = self.node.clock.after(RETRY_MS, self._begin_again)
+
+    def _begin_again(self) -> None:
+        """Forget all, and read it: what is in memory is not what is in the log."""
+        self.resign()
+        self.coordinator.lead(self.replica)
 
     # Writing
 
-    def write(self, group_id: str, rows: list[Row], done: Done) -> None:
-        """Append rows of a group; `done` is told when every replica in sync has them, or why not.
+    def write(
+        self,
+        group_id: str,
+        rows: Sequence[Row],
+        done: Done,
+        *,
+        ending: Sequence[Group] = (),
+        is_atomic: bool = True,
+    ) -> None:
+        """Write rows of a group; `done` is told when every replica in sync has them, or why not.
 
-        Offsets count when they are safe. A classic group knows itself: its row is for who comes after this broker.
+        Whoever decides goes by them at once. ending: groups that they delete, the rows of which are the last.
+        is_atomic: they belong together; otherwise they go into as many batches as they need.
         """
-        if self._has_resigned:
-            done(Error.NOT_COORDINATOR)
-            return
-        self._writes.append((group_id, rows, done))
-        if len(self._writes) == 1:
-            import asyncio
+        try:
+            self._append(group_id, rows, done, ending=ending, is_atomic=is_atomic)
+        except KafkaError as error:
+            done(_code(error))
 
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def change(self, group: ConsumerGroup, rows: list[Row], done: Done, *, applied: list[Row] | None = None) -> None:
+    def change(
+        self, group: ConsumerGroup, rows: list[Row], done: Done, *, applied: Sequence[Row] | None = None
+    ) -> None:
         """Carry out what an operation on a consumer group has come to: its rows make the change, here and in the log.
 
         applied: rows in front of these that the group has taken already, as it came from a classic one.
         """
         shard, group_id, now_ms = self.shard, group.group_id, self.node.clock.now_ms()
+        becomes, group.becomes = group.becomes, None
+        try:
+            self._append(group_id, [*(applied or ()), *rows], done, is_ahead=True)
+        except KafkaError as error:
+            group.resume(now_ms + RETRY_MS)
+            self.arm(group_id)
+            done(_code(error))
+            return
         before = face_of(self.node, shard, group_id)
         old = shard.groups.get(group_id)
         shard.groups[group_id] = group
         if isinstance(old, ClassicGroup):
             old.end(Error.REBALANCE_IN_PROGRESS, now_ms)
-        becomes, group.becomes = group.becomes, None
         if becomes is None:
             for key, value in rows:
                 if not isinstance(key, GroupMetadataKey):
                     group.apply(key, value)
-        self.write(group_id, [*(applied or ()), *rows], done)
-        if becomes is not None:
+        else:
             shard.groups[group_id] = classic_group(becomes, partial(shard.new_classic, group_id), now_ms)
         tell_change(self.node, shard, group_id, before)
         self.arm(group_id)
 
-    @property
-    def is_safe(self) -> bool:
-        """Whether every replica in sync has all that groups here are made of: otherwise an answer has to wait."""
-        return not self._writes and self.replica.high_watermark >= self.replica.log.next_offset
-
-    def _flush(self) -> None:
-        """Append what has come in this turn."""
-        writes, self._writes = self._writes, []
-        is_before_4 = self.node.appearance.is_before_4
-        now_ms = self.node.clock.now_ms()
-        batch: list[Write] = []
-        records: list[Record] = []
-        size_bytes = 0
-        for group_id, rows, done in writes:
-            encoded = [encode(row, is_before_4=is_before_4) for row in rows]
-            more_bytes = sum(len(key) + len(value or b"") for key, value in encoded)
-            if batch and size_bytes + more_bytes > BATCH_BYTES_MAX:
-                self._append(batch, records, now_ms)
-                batch, records, size_bytes = [], [], 0
-            batch.append((group_id, rows, done))
-            start = len(records)
-            records += [Record(key, value, (), now_ms, start + at) for at, (key, value) in enumerate(encoded)]
-            size_bytes += more_bytes
-        if batch:
-            self._append(batch, records, now_ms)
-
-    def _append(self, batch: list[Write], records: list[Record], now_ms: int) -> None:
-        if self._has_resigned:
-            for _, _, done in batch:
-                done(Error.NOT_COORDINATOR)
-            return
+    def end_consumer_group(self, group: ConsumerGroup) -> None:
+        """Delete a group that nobody is in, for one of the classic protocol to take its place."""
         try:
-            offset = self.replica.log.next_offset
-            if records:
-                codec = self.node.config["offsets.topic.compression.codec"]
-                data = bytearray(build_batch(2, records, codec=codec))
-                offset = self.replica.append(data, now_ms=now_ms, acks=-1, origin=COORDINATOR).first_offset
+            self._append(group.group_id, group.tombstones(), None, ending=[group], is_ahead=True)
         except KafkaError as error:
-            self._refused(batch, error)
-            return
-        timeout_ms = now_ms + self.node.config["offsets.commit.timeout.ms"]
-        for group_id, rows, done in batch:
-            for key, value in rows:
-                if isinstance(key, OffsetCommitKey):
-                    self._unseen.append((offset, partial(self._commit, key, value, offset)))
-                    if "shows-unsafe-offsets" in bugs.planted:
-                        self._unseen.pop()[1]()
-                offset += 1
-            if "confirms-unsafe-rows" in bugs.planted:
-                done(Error.NONE)
-                continue
-            self._waiting.append((offset, timeout_ms, group_id, done))
-        self._see()
-        if self._waiting and self._patience is None:
-            self._patience = self.node.clock.after(timeout_ms - now_ms, self._give_up)
+            raise KafkaError(_code(error), error.message) from None
 
-    def _refused(self, batch: list[Write], error: KafkaError) -> None:
+    def _append(
+        self,
+        group_id: str,
+        rows: Sequence[Row],
+        done: Done | None,
+        *,
+        ending: Sequence[Group] = (),
+        is_atomic: bool = True,
+        is_ahead: bool = False,
+    ) -> None:
+        """Have rows written; KafkaError if that cannot be, and then nothing has happened."""
+        try:
+            encoded = [encode(row, is_before_4=self.node.appearance.is_before_4) for row in rows]
+        except EncodeError as failure:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a row of group {group_id[:100]!r}: {failure}") from None
+        pieces = [(0, len(rows))] if is_atomic else _pieces(encoded, self.log.batch_bytes_max)
+        if len(pieces) > 1:
+            assert done is not None
+            done = _Joint(len(pieces), done)
+        for index, (start, end) in enumerate(pieces):
+            write = GroupWrite(group_id, encoded[start:end], done)
+            write.is_ahead = is_ahead and bool(rows)
+            try:
+                self.log.append(write)
+            except KafkaError as error:
+                if index == 0:
+                    raise
+                for _ in pieces[index:]:  # those before may come to count
+                    done(_code(error))  # type: ignore[misc]
+                return
+            write.marks = self.shard.append(rows[start:end])
+            self._begin_write(write)
+            if end == len(rows):
+                write.ending = ending
+                for group in ending:
+                    self.shard.begin_end(group)
+                    self.arm(group.group_id)
+
+    def _begin_write(self, write: GroupWrite) -> None:
+        self._in_flight[write.group_id] = self._in_flight.get(write.group_id, 0) + 1
+
+    def _end_write(self, write: GroupWrite) -> None:
+        left = self._in_flight.get(write.group_id, 0) - 1
+        if left > 0:
+            self._in_flight[write.group_id] = left
+        else:
+            self._in_flight.pop(write.group_id, None)
+
+    def committed(self, write: Write) -> None:
+        """Let rows count for whoever asks."""
+        assert isinstance(write, GroupWrite)
+        shard, group_id = self.shard, write.group_id
+        marks, write.marks = write.marks, ()
+        self._end_write(write)
+        for mark in marks:
+            shard.offsets.commit(mark)
+            tell_commit(self.node, mark)
+        for group in write.ending:
+            shard.end_group(group, self.node.clock.now_ms())
+        if write.replay is not None:
+            write.replay()
+        if self._unsafe and self._unsafe.get(group_id) is write:
+            del self._unsafe[group_id]
+            self.coordinator.follow_clock()  # sessions begin now
+            shard.load_group(group_id, self.node.clock.now_ms())
+            self.arm(group_id)
+            loaded = shard.find(group_id)
+            tell_loaded(self.node, [] if loaded is None else [loaded])
+
+    def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
+        """Take back what cannot be written."""
         if error.code == Error.KAFKA_STORAGE_ERROR:
             self.node.disk_failed(error)
-        code = WRITE_ERRORS.get(Error(error.code), Error(error.code))
-        is_ahead = any(
-            not isinstance(key, (OffsetCommitKey, GroupMetadataKey)) for _, rows, _ in batch for key, _ in rows
-        )
-        for group_id, _, done in batch:
-            done(code)
-            self.arm(group_id)
-        if is_ahead and not self._has_resigned:
-            # Groups of the consumer protocol are what their rows say, and these are not in the log: read it again.
-            self.resign()
-            self.coordinator.led[self.replica.partition] = LedPartition(self.coordinator, self.replica)
+        shard, is_ahead = self.shard, error.code == Error.UNKNOWN_SERVER_ERROR
+        shard.offsets.take_back(mark for write in self.log.not_committed() for mark in write.marks)  # type: ignore[attr-defined]
+        for write in writes:
+            assert isinstance(write, GroupWrite)
+            is_ahead = is_ahead or write.is_ahead
+            self._end_write(write)
+            for group in write.ending:
+                shard.keep(group)
+                self.arm(group.group_id)
+        shard.make_groups_of_offsets()
+        self.log.answer(writes, _code(error))
+        if is_ahead and not self.log.is_closed:
+            self._begin_again()
 
-    def _commit(self, key: OffsetCommitKey, value, at: int) -> None:  # type: ignore[no-untyped-def]
-        self.shard.offsets.apply(key, value, at)
-        tell_commit(self.node, key, value)
+    def before_answers(self) -> None:
+        self.coordinator.follow_clock()  # sessions may begin with them
 
-    # The high watermark
+    def answered(self, write: Write) -> None:
+        assert isinstance(write, GroupWrite)
+        self.arm(write.group_id)
 
-    def _moved(self, added_bytes: int) -> None:
-        if not self.is_loading:
-            self._see()
-        elif self._read_to >= 0:
-            self._begin_if_safe()
+    # What has had its time
 
-    def _see(self) -> None:
-        """Let count what is safe, and tell who waits for it."""
-        replica = self.replica
-        if not replica.is_leader or replica.leader_epoch != self.epoch:
-            return  # `follow` is about to say so
-        if self._waiting:
-            self.coordinator.follow_clock()  # sessions may begin now
-        high_watermark = replica.high_watermark
-        while self._unseen and self._unseen[0][0] < high_watermark:
-            self._unseen.popleft()[1]()
-        while self._waiting and self._waiting[0][0] <= high_watermark:
-            _, _, group_id, done = self._waiting.popleft()
-            done(Error.NONE)
-            self.arm(group_id)
-
-    def _give_up(self) -> None:
-        """Tell those who have waited too long; what they wrote may still come to count."""
-        self.coordinator.follow_clock()
-        self._patience = None
+    def delete_expired(self) -> None:
+        """Delete offsets that nobody needs any more, and groups without others."""
+        if self.is_loading or self.failure is not None:
+            return
         now_ms = self.node.clock.now_ms()
-        while self._waiting and self._waiting[0][1] <= now_ms:
-            _, _, group_id, done = self._waiting.popleft()
-            done(Error.COORDINATOR_NOT_AVAILABLE)
-            self.arm(group_id)
-        if self._waiting:
-            self._patience = self.node.clock.after(self._waiting[0][1] - now_ms, self._give_up)
+        retention_ms = self.node.config["offsets.retention.minutes"] * 60_000
+        rows, ending = self.shard.expired(now_ms, retention_ms, self.coordinator.is_gone, self._unsafe)
+        if rows:
+            self.write("", rows, nobody_waits, ending=ending, is_atomic=False)
+
+    def _delete_gone(self) -> None:
+        """Delete the offsets of topics that went while nobody coordinated, or could write."""
+        rows = self.shard.topics_deleted(self.coordinator.is_gone)
+        if rows:
+            self.write("", rows, self._gone_deleted, is_atomic=False)
+
+    def topics_deleted(self) -> None:
+        """Topics are gone; while rows are being read that is looked at in the end."""
+        if not self.is_loading and self.failure is None:
+            self._delete_gone()
+
+    def _gone_deleted(self, error: Error) -> None:
+        if error not in (Error.NONE, Error.NOT_COORDINATOR) and self._retry is None and not self.log.is_closed:
+            self._retry = self.node.clock.after(RETRY_MS, self._delete_gone_again)
+
+    def _delete_gone_again(self) -> None:
+        self._retry = None
+        self.topics_deleted()
 
     # Time
 
     def arm(self, group_id: str) -> None:
         """Wake up for a group when it wants that; to be called after whatever changed it."""
+        if self._unsafe and group_id in self._unsafe:
+            return  # what is due cannot be said before its last rows are safe
         group, armed = self.shard.groups.get(group_id), self._timers.get(group_id)
         wake_ms = None if group is None else group.deadline_ms()
         if armed is not None and (wake_ms is None or wake_ms < armed[0]):
@@ -311,9 +374,7 @@ class LedPartition:
         """The clock has been set: what is due is due so much later by it."""
         for group in self.shard.groups.values():
             group.shift(by_ms)
-        self._waiting = deque(
-            (end, until_ms + by_ms, group_id, done) for end, until_ms, group_id, done in self._waiting
-        )
+        self.log.shift(by_ms)
         self._timers = {group_id: (wake_ms + by_ms, timer) for group_id, (wake_ms, timer) in self._timers.items()}
 
     def _ring(self, group_id: str) -> None:
@@ -323,6 +384,7 @@ class LedPartition:
         now_ms = self.node.clock.now_ms()
         if isinstance(group, ClassicGroup):
             group.expire(now_ms)
+            self.shard.drop_unwritten(group_id, now_ms)
         elif group is not None:
             while (due_ms := group.deadline_ms()) is not None and due_ms <= now_ms:
                 settings = self.shard.settings_of(group_id)
@@ -334,20 +396,45 @@ class LedPartition:
 
     def resign(self) -> None:
         """Coordinate no more: who waits has to look for another."""
-        self._has_resigned = True
-        self.replica.waiters.pop(self._moved, None)
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        if self._patience is not None:
-            self._patience.cancel()
-        for *_, done in self._waiting:
-            done(Error.NOT_COORDINATOR)
-        self._waiting.clear()
-        writes, self._writes = self._writes, []
-        for *_, done in writes:
-            done(Error.NOT_COORDINATOR)
+        if self._retry is not None:
+            self._retry.cancel()
+        self.log.close()
         self.shard.end(self.node.clock.now_ms())
+
+
+class _Joint:
+    """Told of each of several writes; who waits is told when all are safe, and the first error if one is not."""
+
+    def __init__(self, count: int, done: Done):
+        self._left = count
+        self._error = Error.NONE
+        self._done = done
+
+    def __call__(self, error: Error) -> None:
+        self._left -= 1
+        self._error = self._error or error
+        if not self._left:
+            self._done(self._error)
+
+
+def _pieces(rows: Sequence[EncodedRow], size_bytes_max: int) -> list[tuple[int, int]]:
+    """Return from where to where rows go into batches of at most a size; a row that is larger has one of its own."""
+    pieces = []
+    start, size_bytes = 0, rows_bytes(())
+    for index, row in enumerate(rows):
+        row_bytes = rows_bytes((row,)) - rows_bytes(())
+        if index > start and size_bytes + row_bytes > size_bytes_max:
+            pieces.append((start, index))
+            start, size_bytes = index, rows_bytes(())
+        size_bytes += row_bytes
+    return [*pieces, (start, len(rows))]
+
+
+def _code(error: KafkaError) -> Error:
+    return WRITE_ERRORS.get(Error(error.code), Error(error.code))
 
 
 def _bytes(data) -> bytes | None:  # type: ignore[no-untyped-def]

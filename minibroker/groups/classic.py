@@ -64,11 +64,13 @@ class ClassicGroup:
         self.rebalance = Rebalance(self)
         self._wake_ms: int | None = None
         self.told = told
+        self.has_row = False  # one was written, or was about to be: what is in the log has to be deleted there
 
     # As the log tells
 
     def restore(self, value: GroupMetadataValue, now_ms: int) -> None:
         """Be as when the row was written; members have a session timeout to show up."""
+        self.has_row = True
         self.generation, self.protocol = value.generation, value.protocol
         self.protocol_type = value.protocol_type or None
         if value.current_state_timestamp != -1:
@@ -78,11 +80,16 @@ class ClassicGroup:
         self.members.leader = value.leader or self.members.leader
         self.state = STABLE if value.members else EMPTY
         self.note_topics()
+        self.loaded(now_ms)
+
+    def loaded(self, now_ms: int) -> None:
+        """Begin all sessions anew."""
         for member in self.members:
             self.beat(member, now_ms)
 
     def row(self, assignments: Mapping[str, bytes] | None = None) -> Row:
         """Return the group as it is written down; assignments: those that are not given out yet."""
+        self.has_row = True
         given = {each.id: each.assignment for each in self.members} if assignments is None else assignments
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",

@@ -90,6 +90,14 @@ class ConsumerGroup:
             if member.state == UNREVOKED:
                 self.timers.set(REBALANCE, member.member_id, now_ms + member.rebalance_timeout_ms, member.epoch)
 
+    def resume(self, at_ms: int) -> None:
+        """Set timers of members that have none: what was to be done for them could not be written."""
+        for member in self.state.members.values():
+            if self.timers.find(SESSION, member.member_id) is None:
+                self.timers.set(SESSION, member.member_id, at_ms)
+            if member.state == UNREVOKED and self.timers.find(REBALANCE, member.member_id) is None:
+                self.timers.set(REBALANCE, member.member_id, at_ms, member.epoch)
+
     def topics_changed(self, names: Collection[str]) -> None:
         """Note that these topics were made, deleted or given partitions."""
         if not self.state.topic_names(self.state.members).isdisjoint(names):

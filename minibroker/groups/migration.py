@@ -212,6 +212,7 @@ def classic_group(becomes: Downgrade, make: Callable[[], ClassicGroup], now_ms: 
     from minibroker.groups import classic_states
 
     group = make()
+    group.has_row = True
     group.generation = becomes.generation
     group.protocol_type, group.protocol = CONSUMER, becomes.protocol
     group.members = becomes.members

@@ -1,10 +1,13 @@
 """Committed offsets: up to where a group has read each partition, so the next record that it wants.
 
-    committed     what a group finds when it asks: what every replica in sync has
-    pending       what an open transaction would commit; it counts when the transaction's marker says so
+    append       a row has been written: from now on whoever decides and writes goes by it
+    commit       every replica in sync has it: from now on whoever asks is told
+    pending      what an open transaction would commit; it counts when the transaction's marker says so
 
 What must hold: an offset is a register: whoever asks gets what was committed last, also after the coordinator has
-moved. Offsets of a group that is in use do not expire.
+moved. What is deleted is deleted by a row behind the last one of its partition, so a commit that is under way is never
+overlooked. Offsets of a group that is in use do not expire.
+Rows that are written and not committed lie over the others (`_appended`): they are few, and without followers none.
 """
 
 from __future__ import annotations
@@ -13,96 +16,167 @@ from minibroker.stored.group_offsets import OffsetCommitKey, OffsetCommitValue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from minibroker.groups.records import Row
 
     Place = tuple[str, int]  # topic and partition
+    Mark = tuple[str, Place, "Stored"]  # what `append` returns, for `commit`
 
 NO_EXPIRY = -1
+NOTHING: Mapping[Place, Stored] = {}
 
 
-class Committed:
-    """One committed offset."""
+class Stored:
+    """What one row says of one offset."""
 
-    __slots__ = ("at", "value")
+    __slots__ = ("order", "value")
 
-    def __init__(self, value: OffsetCommitValue, at: int):
-        self.value = value
-        self.at = at  # offset of its record: the later one counts, whatever transaction ends first
+    def __init__(self, value: OffsetCommitValue | None, order: int):
+        self.value = value  # None: it is deleted
+        self.order = order  # rises with each row: the later one counts, whatever transaction ends first
 
 
 class Offsets:
     """The offsets of all groups of one partition of __consumer_offsets."""
 
     def __init__(self) -> None:
-        self.committed: dict[str, dict[Place, Committed]] = {}
-        self._pending: dict[int, dict[str, dict[Place, Committed]]] = {}  # by producer id
+        self.committed: dict[str, dict[Place, Stored]] = {}
+        self._appended: dict[str, dict[Place, Stored]] = {}  # the last row of a place, while it is not committed
+        self._pending: dict[int, dict[str, dict[Place, Stored]]] = {}  # by producer id
+        self._ending: dict[tuple[str, Place], Stored] = {}  # of transactions whose marker is not committed
+        self._count = 0
 
     # As the log tells
 
-    def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None, at: int, producer_id: int = -1) -> None:
-        """Take a row; producer_id: of the transaction that it belongs to."""
-        place = (key.topic, key.partition)
+    def append(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = -1) -> Mark | None:
+        """Take a row that is in the log, or about to be; producer_id: of the transaction that it belongs to.
+
+        Return what `commit` is to be given when it is committed; None: nothing.
+        """
+        self._count += 1
+        place, stored = (key.topic, key.partition), Stored(value, self._count)
         if value is None:
-            self._remove(key.group, place)
+            for groups in self._pending.values():  # or the end of a transaction would bring it back
+                groups.get(key.group, {}).pop(place, None)
         elif producer_id >= 0:
-            self._pending.setdefault(producer_id, {}).setdefault(key.group, {})[place] = Committed(value, at)
+            self._pending.setdefault(producer_id, {}).setdefault(key.group, {})[place] = stored
+            return None
+        self._appended.setdefault(key.group, {})[place] = stored
+        return key.group, place, stored
+
+    def commit(self, mark: Mark) -> None:
+        """Let a row count for whoever asks."""
+        group, place, stored = mark
+        if stored.value is not None:
+            self.committed.setdefault(group, {})[place] = stored
         else:
-            self.committed.setdefault(key.group, {})[place] = Committed(value, at)
+            _remove(self.committed, group, place)
+        appended = self._appended.get(group)
+        if appended is not None and appended.get(place) is stored:
+            _remove(self._appended, group, place)
+        if self._ending and self._ending.get((group, place)) is stored:
+            del self._ending[group, place]
 
-    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Let the offsets of a transaction count, or forget them."""
+    def take_back(self, others: Iterable[Mark]) -> None:
+        """Forget the rows that are not committed but for these: the rest could not be written."""
+        self._appended.clear()
+        for group, place, stored in others:
+            self._appended.setdefault(group, {})[place] = stored
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> list[Mark]:
+        """Let the offsets of a transaction count, or forget them: its marker is in the log.
+
+        Return what `commit` is to be given when the marker is committed.
+        """
+        marks: list[Mark] = []
         for group, places in self._pending.pop(producer_id, {}).items():
-            for place, found in places.items() if commit else ():
-                known = self.committed.setdefault(group, {})
-                if place not in known or known[place].at < found.at:
-                    known[place] = found
+            for place, stored in places.items() if commit else ():
+                known = self.latest(group).get(place)
+                if known is None or known.order < stored.order:
+                    self._appended.setdefault(group, {})[place] = self._ending[group, place] = stored
+                    marks.append((group, place, stored))
+        return marks
 
-    def _remove(self, group: str, place: Place) -> None:
-        places = self.committed.get(group)
-        if places is not None:
-            places.pop(place, None)
-            if not places:
-                del self.committed[group]
-
-    # What is asked
+    # Committed: what is asked
 
     def find(self, group: str, topic: str, partition: int) -> OffsetCommitValue | None:
-        found = self.committed.get(group, {}).get((topic, partition))
+        found = self.committed.get(group, NOTHING).get((topic, partition))
         return None if found is None else found.value
 
     def places(self, group: str) -> list[Place]:
         """Return the partitions that a group has offsets of, by topic in the order of their first commit."""
-        return list(self.committed.get(group, {}))
+        return list(self.committed.get(group, ()))
 
     def is_unstable(self, group: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction is about to commit another offset."""
-        return any((topic, partition) in groups.get(group, {}) for groups in self._pending.values())
+        """Whether a transaction is about to commit another offset, or its end is not committed yet."""
+        place = (topic, partition)
+        return (group, place) in self._ending or self._is_pending(group, place)
+
+    # Appended: what is decided by
+
+    def latest(self, group: str) -> Mapping[Place, Stored]:
+        """Return the offsets of a group as all that has been written leaves them."""
+        committed, appended = self.committed.get(group, NOTHING), self._appended.get(group)
+        if appended is None:
+            return committed
+        found = {**committed, **appended}
+        return {place: stored for place, stored in found.items() if stored.value is not None}
+
+    def groups(self) -> Iterable[str]:
+        """Return the groups that may have offsets."""
+        return dict.fromkeys([*self.committed, *self._appended]) if self._appended else list(self.committed)
+
+    def has_any(self, group: str) -> bool:
+        """Whether a group has offsets, or would have if a transaction ended."""
+        return bool(self.latest(group)) or self.has_pending(group)
 
     def has_pending(self, group: str) -> bool:
-        return any(group in groups for groups in self._pending.values())
+        return any(groups.get(group) for groups in self._pending.values())
+
+    def _is_pending(self, group: str, place: Place) -> bool:
+        return any(place in groups.get(group, NOTHING) for groups in self._pending.values())
+
+    def is_known(self, group: str, place: Place) -> bool:
+        """Whether there is something to delete of a partition."""
+        return place in self.latest(group) or self._is_pending(group, place)
 
     # What makes rows
 
-    def tombstones(self, group: str) -> list[Row]:
-        """Return the rows that delete all offsets of a group, those of open transactions too."""
-        places = dict.fromkeys(self.committed.get(group, {}))
+    def tombstones(self, group: str, of: Callable[[str, OffsetCommitValue], bool] | None = None) -> list[Row]:
+        """Return the rows that delete offsets of a group, those of open transactions too.
+
+        of: whether an offset of a topic is meant; by default all are.
+        """
+        found = dict(self.latest(group))
         for groups in self._pending.values():
-            places |= dict.fromkeys(groups.get(group, {}))
-        return [tombstone(group, *place) for place in places]
+            found |= groups.get(group, {})
+        return [
+            tombstone(group, *place)
+            for place, stored in found.items()
+            if of is None or (stored.value is not None and of(place[0], stored.value))
+        ]
 
     def expired(
         self, group: str, now_ms: int, retention_ms: int, base_ms: Callable[[str, OffsetCommitValue], int | None]
     ) -> Iterator[Place]:
         """Yield what has expired; base_ms: since when nobody needs an offset of a topic, None: somebody does."""
-        for (topic, partition), found in self.committed.get(group, {}).items():
-            base = base_ms(topic, found.value)
-            if base is None or self.is_unstable(group, topic, partition):
+        for place, stored in self.latest(group).items():
+            assert stored.value is not None
+            base = base_ms(place[0], stored.value)
+            if base is None or self._is_pending(group, place):
                 continue
-            expiry_ms = found.value.expire_timestamp
+            expiry_ms = stored.value.expire_timestamp
             if now_ms >= (base + retention_ms if expiry_ms == NO_EXPIRY else expiry_ms):
-                yield topic, partition
+                yield place
+
+
+def _remove(offsets: dict[str, dict[Place, Stored]], group: str, place: Place) -> None:
+    places = offsets.get(group)
+    if places is not None:
+        places.pop(place, None)
+        if not places:
+            del offsets[group]
 
 
 def commit_row(

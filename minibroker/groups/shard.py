@@ -1,11 +1,13 @@
 """One partition of __consumer_offsets: the groups whose ids fall on it, and their offsets.
 
-    apply     what the log says, row by row, while it is loaded and while others write
-    groups    those of both protocols by their ids
+    replay    what the log says, row by row, while it is loaded
+    append    what is written from then on; commit: it has become safe
+    groups    those of both protocols by their ids, as all that was written leaves them
+    ending    those that were deleted, until the rows that say so are committed
 
-What must hold: what `apply` makes
-of the rows of a log is what the coordinator had that wrote them, up to who is about to join.
-Pure. Not here: reading and writing the log, timers (broker/coordinator.py), requests (the handlers).
+What must hold: what `replay` makes of the rows of a log is what the coordinator had that wrote them, up to who is about
+to join. Whoever decides and writes goes by what was appended, whoever answers by what is committed.
+Pure. Not here: reading and writing the log, timers (broker/led_partition.py), requests (the handlers).
 """
 
 from __future__ import annotations
@@ -20,19 +22,21 @@ from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from minibroker.config import BrokerConfig
     from minibroker.config.group import GroupConfig
     from minibroker.groups.classic import Clock, Done, Write
+    from minibroker.groups.offsets import Mark
     from minibroker.groups.records import Row
-    from minibroker.stored.group_offsets import GroupMetadataValue
+    from minibroker.stored.group_offsets import GroupMetadataValue, OffsetCommitValue
     from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
     SettingsOf = Callable[[str], GroupConfig]
     Group = ClassicGroup | ConsumerGroup
     WriteOf = Callable[[str, list[Row], Done], None]  # for which group
     ToldOf = Callable[[str, str, str, str], None]  # group, state before and now, why
+    IsGone = Callable[[str, OffsetCommitValue], bool]  # whether the topic that an offset is of has been deleted
 
 
 class Shard:
@@ -45,20 +49,22 @@ class Shard:
         self.write = write
         self.clock = clock
         self.groups: dict[str, Group] = {}
+        self.ending: dict[str, Group] = {}
         self.offsets = Offsets()
         self._told = told
-        self._classic_rows: dict[str, GroupMetadataValue] = {}  # until all has been read
+        # The last row of each classic group until it is made of it, None: it is deleted.
+        self._classic_rows: dict[str, GroupMetadataValue | None] = {}
 
     # As the log tells
 
-    def apply(self, key: CoordinatorKey, value: CoordinatorValue | None, at: int, producer_id: int = -1) -> None:
-        """Take one row; at: its offset. The last row of a classic group is all there is to know of it."""
+    def replay(self, key: CoordinatorKey, value: CoordinatorValue | None, producer_id: int = -1) -> None:
+        """Take one committed row. The last row of a classic group is all there is to know of it."""
         if isinstance(key, OffsetCommitKey):
-            self.offsets.apply(key, value, at, producer_id)  # type: ignore[arg-type]
+            mark = self.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
+            if mark is not None:
+                self.offsets.commit(mark)
         elif isinstance(key, GroupMetadataKey):
-            self._classic_rows.pop(key.group, None)
-            if value is not None:
-                self._classic_rows[key.group] = value  # type: ignore[assignment]
+            self._classic_rows[key.group] = value  # type: ignore[assignment]
         else:
             group_id: str = key.group_id  # type: ignore[attr-defined]  # all others have it
             group = self.groups.get(group_id)
@@ -72,25 +78,65 @@ class Shard:
 
     def loaded(self, now_ms: int) -> None:
         """Begin to coordinate: sessions run from now on."""
-        for group_id, value in self._classic_rows.items():
-            if group_id not in self.groups:
-                restored = self.groups[group_id] = self.new_classic(group_id)
-                restored.restore(value, now_ms)
-        self._classic_rows.clear()
-        self.make_groups_of_offsets()
-        for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                group.loaded(now_ms, self.settings_of(group.group_id))
+        for group_id in dict.fromkeys([*self._classic_rows, *self.groups, *self.offsets.committed]):
+            self.load_group(group_id, now_ms)
+
+    def load_group(self, group_id: str, now_ms: int) -> None:
+        """Make of the rows of one group what they say; also when the last of them are committed after the others."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            self._classic_rows.pop(group_id, None)
+            group.loaded(now_ms, self.settings_of(group_id))
+            return
+        if group_id in self._classic_rows:
+            value = self._classic_rows.pop(group_id)
+            self.groups.pop(group_id, None)
+            if value is not None:
+                self.groups[group_id] = group = self.new_classic(group_id)
+                group.restore(value, now_ms)
+        if group_id in self.offsets.committed:
+            group = self.find_or_make(group_id)  # who only commits has no row of its own
+        if isinstance(group, ClassicGroup):
+            group.loaded(now_ms)
 
     def make_groups_of_offsets(self) -> None:
-        """Have a group for all offsets: who only commits has no row of its own."""
-        for group_id in self.offsets.committed:
-            self.find_or_make(group_id)
+        """Have a group for all offsets: rows that would have deleted them with their groups could not be written."""
+        for group_id in self.offsets.groups():
+            if group_id not in self.groups and self.offsets.latest(group_id):
+                self.find_or_make(group_id)
+
+    # What is written
+
+    def append(self, rows: Iterable[Row]) -> list[Mark]:
+        """Take rows that are about to be written; return those that count when they are committed, for `commit`.
+
+        Groups are up to who writes. An offset makes a group, if there is none.
+        """
+        marks = []
+        for key, value in rows:
+            if isinstance(key, OffsetCommitKey):
+                mark = self.offsets.append(key, value)  # type: ignore[arg-type]
+                assert mark is not None
+                marks.append(mark)
+                if value is not None and key.group not in self.groups:
+                    self.find_or_make(key.group)
+        return marks
 
     # Groups
 
     def find(self, group_id: str) -> Group | None:
         return self.groups.get(group_id)
+
+    def find_shown(self, group_id: str) -> Group | None:
+        """Return the group that there is for whoever asks: one that was deleted is there until that is committed."""
+        return self.groups.get(group_id) or self.ending.get(group_id)
+
+    def shown(self) -> Iterator[Group]:
+        """Yield the groups that there are for whoever asks."""
+        yield from self.groups.values()
+        for group_id, group in self.ending.items():
+            if group_id not in self.groups:
+                yield group
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         group = self.groups.get(group_id)
@@ -116,50 +162,88 @@ class Shard:
     def _teller(self, group_id: str) -> Callable[[str, str, str], None]:
         return lambda before, after, why: self._told(group_id, before, after, why)
 
-    def delete(self, group_id: str, now_ms: int) -> list[Row]:
-        """Delete a group that nobody is in; return the rows that say so."""
+    # Groups that go
+
+    def deletion(self, group_id: str) -> tuple[list[Row], Group]:
+        """Return the rows that delete a group that nobody is in, and the group."""
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         group.check_delete()
-        rows = self.offsets.tombstones(group_id) + group.tombstones()
-        self._forget(group, now_ms)
-        return rows
+        return self.offsets.tombstones(group_id) + group.tombstones(), group
 
-    def _forget(self, group: Group, now_ms: int) -> None:
-        self.groups.pop(group.group_id, None)
+    def begin_end(self, group: Group) -> None:
+        """The rows that delete a group are about to be written: who comes from now on finds none."""
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+            self.ending[group.group_id] = group
+
+    def keep(self, group: Group) -> None:
+        """The rows that delete a group could not be written."""
+        if self.ending.get(group.group_id) is group:
+            del self.ending[group.group_id]
+            self.groups.setdefault(group.group_id, group)
+
+    def end_group(self, group: Group, now_ms: int) -> None:
+        """The rows that delete a group are committed."""
+        if self.ending.get(group.group_id) is group:
+            del self.ending[group.group_id]
         if not isinstance(group, ClassicGroup):
             self._told(group.group_id, group.state.name, DEAD.name, "it is gone")
         elif group.state is not DEAD:
             group.end(Error.NOT_COORDINATOR, now_ms)
 
+    def drop_unwritten(self, group_id: str, now_ms: int) -> None:
+        """Forget a classic group that nobody is in and that no row speaks of.
+
+        Kafka: keeps it until the next check of what has expired.
+        """
+        group = self.groups.get(group_id)
+        if (
+            isinstance(group, ClassicGroup)
+            and group.is_idle
+            and not group.has_row
+            and not self.offsets.has_any(group_id)
+        ):
+            del self.groups[group_id]
+            group.end(Error.NOT_COORDINATOR, now_ms)
+
     def end(self, now_ms: int) -> None:
         """Tell all who wait that another broker coordinates them now."""
-        for group in self.groups.values():
-            if isinstance(group, ClassicGroup):
+        for group in (*self.groups.values(), *self.ending.values()):
+            if isinstance(group, ClassicGroup) and group.state is not DEAD:
                 group.end(Error.NOT_COORDINATOR, now_ms)
         self.groups.clear()
+        self.ending.clear()
 
     # What has had its time
 
-    def expire_offsets(self, now_ms: int, retention_ms: int) -> list[Row]:
-        """Return the rows that delete offsets that nobody needs any more, and the groups that had no others."""
-        rows: list[Row] = []
-        for group in list(self.groups.values()):
-            gone = list(self.offsets.expired(group.group_id, now_ms, retention_ms, group.expiry_base_ms))
-            rows += [tombstone(group.group_id, *place) for place in gone]
-            left = len(self.offsets.places(group.group_id)) - len(gone)
-            if group.is_idle and not left and not self.offsets.has_pending(group.group_id):
-                rows += group.tombstones()
-                self._forget(group, now_ms)
-        return rows
+    def expired(
+        self, now_ms: int, retention_ms: int, is_gone: IsGone, unsafe: Container[str] = ()
+    ) -> tuple[list[Row], list[Group]]:
+        """Return the rows that delete offsets that nobody needs any more, and the groups that have no others.
 
-    def topics_deleted(self, topics: Iterable[str]) -> list[Row]:
+        Those of topics that are gone are among them: what was to be done when they went may not have been.
+        unsafe: groups whose last rows are not known to be safe.
+        """
+        rows: list[Row] = []
+        over: list[Group] = []
+        for group in self.groups.values():
+            group_id = group.group_id
+            if group_id in unsafe:
+                continue
+            gone = dict.fromkeys(self.offsets.expired(group_id, now_ms, retention_ms, group.expiry_base_ms))
+            gone |= dict.fromkeys((key.topic, key.partition) for key, _ in self._gone(group_id, is_gone))
+            rows += [tombstone(group_id, *place) for place in gone]
+            has_others = self.offsets.has_pending(group_id) or self.offsets.latest(group_id).keys() - gone.keys()
+            if group.is_idle and not has_others:
+                rows += group.tombstones()
+                over.append(group)
+        return rows, over
+
+    def topics_deleted(self, is_gone: IsGone) -> list[Row]:
         """Return the rows that delete the offsets of topics that are gone."""
-        gone = frozenset(topics)
-        return [
-            tombstone(group_id, topic, partition)
-            for group_id, places in self.offsets.committed.items()
-            for topic, partition in places
-            if topic in gone
-        ]
+        return [row for group_id in self.offsets.groups() for row in self._gone(group_id, is_gone)]
+
+    def _gone(self, group_id: str, is_gone: IsGone) -> list[tuple[OffsetCommitKey, None]]:
+        return self.offsets.tombstones(group_id, is_gone)  # type: ignore[return-value]

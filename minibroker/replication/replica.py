@@ -245,6 +245,13 @@ class Replica:
             self.advance(now_ms, size_bytes)
         return appended
 
+    def check_append(self) -> None:
+        """Raise unless records that every replica in sync is to have can be appended now."""
+        self.check_leader()
+        self.log.check_online()
+        if self.min_in_sync > 1:
+            self._check_in_sync()
+
     def _check_in_sync(self) -> None:
         needed = self.min_in_sync_effective
         if len(self.in_sync) < needed and "acks-ignore-min-isr" not in bugs.planted:

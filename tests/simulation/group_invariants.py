@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minibroker.broker.led_partition import LedPartition
+from minibroker.broker.led_partition import RETRY_MS, LedPartition
 from minibroker.cluster.cluster import PAUSED, RUNNING, Cluster
+from minibroker.errors import KafkaError
 from minibroker.events import Event
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import COMPLETING
@@ -29,6 +30,7 @@ from .invariants import Violation
 from .registers import Register
 
 SLACK_S = 0.002  # clocks of brokers show whole milliseconds, and an answer takes a while
+WRITE_LOOK_MS = 50
 ACCEPTED_MS_MAX = 100  # so long a request may be on its way to a broker that runs
 
 
@@ -90,7 +92,13 @@ class GroupInvariants:
         if node is None or self.cluster.states[partition.leader] not in (RUNNING, PAUSED) or not node.is_ready:
             return None
         led = next((each for each in node.groups.led() if each.replica.partition == number), None)
-        return led if led is not None and led.epoch == partition.leader_epoch and not led.is_loading else None
+        if led is None or led.epoch != partition.leader_epoch:
+            return None
+        try:
+            led.check(group_id)
+        except KafkaError:
+            return None
+        return led
 
     def look(self, member: Member) -> View:
         """Return the group of a member as it is now."""
@@ -210,9 +218,25 @@ class GroupInvariants:
             until = max(until, began + ACCEPTED_MS_MAX / 1000)
         while self.world.loop.time() < (due := self._due(member, until)):
             await self.world.clock.sleep(1000 * (due - self.world.loop.time()))
+        # It is the row that drops a member of a consumer group: as long as none can be written it stays.
+        has_waited = False
+        while not member.is_classic and self.coordinator(member.group) is led and not self._can_write(led):
+            has_waited = True
+            await self.world.clock.sleep(WRITE_LOOK_MS)
+        if has_waited:
+            await self.world.clock.sleep(2 * RETRY_MS)
+            if not self._can_write(led):
+                return
         still = self.coordinator(member.group) is led and self.has_run_since(led, began) and member.silence == silence
         if still and member_id in self.look(member).members and self.failure is None:
             self.failure = Violation("G4", f"{member} is silent since {until:.6f}, and still there after its session")
+
+    def _can_write(self, led: LedPartition) -> bool:
+        try:
+            led.replica.check_append()
+        except KafkaError:
+            return False
+        return True
 
     def _due(self, member: Member, heard: float) -> float:
         """Return when a session must have ended; in a classic group each generation begins the sessions of all."""

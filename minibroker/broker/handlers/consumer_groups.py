@@ -56,7 +56,7 @@ def consumer_group_heartbeat(
         )
     except KafkaError as error:
         return _refused(error.code, error.message)
-    if not rows and led.is_safe:
+    if not rows and led.is_safe(request.group_id):
         led.arm(request.group_id)
         return response
     later = Later()
@@ -99,7 +99,7 @@ def _describe(group_id: str, operations: int, context: Context) -> DescribedGrou
     try:
         check_id(group_id)
         coordinator = context.node.groups.coordinator
-        group = coordinator.find(group_id).shard.find(group_id)
+        group = coordinator.find(group_id).shard.find_shown(group_id)
         if not isinstance(group, ConsumerGroup):
             what = "not found" if group is None else "is not a consumer group"
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

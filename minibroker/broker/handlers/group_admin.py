@@ -44,7 +44,7 @@ def _describe(group_id: str, operations: int, context: Context) -> DescribedGrou
         error_code=Error.NONE, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
     )
     try:
-        group = context.node.groups.coordinator.find(group_id).shard.find(group_id)
+        group = context.node.groups.coordinator.find(group_id).shard.find_shown(group_id)
     except KafkaError as error:
         answer.error_code = error.code
         return answer
@@ -82,7 +82,7 @@ def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsRespo
     kinds = {each.lower() for each in request.types_filter}
     error, found = Error.NONE, []
     for led in context.node.groups.led():
-        if led.is_loading:
+        if led.is_loading and led.failure is None:
             error = Error.COORDINATOR_LOAD_IN_PROGRESS
         found += [
             ListedGroup(
@@ -91,7 +91,7 @@ def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsRespo
                 group_state=group.state.name,
                 group_type=group.kind,
             )
-            for group in led.shard.groups.values()
+            for group in led.shard.shown()
             if (not states or group.state.name.lower() in states) and (not kinds or group.kind.lower() in kinds)
         ]
     return ListGroupsResponse(error_code=error, groups=found)
@@ -107,10 +107,9 @@ def delete_groups(
         answer = Deleted(group_id=group_id, error_code=Error.NONE)
         try:
             led = context.node.groups.coordinator.find(group_id)
-            rows = led.shard.delete(group_id, context.now_ms)
-            led.arm(group_id)
+            rows, group = led.shard.deletion(group_id)
             waits.append((answer, Later()))
-            led.write(group_id, rows, waits[-1][1])
+            led.write(group_id, rows, waits[-1][1], ending=[group], is_atomic=False)
         except KafkaError as error:
             answer.error_code = error.code
             refused.append(answer)

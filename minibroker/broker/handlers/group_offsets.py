@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from minibroker.broker.led_partition import LedPartition
     from minibroker.groups.consumer_checks import CheckPartition
     from minibroker.groups.records import Row
+    from minibroker.groups.shard import Group
     from minibroker.metadata.image import Topic
 
     Wanted = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
@@ -85,7 +86,6 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
     if not rows:
         return response
     later = Later()
-    led.shard.find_or_make(request.group_id)
     led.write(request.group_id, rows, later)
     led.arm(request.group_id)
     return later.into(lambda error: _committed(response, written, error))
@@ -280,7 +280,7 @@ def _fetch_group(
         partitions = [
             _nothing(index, Error.UNKNOWN_TOPIC_ID)
             if name is None
-            else _fetch(name, topic_id, index, wanted.group_id, led, require_stable)
+            else _fetch(name, _id_now(name, context), index, wanted.group_id, led, require_stable)
             for index in (dict.fromkeys(asked.partition_indexes) if merges else asked.partition_indexes)
         ]
         if partitions or not merges:
@@ -298,8 +298,19 @@ def _fetch_all(
         if topic is None:
             return None
         topic_id = topic.id
-    partitions = [_fetch(name, topic_id, index, group_id, led, require_stable) for index in indexes]
+    id_now = _id_now(name, context)
+    partitions = [_fetch(name, id_now, index, group_id, led, require_stable) for index in indexes]
     return FetchTopic(topic_id=topic_id, name=name, partitions=partitions)
+
+
+def _id_now(name: str, context: Context) -> bytes:
+    """Return the id of the topic that has a name now: an offset of one that had it before is none of this.
+
+    Kafka: looks at the id only if the client asks by it, and shows the offset of the topic before to others until the
+    rows that delete it are committed.
+    """
+    topic = context.node.image.topics.get(name)
+    return NO_ID if topic is None else topic.id
 
 
 def _fetch(
@@ -349,19 +360,21 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDelet
                 answer.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
             elif is_read:
                 answer.error_code = Error.GROUP_SUBSCRIBED_TO_TOPIC
-            elif led.shard.offsets.find(request.group_id, topic.name, index) is not None:
+            elif led.shard.offsets.is_known(request.group_id, (topic.name, index)):
                 rows.append(tombstone(request.group_id, topic.name, index))
                 written.append(answer)
             answers.append(answer)
         if answers:
             topics.append(DeleteTopic(name=topic.name, partitions=answers))
     response = OffsetDeleteResponse(error_code=Error.NONE, throttle_time_ms=0, topics=topics)
-    if is_before_4 and group.is_idle and len(rows) == len(led.shard.offsets.places(group.group_id)):
-        rows = led.shard.delete(request.group_id, context.now_ms)  # there a group went with its last offset at once
+    ending: list[Group] = []
+    if is_before_4 and group.is_idle and len(rows) == len(led.shard.offsets.latest(group.group_id)):
+        rows, group = led.shard.deletion(request.group_id)  # there a group went with its last offset at once
+        ending = [group]
     if not rows:
         return response
     later = Later()
-    led.write(request.group_id, rows, later)
+    led.write(request.group_id, rows, later, ending=ending, is_atomic=False)
     return later.into(lambda error: _deleted(response, written, error))
 
 

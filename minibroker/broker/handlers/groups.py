@@ -125,8 +125,7 @@ def _group_to_join(led: LedPartition, group_id: str) -> Group:
     """Return the group, which is made if there is none; one of the consumer protocol that is empty is none."""
     group = led.shard.find(group_id)
     if isinstance(group, ConsumerGroup) and group.is_idle:
-        led.write(group_id, group.tombstones(), lambda error: None)
-        del led.shard.groups[group_id]
+        led.end_consumer_group(group)
     return led.shard.find_or_make(group_id)
 
 
@@ -139,7 +138,7 @@ def answer_when_safe(
     refused: Callable[[Error], object],
 ) -> None:
     """Change a consumer group, and answer when that is safe."""
-    if rows or not led.is_safe:
+    if rows or not led.is_safe(group.group_id):
         led.change(group, rows, lambda error: reply(answer if error == Error.NONE else refused(error)))
     else:
         reply(answer)
