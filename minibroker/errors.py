@@ -427,3 +427,7 @@ class StorageError(KafkaError):
     def of(cls, doing: str, path: str, failure: OSError) -> StorageError:
         """Return the error for what the operating system said."""
         return cls(f"{doing} {path}: {failure.strerror or failure}")
+
+
+class LogDamaged(KafkaError):
+    """Bytes of a log that are no records: what asks for them is refused, for that partition and no other."""

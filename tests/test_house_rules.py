@@ -218,6 +218,7 @@ LONG_FILES = {
     "minibroker/log/compression.py": 500,
     "minibroker/broker/led_partition.py": 460,  # a partition's life: read, written, committed, refused
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
+    "minibroker/log/segment.py": 450,  # writing and reading one file with its indexes
 }
 
 # An optional part may import what its extra installs.

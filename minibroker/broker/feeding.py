@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.broker.handlers.context import say_if_damaged
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -215,6 +216,7 @@ class Feeding:
                     if found is not None:
                         answer.offset = found.offset
                 except KafkaError as error:
+                    say_if_damaged(self.node, error)
                     answer.error_code = error.code
                 answers.append(answer)
             topics.append(EndsTopic(name=topic.name, partitions=answers))
@@ -355,6 +357,7 @@ class FeedRound:
 
     def _refuse(self, key: Key, error: KafkaError) -> None:
         """Answer an error; the follower asks for the partition again when it knows better."""
+        say_if_damaged(self.node, error)
         self.feed.drop(key)
         self._answers[key] = Answer(
             partition_index=key[1], error_code=error.code, high_watermark=-1, aborted_transactions=None, records=None

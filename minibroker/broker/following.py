@@ -266,6 +266,8 @@ class Fetcher:
         if outcome == OUT_OF_RANGE:
             self._beside(self._find_ends(key, replica, role))
         elif outcome == RETRY:
+            if self._asked.pop(key, None) is not None:
+                self._forgotten[key] = None  # or the leader sends at once again what cannot be appended
             self._beside(self._try_later(key, role))
         elif outcome != FENCED and role.next_fetch() != wanted:
             self._moved[key] = None

@@ -4,13 +4,17 @@ Up to where a reader may look is the caller's word: `limit_offset` is the high w
 offset for those that read only what is committed, the log's end for followers.
 What is handed out is a place in a file: the bytes are sent as they lie there, batches from the one that holds the
 offset on, and the last of them may be cut off by the size asked for. Clients skip and drop what they did not want.
+What must hold: bytes that are no batches or records raise LogDamaged, a KafkaError. So they are the trouble of one
+partition: not of the others in a request, and never of the connection that it came by, as a ProtocolError would be.
 """
 
 from __future__ import annotations
 
-from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.errors import Error, KafkaError, LogDamaged, ProtocolError
+from minibroker.log.batches import batches
 from minibroker.log.convert import convert
 from minibroker.log.producers import ProducerStates
+from minibroker.log.records import code_of
 from minibroker.log.segment import Slice
 from minibroker.log.snapshots import load_producers, snapshot_offsets
 
@@ -18,7 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from minibroker.log.batches import Batch
     from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.records import Record
     from minibroker.log.segment import Segment
     from minibroker.stored.producers import AbortedTxn
 
@@ -66,18 +72,25 @@ def read(
         )
     if offset >= limit_offset:
         return None
-    for index in range(log.segment_of(offset), len(log.segments)):
-        segment = log.segments[index]
-        place = segment.find(offset)
-        if place is not None:
-            end = _end_position(log, index, limit_offset)
-            if place.end_position > end:
-                return None
-            size_bytes = max(size_bytes_max, place.size_bytes) if whole_batch else size_bytes_max
-            if size_bytes <= 0 or (size_bytes < place.size_bytes and not may_cut):
-                return None
-            return Slice(segment, place.position, min(size_bytes, end - place.position))
+    try:
+        for index in range(log.segment_of(offset), len(log.segments)):
+            segment = log.segments[index]
+            place = segment.find(offset)
+            if place is not None:
+                end = _end_position(log, index, limit_offset)
+                if place.end_position > end:
+                    return None
+                size_bytes = max(size_bytes_max, place.size_bytes) if whole_batch else size_bytes_max
+                if size_bytes <= 0 or (size_bytes < place.size_bytes and not may_cut):
+                    return None
+                return Slice(segment, place.position, min(size_bytes, end - place.position))
+    except ProtocolError as error:
+        raise _damaged(log, error) from error
     return None
+
+
+def _damaged(log: PartitionLog, error: ProtocolError, code: Error = Error.CORRUPT_MESSAGE) -> LogDamaged:
+    return LogDamaged(code, f"{log.directory} is damaged: {error}")
 
 
 def _end_offset(log: PartitionLog, index: int) -> int:
@@ -94,9 +107,20 @@ def _end_position(log: PartitionLog, index: int, limit_offset: int) -> int:
     return segment.size_bytes if place is None else place.position
 
 
-def converted(found: Slice, to_magic: int, first_offset: int) -> Iterator[bytes | memoryview]:
+def is_newer(found: Slice, magic: int) -> bool:
+    """Whether a batch of what was read has a newer format, as far as batches can be read."""
+    try:
+        return any(batch.magic > magic for batch in batches(found.view()))
+    except ProtocolError:
+        return False  # it goes out as it lies there
+
+
+def converted(log: PartitionLog, found: Slice, to_magic: int, first_offset: int) -> Iterator[bytes | memoryview]:
     """Yield what was read in an older format, batch by batch as it is asked for."""
-    return convert(found.view(), to_magic, first_offset=first_offset, keep_older=True)
+    try:
+        yield from convert(found.view(), to_magic, first_offset=first_offset, keep_older=True)
+    except ProtocolError as error:
+        raise _damaged(log, error, Error.UNSUPPORTED_COMPRESSION_TYPE) from error
 
 
 def aborted_transactions(log: PartitionLog, found: Slice, offset: int) -> list[AbortedTxn]:
@@ -105,7 +129,10 @@ def aborted_transactions(log: PartitionLog, found: Slice, offset: int) -> list[A
     end_offset = found.segment.offset_index.offset_at(found.position + found.size_bytes)
     if end_offset is None:
         end_offset = _end_offset(log, index)
-    return aborted_between(log, offset, end_offset)
+    try:
+        return aborted_between(log, offset, end_offset)
+    except ProtocolError as error:
+        raise _damaged(log, error) from error
 
 
 def aborted_between(log: PartitionLog, start_offset: int, end_offset: int) -> list[AbortedTxn]:
@@ -176,23 +203,39 @@ def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Foun
     if timestamp == MAX_TIMESTAMP:
         segment = max(log.segments, key=lambda each: each.latest[0])
         target = segment.latest[0]
-        return None if target < 0 else _find_in([segment], target, segment.base_offset, limit_offset)
+        return None if target < 0 else _find_in(log, [segment], target, segment.base_offset, limit_offset)
     return find_time(log, timestamp, limit_offset=limit_offset)
 
 
 def find_time(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Found | None:
     """Return the first record by position that is not older; no timestamp stands for anything else here."""
-    return _find_in(log.segments, timestamp, log.log_start_offset, limit_offset)
+    return _find_in(log, log.segments, timestamp, log.log_start_offset, limit_offset)
 
 
-def _find_in(segments: list[Segment], timestamp: int, start_offset: int, limit_offset: int) -> Found | None:
-    for segment in segments:
-        if segment.latest[0] >= timestamp:
-            record = segment.find_timestamp(timestamp, start_offset)
-            if record is not None:
-                if record.offset >= limit_offset:
-                    return None
-                return Found(record.timestamp, record.offset, _epoch_of(segment, record.offset))
+def _find_in(
+    log: PartitionLog, segments: list[Segment], timestamp: int, start_offset: int, limit_offset: int
+) -> Found | None:
+    try:
+        for segment in segments:
+            if segment.latest[0] >= timestamp:
+                for batch in segment.batches_from_time(timestamp, start_offset):
+                    record = _first_since(log, batch, timestamp, start_offset)
+                    if record is not None:
+                        if record.offset >= limit_offset:
+                            return None
+                        return Found(record.timestamp, record.offset, _epoch_of(segment, record.offset))
+    except ProtocolError as error:
+        raise _damaged(log, error) from error
+    return None
+
+
+def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: int) -> Record | None:
+    try:
+        for record in batch.records():
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return record
+    except ProtocolError as error:
+        raise _damaged(log, error, code_of(error)) from error
     return None
 
 

@@ -17,6 +17,9 @@ from struct import error as StructError
 
 from minibroker.errors import (
     CorruptCrc,
+    DecompressionFailed,
+    DecompressionLimit,
+    Error,
     InvalidLength,
     InvalidMagic,
     InvalidRecord,
@@ -77,6 +80,18 @@ def control_type(record: Record) -> int:
     if len(key) < 4 or key[0] > 0x7F:
         raise InvalidRecord(f"control record {record.offset} has the key {key[:8].hex()!r}", 0, "RecordV2.key")
     return int.from_bytes(key[2:4], "big", signed=True)
+
+
+def code_of(error: ProtocolError) -> Error:
+    """Return what Kafka answers to records that cannot be read, though the header of their batch can."""
+    if isinstance(error, CorruptCrc):
+        return Error.CORRUPT_MESSAGE  # of a message within a wrapper
+    if isinstance(error, DecompressionLimit):
+        return Error.MESSAGE_TOO_LARGE
+    if isinstance(error, DecompressionFailed):
+        return Error.UNKNOWN_SERVER_ERROR
+    # Kafka: answers UNKNOWN_SERVER_ERROR to v0 and v1 messages with lengths that lead beyond their end, or takes them.
+    return Error.INVALID_RECORD
 
 
 # Format v2

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Protocol
 
-    from minibroker.log.records import Record
     from minibroker.log.storage import Chunk, File, Storage
 
     class Added(Protocol):
@@ -126,6 +125,8 @@ class Segment:
     def append(self, chunks: Sequence[Chunk], added: Sequence[Added], index_interval_bytes: int) -> None:
         """Append batches: their bytes in one write, then the index entries that fall due."""
         position = self.size_bytes
+        if self._latest is None:
+            self._latest = self._find_latest()  # before anything is written: then nothing but the write can fail
         self._opened().append(chunks)
         tail = self._tail
         behind = self.base_offset - 1 if position == 0 else added[0].last_offset - 1 if tail is None else tail[2]
@@ -281,17 +282,14 @@ class Segment:
         self.rebuild_indexes()
         return next((place for place in self.hop() if place.last_offset >= offset), None)
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> Record | None:
-        """Return the first record in the file, at `start_offset` or behind, that is not older than `timestamp`."""
+    def batches_from_time(self, timestamp: int, start_offset: int) -> Iterator[Batch]:
+        """Yield batches that have a record not older than `timestamp`, from the one that holds `start_offset` on."""
         _, offset = self._time_entry_before(timestamp)
         place = self.find(max(offset, start_offset))
         if place is not None:
-            for batch in self.batches(place.position):
+            for batch in batches(self.view(place.position, self.size_bytes - place.position), strict=True):
                 if batch.max_timestamp >= timestamp:
-                    for record in batch.records():
-                        if record.timestamp >= timestamp and record.offset >= start_offset:
-                            return record
-        return None
+                    yield batch
 
     def _time_entry_before(self, timestamp: int) -> tuple[int, int]:
         """Return an entry of the time index that has been compared with the batch that it names."""
@@ -342,9 +340,15 @@ class Segment:
         return last.last_offset + 1 if last else self.base_offset
 
     def first_timestamp(self) -> int:
-        """Return the timestamp by which the segment's age is judged: the largest of its first batch, or -1."""
+        """Return the timestamp by which the segment's age is judged: the largest of its first batch, or -1.
+
+        Kafka: appends nothing to a segment whose first batch is damaged; here such a segment is as old as its file.
+        """
         if self._first_timestamp is None and self.size_bytes:
-            self._first_timestamp = self.batch_at(next(self.hop())).max_timestamp
+            try:
+                self._first_timestamp = self.batch_at(next(self.hop())).max_timestamp
+            except ProtocolError:
+                self._first_timestamp = NO_TIMESTAMP
         return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
 
     @property
@@ -355,16 +359,22 @@ class Segment:
         return self._latest
 
     def _find_latest(self) -> tuple[int, int]:
-        """Take the last entry of the time index, and look at what came behind it."""
+        """Take the last entry of the time index, and look at what came behind it, up to what cannot be read.
+
+        It is asked for by whoever appends and by retention: neither needs what lies behind the damage.
+        """
         found = self.time_index.last()
-        if found[0] != NO_TIMESTAMP and not self._holds_timestamp(*found):
-            self.rebuild_indexes()
-            return self.latest
-        place = self.find(found[1])
-        if place is not None:
-            for batch in self.batches(place.position):
-                if batch.max_timestamp > found[0]:
-                    found = batch.max_timestamp, batch.last_offset
+        try:
+            if found[0] != NO_TIMESTAMP and not self._holds_timestamp(*found):
+                self.rebuild_indexes()
+                return self.latest
+            place = self.find(found[1])
+            if place is not None:
+                for batch in self.batches(place.position):
+                    if batch.max_timestamp > found[0]:
+                        found = batch.max_timestamp, batch.last_offset
+        except ProtocolError:
+            pass  # whoever reads there is told
         return found
 
     @property

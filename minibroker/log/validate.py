@@ -25,19 +25,12 @@ producer (producers.py), which formats a Produce version may send (its handler).
 
 from __future__ import annotations
 
-from minibroker.errors import (
-    CorruptCrc,
-    DecompressionFailed,
-    DecompressionLimit,
-    Error,
-    KafkaError,
-    ProtocolError,
-)
+from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.batches import Batch, batches, find_batch
 from minibroker.log.build import build_batch
 from minibroker.log.compression import NONE, ZSTD
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME, HEADER_BYTES
-from minibroker.log.records import Record
+from minibroker.log.records import Record, code_of
 from minibroker.log.validate_records import RecordRules
 from minibroker.log.validation import AcceptedBatch as AcceptedBatch
 from minibroker.log.validation import Validated as Validated
@@ -49,6 +42,7 @@ if TYPE_CHECKING:
 
 # Who appends. Only clients are held to the rules for clients: offsets from 0, no control batches, sequence numbers.
 CLIENT, COORDINATOR, RAFT_LEADER = "client", "coordinator", "raft leader"
+REPLICATION = "replication"
 
 ATTRIBUTE_BITS = (0b111, 0b1111, 0b111_1111)  # that mean something, by format
 
@@ -101,12 +95,15 @@ def validate(
             records += rules.read(batch)
         return _rebuild(first, records, codec, settings, next_offset, leader_epoch, append_time)
     except ProtocolError as error:
-        raise _refusal(error) from error
+        raise KafkaError(code_of(error), str(error)) from error
 
 
 def validate_replicated(data: bytes | bytearray | memoryview) -> Validated:
-    """Return what a follower appends: the leader's batches as they are. It looks at checksums and that offsets rise."""
-    found = _checked_batches(data, None, -1, "replication")
+    """Return what a follower appends: the leader's batches as they are. It looks at checksums and that offsets rise.
+
+    Kafka: appends nothing of what was fetched with a damaged batch; here what comes before that is appended.
+    """
+    found = _checked_batches(data, None, -1, REPLICATION)
     accepted = []
     last_offset = max_timestamp = max_timestamp_offset = -1
     for batch in found:
@@ -146,7 +143,8 @@ def _checked_batches(
                 raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"unknown codec {batch.codec}")
             found.append(batch)
     except ProtocolError as error:
-        raise KafkaError(Error.CORRUPT_MESSAGE, str(error)) from error
+        if not found or origin != REPLICATION:
+            raise KafkaError(Error.CORRUPT_MESSAGE, str(error)) from error
     return found
 
 
@@ -288,15 +286,3 @@ def _rebuild(
 
 def _too_large(size_bytes: int, max_message_bytes: int) -> KafkaError:
     return KafkaError(Error.MESSAGE_TOO_LARGE, f"a batch of {size_bytes} bytes; {max_message_bytes} are allowed")
-
-
-def _refusal(error: ProtocolError) -> KafkaError:
-    """Return the answer to records that cannot be read, though the checksum of their batch is right."""
-    if isinstance(error, CorruptCrc):
-        return KafkaError(Error.CORRUPT_MESSAGE, str(error))  # of a message within a wrapper
-    if isinstance(error, DecompressionLimit):
-        return KafkaError(Error.MESSAGE_TOO_LARGE, str(error))  # Kafka: has no such limit
-    if isinstance(error, DecompressionFailed):
-        return KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error))
-    # Kafka: answers UNKNOWN_SERVER_ERROR to v0 and v1 messages with lengths that lead beyond their end, or takes them.
-    return KafkaError(Error.INVALID_RECORD, str(error))

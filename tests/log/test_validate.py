@@ -239,10 +239,17 @@ def test_a_follower_takes_what_its_leader_has_appended() -> None:
     with pytest.raises(KafkaError) as refused:
         validate_replicated(sent + sent)
     assert refused.value.code == Error.UNKNOWN_SERVER_ERROR
-    with pytest.raises(KafkaError) as refused:
-        validate_replicated(sent[:-1] + bytes([sent[-1] ^ 1]))
-    assert refused.value.code == Error.CORRUPT_MESSAGE
     assert validate_replicated(b"").chunks == []
+
+
+def test_a_follower_takes_what_comes_before_a_damaged_batch() -> None:
+    good = build_batch(2, RECORDS, base_offset=40)
+    for bad in (good[:-1] + bytes([good[-1] ^ 1]), good[:8] + bytes(4) + good[12:], good[:16] + b"\x09" + good[17:]):
+        done = validate_replicated(good + bad + good)
+        assert (b"".join(done.chunks), done.last_offset) == (good, 42)
+        with pytest.raises(KafkaError) as refused:
+            validate_replicated(bad + good)
+        assert refused.value.code == Error.CORRUPT_MESSAGE
 
 
 def test_a_batch_that_unpacks_to_too_much_is_too_large() -> None:

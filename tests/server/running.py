@@ -41,7 +41,11 @@ class Said(Reporter):
 
 @asynccontextmanager
 async def running(
-    settings: Mapping[str, object] | None = None, *, clock: Any = None, storage: Any = None
+    settings: Mapping[str, object] | None = None,
+    *,
+    clock: Any = None,
+    storage: Any = None,
+    as_version: str | None = None,
 ) -> AsyncIterator[Node]:
     """Run a broker on memory; when it has stopped, nothing of it may be left."""
     tasks_before = asyncio.all_tasks()
@@ -53,6 +57,7 @@ async def running(
         storage or MemoryStorage(clock.now_ms),
         clock=clock,
         chance=Random(5),
+        as_version=as_version,
         reporter=said,
     )
     await node.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.errors import Error, KafkaError
+from minibroker.errors import Error, KafkaError, LogDamaged
 from minibroker.replication.controller import check_name
 
 TYPE_CHECKING = False
@@ -63,6 +63,15 @@ def code_for(error: KafkaError, is_old: bool) -> Error:
     return error.code
 
 
+def say_if_damaged(node: Node, error: KafkaError) -> None:
+    """Tell people of a log that cannot be read, once for each place: clients ask for it several times a second."""
+    said = node.damages_said
+    if isinstance(error, LogDamaged) and error.message not in said and len(said) < DAMAGES_SAID_MAX:
+        said.add(error.message)
+        node.reporter.say(error.message)
+
+
+DAMAGES_SAID_MAX = 1000
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 

@@ -7,11 +7,10 @@ age that does not know the stored format get a copy, converted.
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import code_for, find_replica, known_leader
+from minibroker.broker.handlers.context import code_for, find_replica, known_leader, say_if_damaged
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
-from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.errors import Error, KafkaError, LogDamaged
 from minibroker.log import reading
-from minibroker.log.batches import batches
 from minibroker.log.compression import ZSTD
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.leader import LeaderState
@@ -174,6 +173,7 @@ class Round:
                 size_bytes = self._read_partition(replica, wanted, answer, left_bytes, whole_batch)
             except KafkaError as error:
                 is_due = True
+                say_if_damaged(self.context.node, error)
                 self._refuse(key, answer, error, replica)
                 if replica is None:
                     unknown[key] = answer  # they come last
@@ -272,22 +272,22 @@ class Round:
             return found.view()
         view = found.view()
         magic = 0 if self.version < 2 else 1
-        if all(batch.magic <= magic for batch in batches(view)):
+        if not reading.is_newer(found, magic):
             return view
         if not self.context.node.topic_config(replica.topic)["message.downconversion.enable"]:
             raise KafkaError(Error.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
         pieces: list[bytes | memoryview] = []
         left_bytes = found.size_bytes
         try:
-            for piece in reading.converted(found, magic, offset):
+            for piece in reading.converted(replica.log, found, magic, offset):
                 # The answer is not to be longer than what was read, be the last message cut for it.
                 pieces.append(piece[:left_bytes] if pieces else piece)
                 left_bytes -= len(piece)
                 if left_bytes <= 0:
                     break
-        except ProtocolError as error:
+        except LogDamaged:
             if not pieces:
-                raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, str(error)) from error
+                raise
         return b"".join(pieces)
 
     def _refuse(self, key: Key, answer: PartitionResponse, error: KafkaError, replica: Replica | None) -> None:

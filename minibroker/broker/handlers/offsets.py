@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minibroker.broker.handlers.context import NO_ID, code_for, find_replica
+from minibroker.broker.handlers.context import NO_ID, code_for, find_replica, say_if_damaged
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -75,6 +75,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
                 else:
                     _find(replica, request, wanted.timestamp, answer, context.api_version, is_before_3=is_before_3)
             except KafkaError as error:
+                say_if_damaged(context.node, error)
                 answer.error_code = code_for(error, context.api_version <= 5)
             answers.append(answer)
         topics.append(OffsetTopic(name=topic.name, partitions=answers))
@@ -86,10 +87,17 @@ def _check_special(timestamp: int, version: int) -> None:
         raise KafkaError(Error.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in version {version}")
 
 
-def _check_committed(replica: Replica, limit: int, version: int) -> None:
-    """Raise while a new leader does not know yet what is committed: what it says might go back (KIP-207)."""
+def _check_committed(replica: Replica, request: ListOffsetsRequest, version: int) -> None:
+    """Raise while a new leader does not know yet what is committed: what it says might go back (KIP-207).
+
+    An open transaction from before this leader is no reason: the last stable offset does not go back.
+    """
     role = replica.role
-    if isinstance(role, LeaderState) and limit < role.epoch_start_offset:
+    if (
+        isinstance(role, LeaderState)
+        and replica.high_watermark < role.epoch_start_offset
+        and request.replica_id != DEBUGGING_REPLICA
+    ):
         code = Error.OFFSET_NOT_AVAILABLE if version >= OFFSET_NOT_AVAILABLE_SINCE else Error.LEADER_NOT_AVAILABLE
         raise KafkaError(code, f"the high watermark is below {role.epoch_start_offset}, where this leader began")
 
@@ -109,14 +117,14 @@ def _find(
     if request.replica_id == DEBUGGING_REPLICA:
         limit = replica.log.next_offset
     if timestamp == reading.LATEST:
-        _check_committed(replica, limit, version)
+        _check_committed(replica, request, version)
     if is_before_3 and timestamp < reading.EARLIEST:
         # Only the two were special then; any other number was a time.
         found = reading.find_time(replica.log, timestamp, limit_offset=limit)
     else:
         found = reading.find_offset(replica.log, timestamp, limit_offset=limit)
-    if found is None and timestamp >= 0:
-        _check_committed(replica, limit, version)
+    if found is None:
+        _check_committed(replica, request, version)
     if found is not None:
         answer.timestamp = found.timestamp
         answer.offset = found.offset

@@ -214,7 +214,15 @@ class PartitionFiles:
                 continue
             segment = self.segment(index)
             try:
-                record = segment.find_timestamp(timestamp, self.start_offset)
+                record = next(
+                    (
+                        record
+                        for batch in segment.batches_from_time(timestamp, self.start_offset)
+                        for record in batch.records()
+                        if record.timestamp >= timestamp and record.offset >= self.start_offset
+                    ),
+                    None,
+                )
             except ProtocolError as error:
                 path = self.storage.real_path(segment.path)
                 raise Unreadable(
