@@ -6,7 +6,8 @@ Without a release it is the newest, and serves every older version besides.
 from __future__ import annotations
 
 from minibroker.broker.apis import SERVED
-from minibroker.metadata.features import FINALIZED, NEWEST, supported
+from minibroker.metadata.features import FINALIZED, LOWEST, LOWEST_OF_CLUSTER, NEWEST, bootstrap, supported
+from minibroker.metadata.features import SERVED as SERVED_FEATURES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,14 +76,18 @@ class Appearance:
         numbers = [int(word) for word in version.split("-")[0].split(".") if word.isdigit()]
         return 0 if numbers < [0, 10] else 1 if numbers < [0, 11] else 2
 
-    @property
-    def bootstrap_features(self) -> Mapping[str, int]:
+    def bootstrap_features(self, *, is_cluster: bool = False) -> Mapping[str, int]:
         """Levels that a new directory begins with."""
-        return FINALIZED[self.release]
+        if self._is_named:
+            return bootstrap(self.release)
+        return LOWEST_OF_CLUSTER if is_cluster else LOWEST
 
     def supported_features(self) -> dict[str, tuple[int, int]]:
-        return supported(self.release) if self.has_features else {}
+        found = supported(self.release) if self.has_features else {}
+        return {name: levels for name, levels in found.items() if name in SERVED_FEATURES}
 
     def finalized_features(self, image: MetadataImage) -> tuple[dict[str, int], int]:
         """Return the level of each feature, and the epoch that grows with each change of them."""
-        return (image.features, image.offset) if self.has_features else ({}, 0)
+        if not self.has_features:
+            return {}, 0
+        return {name: level for name, level in image.features.items() if name in SERVED_FEATURES}, image.offset

@@ -322,6 +322,13 @@ class Node:
         for tell in list(self.watchers):
             tell()
 
+    def need_feature(self, name: str, level: int) -> None:
+        """Raise a feature to the level that a record about to be written needs; a cluster's are high enough."""
+        if self.image.features.get(name, 0) < level and isinstance(self.metadata, OwnMetadata):
+            from minibroker.stored.cluster import FeatureLevelRecord
+
+            self.change([FeatureLevelRecord(name=name, feature_level=level)])
+
     def topic_config(self, topic: str) -> TopicConfig:
         return TopicConfig(self.image.topic_configs(topic), self.config)
 

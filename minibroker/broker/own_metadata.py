@@ -44,7 +44,7 @@ class OwnMetadata:
             node_id=node.node_id,
             directory_id=random_id(node.chance),
             now_ms=node.clock.now_ms(),
-            features=node.appearance.bootstrap_features,
+            features=node.appearance.bootstrap_features(),
         )
 
     # The broker's life

@@ -120,7 +120,7 @@ class ControllerNode:
                     node_id=NODE_ID,
                     directory_id=random_id(self.chance),
                     now_ms=now_ms,
-                    features=self.appearance.bootstrap_features,
+                    features=self.appearance.bootstrap_features(is_cluster=True),
                 )
             self.cluster_id = meta.cluster_id or ""
             segment_bytes = self.config["metadata.log.segment.bytes"]

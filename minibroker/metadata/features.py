@@ -7,6 +7,7 @@ from __future__ import annotations
 
 METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"
+GROUP_VERSION = "group.version"  # 1: groups of the consumer protocol
 
 # metadata.version from which on ...
 CONTROLLED_SHUTDOWN = 7  # 3.3-IV3
@@ -49,9 +50,24 @@ FINALIZED: dict[str, dict[str, int]] = {
 }
 NEWEST = "4.4"
 
+# What we do: clients are told of no other feature, whatever its level in a directory.
+SERVED = (METADATA_VERSION, ELR_VERSION, GROUP_VERSION)
+# The lowest levels that our own records need, so that every release from there on can go on with a directory: 3.9 with
+# that of one broker, until a group of the consumer protocol is in it (4.0 then); 4.0 with that of a cluster.
+LOWEST = {METADATA_VERSION: 21}
+LOWEST_OF_CLUSTER = {METADATA_VERSION: 25, ELR_VERSION: 1, GROUP_VERSION: 1}
+
+
+def bootstrap(release: str) -> dict[str, int]:
+    """Return the levels that a directory begins with which is to look like a release's."""
+    return {name: level for name, level in FINALIZED[release].items() if name in SERVED}
+
 
 def supported(release: str = NEWEST) -> dict[str, tuple[int, int]]:
-    """Return lowest and highest level of each feature that a release can work with, as it registers itself."""
+    """Return lowest and highest level of each feature that a release can work with, as it registers itself.
+
+    All of them: a directory that Kafka wrote may have any at any level, and does not hurt.
+    """
     ranges = {name: (0, level) for name, level in FINALIZED[release].items()}
     # 4.0 dropped what came before 3.3-IV3.
     ranges[METADATA_VERSION] = (1 if release.startswith("3.") else 7, FINALIZED[release][METADATA_VERSION])

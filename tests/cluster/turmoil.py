@@ -31,6 +31,7 @@ SETTINGS = {
     "broker.session.timeout.ms": 200,  # so that a broker that hangs is replaced soon
     "broker.heartbeat.interval.ms": 40,
     "replica.lag.time.max.ms": 300,
+    "replica.fetch.wait.max.ms": 300,
     "replica.fetch.backoff.ms": 20,
 }
 

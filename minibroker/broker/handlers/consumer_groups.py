@@ -10,6 +10,7 @@ from minibroker.groups.consumer_checks import check_heartbeat
 from minibroker.groups.migration import upgrade
 from minibroker.log.checkpoints import format_id
 from minibroker.metadata.bootstrap import random_id
+from minibroker.metadata.features import GROUP_VERSION
 from minibroker.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -40,6 +41,8 @@ def consumer_group_heartbeat(
     try:
         if node.appearance.is_before_4:  # there it is switched off, and nothing said about it
             return _refused(Error.UNSUPPORTED_VERSION)
+        if request.member_epoch == JOINING:
+            node.need_feature(GROUP_VERSION, 1)
         coordinator = node.groups.coordinator
         led = coordinator.find(request.group_id)
         settings = coordinator.settings_of(request.group_id)
