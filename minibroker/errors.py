@@ -313,12 +313,17 @@ class KafkaError(Exception):
     """
 
     def __init__(self, code: Error, message: str = ""):
+        if len(message) > MESSAGE_LETTERS_MAX:  # with something in it that a client has sent
+            message = f"{message[:MESSAGE_LETTERS_MAX]}... ({len(message)} letters)"
         super().__init__(code, message)
         self.code = code
         self.message = message or code.meaning
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
+
+
+MESSAGE_LETTERS_MAX = 8000  # a response has room for 32,767 bytes, and a letter takes up to four
 
 
 class ProtocolError(Exception):

@@ -292,8 +292,9 @@ class ClassicGroup:
         self.drop(member_id)
 
     def left(self, now_ms: int, why: str) -> None:
-        """Go on without those who are gone."""
-        self.rebalance.begin_or_complete(now_ms, why)
+        """Go on without those who are gone. Who only had an id may leave a group that nobody is in: it stays Empty."""
+        if self.state not in (EMPTY, DEAD):
+            self.rebalance.begin_or_complete(now_ms, why)
 
     def drop(self, member_id: str) -> None:
         """Take a member out, whatever it waits for."""

@@ -136,6 +136,15 @@ def test_a_member_that_leaves_makes_the_others_join() -> None:
     assert lab.group.state.name == "Empty" and lab.rows[-1][1].members == []  # type: ignore[union-attr]
 
 
+def test_who_only_had_an_id_leaves_an_empty_group_as_it_is() -> None:
+    lab = Lab(delay_ms=3000)
+    (refused,) = lab.join("a", is_new=True, needs_id_first=True)
+    assert refused.error == Error.MEMBER_ID_REQUIRED
+    assert lab.leave("a") == Error.NONE
+    assert (lab.group.state.name, lab.group.generation, lab.rows, lab.changes) == ("Empty", 0, [], [])
+    lab.group.check_delete()
+
+
 def test_the_leader_leaves_and_another_leads() -> None:
     lab = Lab()
     lab.stable("a", "b")

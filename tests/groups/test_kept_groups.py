@@ -20,6 +20,7 @@ from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.protocol.messages.heartbeat import HeartbeatRequest
 from minibroker.protocol.messages.join_group import JoinGroupRequest
+from minibroker.protocol.messages.leave_group import LeaveGroupRequest
 from minibroker.protocol.messages.list_groups import ListGroupsRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -233,6 +234,37 @@ async def test_a_group_is_deleted_with_its_offsets() -> None:
         assert await caller.committed() == {}
     async with serving(storage) as (_, caller):
         assert await caller.groups() == {} and await caller.committed() == {}
+
+
+async def test_a_group_that_nobody_came_to_is_forgotten() -> None:
+    """Asking for a member id makes a group; it goes with the last of those that were given out and not used."""
+    clock = SteeredClock()
+    clock.freeze()
+    async with serving(MemoryStorage(clock.now_ms), "t", clock=clock) as (node, caller):
+        await caller.find()
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"wishes")
+        answers = [
+            await caller.call(
+                JoinGroupRequest(
+                    group_id=group,
+                    session_timeout_ms=10_000,
+                    rebalance_timeout_ms=10_000,
+                    member_id="",
+                    protocol_type="test",
+                    protocols=[protocol],
+                ),
+                4,
+            )
+            for group in ("left", "silent", "silent", "used")
+        ]
+        assert {answer.error_code for answer in answers} == {Error.MEMBER_ID_REQUIRED}
+        await caller.commit(1, group="used")
+        assert set(await caller.groups()) == {"left", "silent", "used"}
+        await caller.call(LeaveGroupRequest(group_id="left", member_id=answers[0].member_id), 2)
+        assert set(await caller.groups()) == {"silent", "used"}
+        await clock.advance(10_000)
+        assert set(await caller.groups()) == {"used"}
+        assert sum(led.replica.log.next_offset for led in node.groups.led()) == 1  # and nothing was written of it
 
 
 async def test_many_commits_of_one_turn_are_few_batches() -> None:

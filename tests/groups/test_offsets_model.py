@@ -68,7 +68,7 @@ class Model:
         self.topics = dict.fromkeys(TOPICS, 0)  # how often each was made anew
         self.count = 0
         self.is_held = False
-        self.under_way: list[tuple[Task[int], int, bool]] = []  # what is asked, the state it leaves, whether it must be
+        self.under_way: list[tuple[Task[int], int, bool]] = []  # what is asked, the state it leaves, whether it writes
 
     @property
     def now(self) -> float:
@@ -94,7 +94,7 @@ class Model:
         host, _, port = self.lab.cluster.nodes[self.leader()].bootstrap_servers.rpartition(":")
         return await Connection.open(host, int(port), clock=self.lab.world.clock)
 
-    async def begin(self, request: Any, version: int, left: State, code_of: Any) -> None:
+    async def begin(self, request: Any, version: int, left: State, code_of: Any, *, writes: bool = True) -> None:
         """Ask for something that leaves a state, and do not wait for the answer while followers are held."""
         connection = await self.connect()
 
@@ -106,7 +106,7 @@ class Model:
 
         task = self.lab.world.loop.create_task(ask())
         self.states.append(left)
-        self.under_way.append((task, len(self.states) - 1, True))
+        self.under_way.append((task, len(self.states) - 1, writes))
         await self.lab.world.clock.sleep(20)
         if not self.is_held:
             await self.settle()
@@ -136,7 +136,7 @@ class Model:
             assert code != Error.GROUP_ID_NOT_FOUND or not is_there, f"{group} has offsets, and is not there"
             return int(Error.NONE if code == Error.GROUP_ID_NOT_FOUND else code)
 
-        await self.begin(DeleteGroupsRequest(groups_names=[group]), 1, left, code_of)
+        await self.begin(DeleteGroupsRequest(groups_names=[group]), 1, left, code_of, writes=is_there)
 
     async def delete_offset(self, group: str, topic: str) -> None:
         left = {key: entry for key, entry in self.last.items() if key != (group, topic)}
@@ -151,7 +151,7 @@ class Model:
                 return int(Error.NONE)
             return int(answer.error_code or answer.topics[0].partitions[0].error_code)
 
-        await self.begin(request, 0, left, code_of)
+        await self.begin(request, 0, left, code_of, writes=(group, topic) in self.last)
 
     async def make_anew(self, topic: str) -> None:
         cluster = self.lab.cluster
@@ -188,9 +188,9 @@ class Model:
         """The coordinator dies; another one leads, and what was under way has come to something or to nothing."""
         cluster, leader = self.lab.cluster, self.leader()
         await cluster.kill(leader)
-        for task, index, _ in self.under_way:
+        for task, index, writes in self.under_way:
             try:
-                if await task == Error.NONE:
+                if await task == Error.NONE and writes:
                     self.acknowledged = max(self.acknowledged, index)
             except Exception:  # it was cut off
                 pass

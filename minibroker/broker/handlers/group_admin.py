@@ -53,9 +53,9 @@ def _describe(group_id: str, operations: int, context: Context) -> DescribedGrou
         if context.api_version < NOT_FOUND_SINCE:
             answer.authorized_operations = operations
         else:
-            answer.error_code = Error.GROUP_ID_NOT_FOUND
             what = "not found" if group is None else "is not a classic group"
-            answer.error_message = f"Group {group_id} {what}."
+            missing = KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+            answer.error_code, answer.error_message = missing.code, missing.message
         return answer
     answer.authorized_operations = operations
     is_stable = group.state is STABLE

@@ -18,6 +18,7 @@ from minibroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from minibroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from minibroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from minibroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from minibroker.schema.varint import STRING_BYTES_MAX
 from minibroker.server.later import Later
 
 TYPE_CHECKING = False
@@ -42,6 +43,11 @@ NULL_PROTOCOL_SINCE = 7
 SKIPS_ASSIGNMENT_SINCE = 9
 PROTOCOL_NAMED_SINCE = 5  # SyncGroup
 LEAVE_TOGETHER_SINCE = 3
+
+
+# An id of a member is a name, a hyphen and a UUID, and a row has room for so many bytes of it.
+# Kafka: lets such a member join, and fails when its group is to be written down.
+NAME_BYTES_MAX = STRING_BYTES_MAX - 37
 
 
 def _new_id(group: Group, name: str, chance: Random) -> str:
@@ -83,9 +89,12 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
         instance_id = request.group_instance_id
         rebalance_ms = request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
         client_id = context.client_id or ""
+        name = client_id if instance_id is None else instance_id
+        if not request.member_id and len(name.encode()) > NAME_BYTES_MAX:
+            raise KafkaError(Error.INVALID_REQUEST, f"an id made of {len(name)} letters is too long to be written down")
         group = _group_to_join(led, request.group_id)
         member = Member(
-            request.member_id or _new_id(group, client_id if instance_id is None else instance_id, node.chance),
+            request.member_id or _new_id(group, name, node.chance),
             instance_id,
             client_id=client_id,
             client_host=host_of(context),
@@ -258,6 +267,7 @@ def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupRespo
             answer_when_safe(led, group, rows, reply, errors, lambda error: [error] * len(asked))
         else:
             reply(_leave_classic(group, asked, context.now_ms))
+            led.shard.drop_unwritten(request.group_id, context.now_ms)
         led.arm(request.group_id)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
