@@ -91,7 +91,7 @@ async def unobserved(replica: Replica, events: EventStream, data: bytes, count: 
         await asyncio.sleep(0)
         start = time.perf_counter()
         replica.waiters[changed] = None
-        replica.append(data, now_ms=time.time_ns() // 1_000_000, acks=-1)
+        replica.append(data, now_ms=time.time_ns() // 1_000_000, steady_ms=0, acks=-1)
         took.append(await done - start)
         del replica.waiters[changed]
     return centiles(took)
@@ -115,7 +115,7 @@ async def by_events(replica: Replica, events: EventStream, data: bytes, count: i
         for _ in range(count):
             done = loop.create_future()
             await asyncio.sleep(0)
-            replica.append(data, now_ms=time.time_ns() // 1_000_000, acks=-1)
+            replica.append(data, now_ms=time.time_ns() // 1_000_000, steady_ms=0, acks=-1)
             took.append(await done - start)
     return centiles(took)
 

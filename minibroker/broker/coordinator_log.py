@@ -212,7 +212,9 @@ class CoordinatorLog:
         if rows:
             records = [Record(key, value, (), now_ms, index) for index, (key, value) in enumerate(rows)]
             data = bytearray(build_batch(2, records, codec=node.config["offsets.topic.compression.codec"]))
-            offset = self.replica.append(data, now_ms=now_ms, acks=-1, origin=COORDINATOR).first_offset
+            steady_ms = self.node.clock.steady_ms()
+            appended = self.replica.append(data, now_ms=now_ms, steady_ms=steady_ms, acks=-1, origin=COORDINATOR)
+            offset = appended.first_offset
         timeout_ms: int = node.config["offsets.commit.timeout.ms"]
         for write in batch:
             offset += len(write.rows)

@@ -82,7 +82,7 @@ class Feed:
         self.session_id = session_id
         self.tells_high_watermarks = tells_high_watermarks
         self.epoch = FIRST_EPOCH  # of the last request
-        self.fetched_ms = 0  # when it came
+        self.fetched_ms = 0  # when it came, by the steady clock
         self.fed: dict[Key, Fed] = {}
         self.news: dict[Key, None] = {}  # partitions that may have records, or an error
         self.outside: dict[Key, None] = {}  # where the follower is not in sync, and may come to be with each fetch
@@ -178,7 +178,7 @@ class Feeding:
         ):
             return FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, responses=[])
         feed.epoch = request.session_epoch
-        feed.fetched_ms = self.node.clock.now_ms()
+        feed.fetched_ms = self.node.clock.steady_ms()
         round_ = FeedRound(self.node, feed, request)
         round_.take()
         if round_.is_due or request.max_wait_ms <= 0:
@@ -188,12 +188,12 @@ class Feeding:
     async def _wait(self, round_: FeedRound, request: FetchRequest) -> FetchResponse:
         feed = round_.feed
         clock = self.node.clock
-        deadline_ms = clock.now_ms() + request.max_wait_ms
+        deadline_ms = clock.steady_ms() + request.max_wait_ms
         while True:  # there may be news before this coroutine is run for the first time
             if feed.epoch != request.session_epoch or self.feeds.get(feed.follower_id) is not feed:
                 return FetchResponse(responses=[])  # nobody waits for this answer any more
             round_.read_news()
-            left_ms = deadline_ms - clock.now_ms()
+            left_ms = deadline_ms - clock.steady_ms()
             if round_.is_due or left_ms <= 0 or (feed.tells_high_watermarks and feed.stale):
                 return round_.response()
             await feed.wait(self.node, left_ms)
@@ -313,7 +313,7 @@ class FeedRound:
             feed.follower_id,
             fed.wanted,
             size_bytes_max=min(fed.size_bytes_max, max(self.left_bytes, 0)),
-            now_ms=feed.fetched_ms,
+            steady_ms=feed.fetched_ms,
             broker_epoch=state.replica_epoch,
             whole_batch=not self._answers,
             counts=counts,

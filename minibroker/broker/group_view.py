@@ -201,9 +201,9 @@ class SeenGroups:
             return f"group {group!r} {self._said(group)}, and not {wanted}{count}"
 
         clock = LoopClock()
-        deadline_ms = clock.now_ms() + timeout_ms
+        deadline_ms = clock.steady_ms() + timeout_ms
         while True:
-            await self._until(has_it, GROUP_KINDS, deadline_ms - clock.now_ms(), timeout_ms, told)
+            await self._until(has_it, GROUP_KINDS, deadline_ms - clock.steady_ms(), timeout_ms, told)
             if not has_it():  # it was so for a moment, and has gone on
                 continue
             try:

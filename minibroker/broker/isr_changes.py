@@ -62,10 +62,10 @@ class IsrChanges:
             self._task = asyncio.get_running_loop().create_task(self._send(), name=f"isr {self.node.node_id}")
 
     def _check_lag(self) -> None:
-        now_ms = self.node.clock.now_ms()
+        steady_ms = self.node.clock.steady_ms()
         for replica in list(self.node.replicas.values()):
             role = replica.role
-            if isinstance(role, LeaderState) and (proposal := role.check_lag(now_ms)) is not None:
+            if isinstance(role, LeaderState) and (proposal := role.check_lag(steady_ms)) is not None:
                 self.propose(replica, proposal)
         self.start()
 
@@ -103,7 +103,7 @@ class IsrChanges:
 
     def _take(self, sent: dict[Key, Pending], answer: AlterPartitionResponse) -> bool:
         """Hand on what was answered; return whether something has to be sent again."""
-        now_ms = self.node.clock.now_ms()
+        steady_ms = self.node.clock.steady_ms()
         found = {
             (bytes(topic.topic_id), each.partition_index): each for topic in answer.topics for each in topic.partitions
         }
@@ -113,12 +113,14 @@ class IsrChanges:
             if replica.role is not role:
                 continue
             if each is None or answer.error_code != Error.NONE:
-                again = role.alter_answered(proposal, answer.error_code or Error.UNKNOWN_SERVER_ERROR, now_ms=now_ms)
+                again = role.alter_answered(
+                    proposal, answer.error_code or Error.UNKNOWN_SERVER_ERROR, steady_ms=steady_ms
+                )
             else:
                 again = role.alter_answered(
                     proposal,
                     each.error_code,
-                    now_ms=now_ms,
+                    steady_ms=steady_ms,
                     leader_epoch=each.leader_epoch,
                     partition_epoch=each.partition_epoch,
                     in_sync=each.isr,

@@ -53,7 +53,7 @@ class Partitions:
                 replica = self._open(topic, partition)
             replica.take(
                 partition,
-                now_ms=self.node.clock.now_ms(),
+                steady_ms=self.node.clock.steady_ms(),
                 lag_ms_max=self.node.config["replica.lag.time.max.ms"],
                 find_broker=self.node.image.brokers.get,
                 truncate=partial(self._cut, key),
@@ -117,7 +117,8 @@ class Partitions:
                         self._log_settings(replica.topic),
                         config["min.insync.replicas"],
                     )
-                replica.log.settings, replica.min_in_sync = settings_by_topic[replica.topic]
+                replica.log.settings, min_in_sync = settings_by_topic[replica.topic]
+                replica.set_min_in_sync(min_in_sync, self.node.clock.steady_ms())
                 self.node.chores.settle(replica.log.settings)
 
     def _cut(self, key: tuple[str, int], offset: int, why: str) -> None:

@@ -142,7 +142,7 @@ class ControllerNode:
             self.controller,
             cluster_id=self.cluster_id,
             session_timeout_ms=self.config["broker.session.timeout.ms"],
-            now_ms=now_ms,
+            steady_ms=self.clock.steady_ms(),
         )
         self._take_dynamic_configs()
         self.is_running = True
@@ -196,11 +196,11 @@ class ControllerNode:
             timer.cancel()
         due_ms = self.registrations.next_expiry_ms
         if due_ms is not None:
-            self._timers["expiry"] = self.clock.after(max(due_ms - self.clock.now_ms(), 0), self._expire)
+            self._timers["expiry"] = self.clock.after(max(due_ms - self.clock.steady_ms(), 0), self._expire)
 
     def _expire(self) -> None:
         self._timers.pop("expiry", None)
-        for broker_id in self.registrations.silent(self.clock.now_ms()):
+        for broker_id in self.registrations.silent(self.clock.steady_ms()):
             self.lose(broker_id, "it has been silent for longer than broker.session.timeout.ms")
         self._set_expiry()
 
@@ -287,8 +287,8 @@ class ControllerNode:
         return find_route(message.api, version).handler(message, context)
 
     def _register(self, request: BrokerRegistrationRequest, version: int) -> Any:
-        now_ms = self.clock.now_ms()
-        records, response = self.registrations.register(request, next_offset=self.log.next_offset, now_ms=now_ms)
+        steady_ms = self.clock.steady_ms()
+        records, response = self.registrations.register(request, next_offset=self.log.next_offset, steady_ms=steady_ms)
         self.change(records, f"broker {request.broker_id} registers for a new life")
         return response
 
@@ -300,8 +300,8 @@ class ControllerNode:
         return response
 
     def _beat(self, request: BrokerHeartbeatRequest) -> Any:
-        now_ms = self.clock.now_ms()
-        records, response = self.registrations.heartbeat(request, next_offset=self.log.next_offset, now_ms=now_ms)
+        steady_ms = self.clock.steady_ms()
+        records, response = self.registrations.heartbeat(request, next_offset=self.log.next_offset, steady_ms=steady_ms)
         self.change(records, f"broker {request.broker_id} {'stops in order' if request.want_shut_down else 'is there'}")
         self._set_expiry()
         return response

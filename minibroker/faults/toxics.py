@@ -110,7 +110,7 @@ class Latency(Stage):
         jitter = self.attributes["jitter"]
         delay_ms = self.attributes["latency"] + (self.chance.randrange(2 * jitter) - jitter if jitter else 0)
         self._hold(data)
-        self._due_ms.append(self.clock.now_ms() + max(delay_ms, 0))
+        self._due_ms.append(self.clock.steady_ms() + max(delay_ms, 0))
         self._wait()
 
     def finish(self) -> None:
@@ -120,10 +120,10 @@ class Latency(Stage):
 
     def _wait(self) -> None:
         if self._timer is None and self._held:
-            self._after(max(self._due_ms[0] - self.clock.now_ms(), 0), self._let_go)
+            self._after(max(self._due_ms[0] - self.clock.steady_ms(), 0), self._let_go)
 
     def _let_go(self) -> None:
-        now_ms = self.clock.now_ms()
+        now_ms = self.clock.steady_ms()
         while self._held and self._due_ms[0] <= now_ms:
             self._due_ms.popleft()
             self._pass_one()

@@ -48,7 +48,7 @@ class _OfflineOnFailure:
 
     def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: object) -> None:
         if isinstance(failure, StorageError):
-            self.log.offline = failure
+            self.log.fail(failure)
 
 
 class PartitionLog:
@@ -81,6 +81,7 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.recovery = recovery or Recovery()
         self.offline: StorageError | None = None
+        self.on_offline: Callable[[], object] | None = None  # told when that happens
         self.or_offline = _OfflineOnFailure(self)
         self.cuts = 0  # how often segments or parts of them went: who is at work on some of them looks whether it moved
         self._bases = [segment.base_offset for segment in segments]
@@ -214,7 +215,7 @@ class PartitionLog:
         try:
             self.active.undo_append()
         except StorageError:
-            self.offline = failure
+            self.fail(failure)
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """Note that a leader begins to write here, even if it never will.
@@ -383,6 +384,12 @@ class PartitionLog:
             self.log_start_offset = offset
             if self.epochs.truncate_from_start(offset):
                 self.write_epochs()
+
+    def fail(self, failure: StorageError) -> None:
+        """Go offline: nothing can be said any more of what is on the disk."""
+        self.offline = failure
+        if self.on_offline is not None:
+            self.on_offline()
 
     def check_online(self) -> None:
         """Raise StorageError if the disk has failed this log."""

@@ -67,7 +67,7 @@ def read_for_follower(
     wanted: Wanted,
     *,
     size_bytes_max: int,
-    now_ms: int,
+    steady_ms: int,
     broker_epoch: int = -1,
     whole_batch: bool = True,
     counts: bool = True,
@@ -95,7 +95,7 @@ def read_for_follower(
             log, wanted.offset, size_bytes_max, limit_offset=end_offset, whole_batch=whole_batch
         )
     if counts and (answer.diverging is None or "diverging-fetch-counts" in bugs.planted):
-        answer.proposal = leader.on_fetch(replica_id, wanted.offset, wanted.log_start_offset, now_ms, broker_epoch)
+        answer.proposal = leader.on_fetch(replica_id, wanted.offset, wanted.log_start_offset, steady_ms, broker_epoch)
     return answer
 
 

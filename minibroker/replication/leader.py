@@ -15,7 +15,8 @@ What must hold: it never falls within an epoch, and does not rise while fewer th
 follower joins only when it has all that may be committed: everything below the high watermark, and everything that was
 there when this leader began, for its own high watermark may trail the last leader's. One proposal is under way at a
 time; it names the partition epoch that it starts from, and the controller accepts it in that epoch only.
-A follower falls out by time, not by count: a burst must not throw out one that keeps up (KIP-16).
+A follower falls out by time, not by count: a burst must not throw out one that keeps up (KIP-16). That time is the
+steady clock's (`steady_ms`): a machine whose clock is set throws nobody out.
 Not here: sending proposals, reading for followers (fetching.py), who leads (the controller).
 """
 
@@ -86,9 +87,9 @@ class FollowerProgress:
         self.leader_end_offset = UNKNOWN_OFFSET  # where the leader's log ended then
         self.broker_epoch: int | None = None  # as in its last fetch; None: it has not fetched yet
 
-    def note(self, end_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, epoch: int) -> None:
+    def note(self, end_offset: int, log_start_offset: int, leader_end_offset: int, steady_ms: int, epoch: int) -> None:
         if end_offset >= leader_end_offset:
-            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+            self.caught_up_ms = max(self.caught_up_ms, steady_ms)
         elif end_offset >= self.leader_end_offset:
             # It has what was there at its last fetch, so it was caught up then. Without this a follower of a leader
             # that is written to all the time never would be.
@@ -96,11 +97,11 @@ class FollowerProgress:
         self.end_offset = end_offset
         self.log_start_offset = log_start_offset
         self.leader_end_offset = max(self.leader_end_offset, leader_end_offset)
-        self.fetched_ms = now_ms
+        self.fetched_ms = steady_ms
         self.broker_epoch = epoch
 
-    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
-        return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_ms_max
+    def is_caught_up(self, leader_end_offset: int, steady_ms: int, lag_ms_max: int) -> bool:
+        return self.end_offset == leader_end_offset or steady_ms - self.caught_up_ms <= lag_ms_max
 
 
 class Proposal:
@@ -139,7 +140,7 @@ class LeaderState:
         partition_epoch: int,
         in_sync: Sequence[int],
         *,
-        now_ms: int,
+        steady_ms: int,
         lag_ms_max: int,
         find_broker: FindBroker,
     ):
@@ -154,12 +155,12 @@ class LeaderState:
         self.find_broker = find_broker
         # Nothing is kept of an epoch before, even if this broker led it: meanwhile others may have led, and followers
         # may have cut their logs. Kafka: a leader that is elected again keeps the end offsets it knew.
-        self.followers = self._progress({}, now_ms)
+        self.followers = self._progress({}, steady_ms)
         known = replica.role
         if "progress-outlives-epoch" in bugs.planted and isinstance(known, LeaderState):
-            self.followers = self._progress(known.followers, now_ms)
+            self.followers = self._progress(known.followers, steady_ms)
 
-    def learn(self, partition_epoch: int, in_sync: Sequence[int], now_ms: int) -> None:
+    def learn(self, partition_epoch: int, in_sync: Sequence[int], steady_ms: int) -> None:
         """Take what the metadata say in the same leader epoch; the replicas may have changed too."""
         if partition_epoch < self.partition_epoch:
             return
@@ -169,19 +170,19 @@ class LeaderState:
             self.proposal = None
             self.partition_epoch = partition_epoch
             self._set_in_sync(in_sync)
-        self.followers = self._progress(self.followers, now_ms)
-        self.replica.advance(now_ms)
+        self.followers = self._progress(self.followers, steady_ms)
+        self.replica.advance(steady_ms)
 
     def _set_in_sync(self, in_sync: Sequence[int]) -> None:
         if self.in_sync != tuple(in_sync):
             self.in_sync = tuple(in_sync)
             self.replica.tell(0)
 
-    def _progress(self, known: dict[int, FollowerProgress], now_ms: int) -> dict[int, FollowerProgress]:
+    def _progress(self, known: dict[int, FollowerProgress], steady_ms: int) -> dict[int, FollowerProgress]:
         progress = {}
         for broker_id in self.replica.replicas:
             if broker_id != self.replica.node_id:
-                caught_up_ms = now_ms if broker_id in self.in_sync else NEVER_MS
+                caught_up_ms = steady_ms if broker_id in self.in_sync else NEVER_MS
                 progress[broker_id] = known.get(broker_id) or FollowerProgress(broker_id, caught_up_ms)
         return progress
 
@@ -200,7 +201,7 @@ class LeaderState:
     def is_under_min(self) -> bool:
         return len(self.in_sync) < self.replica.min_in_sync_effective
 
-    def committed_end(self, now_ms: int) -> int:
+    def committed_end(self, steady_ms: int) -> int:
         """Return up to where the records are on all replicas that have to have them; -1: nothing can be said."""
         end_offset = self.replica.log.next_offset
         if not self.followers:
@@ -215,7 +216,7 @@ class LeaderState:
             if follower.end_offset < committed and (
                 follower.broker_id in in_sync
                 or (
-                    follower.is_caught_up(end_offset, now_ms, self.lag_ms_max)
+                    follower.is_caught_up(end_offset, steady_ms, self.lag_ms_max)
                     and self._may_join(follower)
                     and "joining-is-not-waited-for" not in bugs.planted
                 )
@@ -226,7 +227,7 @@ class LeaderState:
     # Followers
 
     def on_fetch(
-        self, replica_id: int, fetch_offset: int, log_start_offset: int, now_ms: int, broker_epoch: int = -1
+        self, replica_id: int, fetch_offset: int, log_start_offset: int, steady_ms: int, broker_epoch: int = -1
     ) -> Proposal | None:
         """Note that a follower has everything below an offset; return the proposal that lets it join, if it may.
 
@@ -246,10 +247,10 @@ class LeaderState:
                 f"broker {replica_id} sent this in broker epoch {broker_epoch}, it is {broker.broker_epoch} now",
             )
         end_offset, start_offset = follower.end_offset, follower.log_start_offset
-        follower.note(fetch_offset, log_start_offset, self.replica.log.next_offset, now_ms, broker_epoch)
+        follower.note(fetch_offset, log_start_offset, self.replica.log.next_offset, steady_ms, broker_epoch)
         proposal = self._expand(follower)
         if follower.end_offset != end_offset:
-            self.replica.advance(now_ms)
+            self.replica.advance(steady_ms)
         if follower.log_start_offset != start_offset:
             self.replica.tell(0)  # who waits for records to be deleted everywhere
         return proposal
@@ -280,14 +281,14 @@ class LeaderState:
             f"{high_watermark}",
         )
 
-    def check_lag(self, now_ms: int) -> Proposal | None:
+    def check_lag(self, steady_ms: int) -> Proposal | None:
         """Return the proposal without those who have not been caught up for too long; due every half of that time."""
         end_offset = self.replica.log.next_offset
         kept, lagging = [], []
         for broker_id in self.in_sync:
             follower = self.followers.get(broker_id)
             if broker_id == self.replica.node_id or (
-                follower is not None and follower.is_caught_up(end_offset, now_ms, self.lag_ms_max)
+                follower is not None and follower.is_caught_up(end_offset, steady_ms, self.lag_ms_max)
             ):
                 kept.append(broker_id)
             else:
@@ -299,7 +300,7 @@ class LeaderState:
             )
         # A follower that was about to join and has stopped is waited for no more.
         # Kafka: looks at that again with the next append or fetch, so a producer may wait in vain.
-        self.replica.advance(now_ms)
+        self.replica.advance(steady_ms)
         return None
 
     # The controller
@@ -320,7 +321,7 @@ class LeaderState:
         proposal: Proposal,
         error: int,
         *,
-        now_ms: int,
+        steady_ms: int,
         leader_epoch: int = UNKNOWN_EPOCH,
         partition_epoch: int = UNKNOWN_EPOCH,
         in_sync: Sequence[int] = (),
@@ -336,17 +337,17 @@ class LeaderState:
                 self.partition_epoch = partition_epoch
                 self.proposal = None
                 self._set_in_sync(in_sync)
-                self.replica.advance(now_ms)
+                self.replica.advance(steady_ms)
             return None
         if error in NOT_APPLIED or "any-error-ends-proposal" in bugs.planted:
             self.proposal = None
-            self.replica.advance(now_ms)
+            self.replica.advance(steady_ms)
             return None
         return None if error in METADATA_TO_COME else proposal
 
     # Reading from a replica nearby
 
-    def preferred_replica(self, rack: str, fetch_offset: int, now_ms: int) -> int:
+    def preferred_replica(self, rack: str, fetch_offset: int, steady_ms: int) -> int:
         """Return the broker that a consumer in a rack should read from (KIP-392); -1: the leader.
 
         The best of those in sync there that have the offset, as Kafka's RackAwareReplicaSelector chooses.
@@ -361,7 +362,7 @@ class LeaderState:
             if follower is None or broker is None or broker.fenced or broker.rack != rack:
                 continue
             if follower.log_start_offset <= fetch_offset <= follower.end_offset:
-                near.append((follower.end_offset, follower.caught_up_ms - now_ms, broker_id))
+                near.append((follower.end_offset, follower.caught_up_ms - steady_ms, broker_id))
         return max(near)[2] if near else STAY_HERE
 
     @property

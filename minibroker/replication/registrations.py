@@ -11,7 +11,8 @@ A stop in order takes two answers: first the leaders move and the broker leaves 
 and every other broker has read that in the metadata, it may stop. So no client finds a leader that has just gone.
 
 Sessions and how far brokers have read are not in the metadata log: a controller that begins waits one session for all.
-Pure: `now_ms` comes in, records go out, and whoever calls appends them before the next call.
+Pure: `steady_ms` comes in, records go out, and whoever calls appends them before the next call. The time is the steady
+clock's: a machine whose clock is set ends no session, and begins none.
 """
 
 from __future__ import annotations
@@ -51,7 +52,12 @@ class Registrations:
     """The brokers of a cluster as their controller sees them come and go."""
 
     def __init__(
-        self, controller: Controller, *, cluster_id: str, session_timeout_ms: int = SESSION_TIMEOUT_MS, now_ms: int = 0
+        self,
+        controller: Controller,
+        *,
+        cluster_id: str,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        steady_ms: int = 0,
     ):
         self.controller = controller
         self.cluster_id = cluster_id
@@ -60,19 +66,19 @@ class Registrations:
         for broker_id, broker in controller.image.brokers.items():
             session = self.sessions[broker_id] = Session(broker.broker_epoch)
             if not broker.fenced:
-                session.contact_ms = now_ms
+                session.contact_ms = steady_ms
 
     # Registration
 
     def register(
-        self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int
+        self, request: BrokerRegistrationRequest, *, next_offset: int, steady_ms: int
     ) -> tuple[list[MetadataRecord], BrokerRegistrationResponse]:
         """Return the records of a broker that comes, and the answer with its broker epoch.
 
         next_offset: of the metadata log, where the first record goes.
         """
         try:
-            self._check(request, now_ms)
+            self._check(request, steady_ms)
         except KafkaError as error:
             return [], BrokerRegistrationResponse(throttle_time_ms=0, error_code=error.code)
         image = self.controller.image
@@ -107,7 +113,7 @@ class Registrations:
         self.sessions[request.broker_id] = session
         return records, BrokerRegistrationResponse(throttle_time_ms=0, error_code=Error.NONE, broker_epoch=epoch)
 
-    def _check(self, request: BrokerRegistrationRequest, now_ms: int) -> None:
+    def _check(self, request: BrokerRegistrationRequest, steady_ms: int) -> None:
         image = self.controller.image
         if request.cluster_id != self.cluster_id:
             raise KafkaError(
@@ -116,7 +122,7 @@ class Registrations:
             )
         present = image.brokers.get(request.broker_id)
         is_another = present is not None and present.incarnation_id != request.incarnation_id
-        if is_another and self.has_session(request.broker_id, now_ms):
+        if is_another and self.has_session(request.broker_id, steady_ms):
             raise KafkaError(Error.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id.")
         if request.is_migrating_zk_broker:
             raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
@@ -165,7 +171,7 @@ class Registrations:
     # Heartbeats
 
     def heartbeat(
-        self, request: BrokerHeartbeatRequest, *, next_offset: int, now_ms: int
+        self, request: BrokerHeartbeatRequest, *, next_offset: int, steady_ms: int
     ) -> tuple[list[MetadataRecord], BrokerHeartbeatResponse]:
         """Return what follows from a broker's word that it lives, and what the broker is told."""
         try:
@@ -174,7 +180,7 @@ class Registrations:
             return [], BrokerHeartbeatResponse(throttle_time_ms=0, error_code=error.code, should_shut_down=False)
         broker_id, controller = request.broker_id, self.controller
         image, session = controller.image, self.sessions[broker_id]
-        session.contact_ms = now_ms
+        session.contact_ms = steady_ms
         was_fenced = image.brokers[broker_id].fenced
         was_stopping = session.shutdown_offset >= 0
         is_fenced, is_stopping, may_stop = self._next_state(request, was_fenced, was_stopping)
@@ -245,9 +251,9 @@ class Registrations:
 
     # Silence
 
-    def has_session(self, broker_id: int, now_ms: int) -> bool:
+    def has_session(self, broker_id: int, steady_ms: int) -> bool:
         session = self.sessions.get(broker_id)
-        return session is not None and session.contact_ms is not None and now_ms <= self._ends_ms(session.contact_ms)
+        return session is not None and session.contact_ms is not None and steady_ms <= self._ends_ms(session.contact_ms)
 
     @property
     def next_expiry_ms(self) -> int | None:
@@ -255,20 +261,20 @@ class Registrations:
         ends = [self._ends_ms(each.contact_ms) for each in self.sessions.values() if each.contact_ms is not None]
         return min(ends) + 1 if ends else None
 
-    def expire(self, now_ms: int) -> list[MetadataRecord]:
+    def expire(self, steady_ms: int) -> list[MetadataRecord]:
         """Return the records that fence one broker that has been silent for too long, none if there is nobody.
 
         One at a time: who leads after the next one depends on this one being gone.
         """
-        silent = self.silent(now_ms)
+        silent = self.silent(steady_ms)
         return self.end_session(silent[0]) if silent else []
 
-    def silent(self, now_ms: int) -> list[int]:
+    def silent(self, steady_ms: int) -> list[int]:
         """Return the brokers whose sessions have expired and have not been ended."""
         return [
             broker_id
             for broker_id, session in self.sessions.items()
-            if session.contact_ms is not None and now_ms > self._ends_ms(session.contact_ms)
+            if session.contact_ms is not None and steady_ms > self._ends_ms(session.contact_ms)
         ]
 
     def end_session(self, broker_id: int) -> list[MetadataRecord]:

@@ -5,7 +5,8 @@
 The high watermark is the offset up to which every replica in sync has the records. It bounds what consumers see, for
 what is above it may be lost with the leader. A partition whose only replica is its leader raises it with each append.
 What a replica does beyond having a log is its role's: leader.py, follower.py; it has none before the metadata say so.
-Waiters are told when there is more to read, and when the role changes. No I/O but the log's, no waiting.
+Waiters are told of everything that could end a wait: more to read, or less, another role, ISR or setting, a disk that
+has failed. They look at the state themselves. No I/O but the log's, no waiting.
 """
 
 from __future__ import annotations
@@ -83,10 +84,11 @@ class Replica:
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.replicas: tuple[int, ...] = (node_id,)  # on which brokers
-        self.min_in_sync = 1  # min.insync.replicas
+        self.min_in_sync = 1  # min.insync.replicas, as set_min_in_sync has it
         self.high_watermark = max(min(high_watermark, log.next_offset), log.log_start_offset)
         self.waiters: dict[Waiter, None] = {}
         log.producers.on_high_watermark_updated(self.high_watermark)
+        log.on_offline = lambda: self.tell(0)
 
     @property
     def is_leader(self) -> bool:
@@ -112,7 +114,7 @@ class Replica:
         self,
         partition: Partition,
         *,
-        now_ms: int,
+        steady_ms: int,
         lag_ms_max: int = LAG_MS_MAX,
         find_broker: FindBroker = nobody_known,
         truncate: CutLog | None = None,
@@ -124,7 +126,7 @@ class Replica:
                 partition_epoch=partition.partition_epoch,
                 replicas=partition.replicas,
                 in_sync=partition.isr,
-                now_ms=now_ms,
+                steady_ms=steady_ms,
                 lag_ms_max=lag_ms_max,
                 find_broker=find_broker,
             )
@@ -138,7 +140,7 @@ class Replica:
         partition_epoch: int = 0,
         replicas: Sequence[int] | None = None,
         in_sync: Sequence[int] | None = None,
-        now_ms: int = 0,
+        steady_ms: int = 0,
         lag_ms_max: int = LAG_MS_MAX,
         find_broker: FindBroker = nobody_known,
     ) -> None:
@@ -154,7 +156,7 @@ class Replica:
         if isinstance(role, LeaderState) and leader_epoch == self.leader_epoch:
             if partition_epoch >= role.partition_epoch:
                 self.replicas = alone if replicas is None else tuple(replicas)
-                role.learn(partition_epoch, in_sync, now_ms)
+                role.learn(partition_epoch, in_sync, steady_ms)
             return
         self.replicas = alone if replicas is None else tuple(replicas)
         self.leader_id = self.node_id
@@ -167,7 +169,7 @@ class Replica:
             leader_epoch,
             partition_epoch,
             in_sync,
-            now_ms=now_ms,
+            steady_ms=steady_ms,
             lag_ms_max=lag_ms_max,
             find_broker=find_broker,
         )
@@ -175,7 +177,7 @@ class Replica:
             self.events.emit(Epoch(**self.place, leader_epoch=leader_epoch, start_offset=self.log.next_offset))
         if "leader-commits-its-log" in bugs.planted:
             self.high_watermark = self.log.next_offset
-        self.advance(now_ms)
+        self.advance(steady_ms)
         self.tell(0)
 
     def follow(
@@ -219,12 +221,16 @@ class Replica:
         data: Chunk,
         *,
         now_ms: int,
+        steady_ms: int,
         acks: int = 1,
         origin: str = CLIENT,
         verification: Verification | None = None,
         transaction_version: int = 0,
     ) -> Appended:
-        """Append what a producer sent, if this broker leads and enough replicas are in sync."""
+        """Append what a producer sent, if this broker leads and enough replicas are in sync.
+
+        now_ms: for the records; steady_ms: for who lags.
+        """
         self.check_leader()
         if acks == -1 and self.min_in_sync > 1:
             self._check_in_sync()
@@ -242,7 +248,7 @@ class Replica:
             size_bytes = max(log.active.size_bytes - size_bytes, 1)
             if self.events.observed:
                 self.tell_appended(active, appended.first_offset, size_bytes, "producer")
-            self.advance(now_ms, size_bytes)
+            self.advance(steady_ms, size_bytes)
         return appended
 
     def check_append(self) -> None:
@@ -265,6 +271,8 @@ class Replica:
         Who leads in a later epoch need not have the records, even if it is this broker again.
         """
         role = self.role
+        if self.log.offline is not None:
+            return Error.KAFKA_STORAGE_ERROR
         if not isinstance(role, LeaderState) or leader_epoch != self.leader_epoch:
             return Error.NOT_LEADER_OR_FOLLOWER
         if self.high_watermark < end_offset and "acks-before-hw" not in bugs.planted:
@@ -287,6 +295,14 @@ class Replica:
             if current_epoch > self.leader_epoch:
                 raise KafkaError(Error.UNKNOWN_LEADER_EPOCH, f"epoch {current_epoch} is not known here yet")
 
+    def set_min_in_sync(self, count: int, steady_ms: int) -> None:
+        """Take min.insync.replicas: with a smaller one the high watermark may rise."""
+        if count != self.min_in_sync:
+            self.min_in_sync = count
+            if isinstance(self.role, LeaderState):
+                self.advance(steady_ms)
+                self.tell(0)
+
     def readable_end(self, isolation_level: int) -> int:
         """Return up to where a consumer may read."""
         if isolation_level == READ_COMMITTED:
@@ -304,12 +320,12 @@ class Replica:
         if self.waiters:
             self.tell(0)
 
-    def advance(self, now_ms: int, size_bytes: int = 0) -> None:
+    def advance(self, steady_ms: int, size_bytes: int = 0) -> None:
         """Raise the leader's high watermark as far as its followers allow, and tell who waits.
 
         size_bytes: what has been added to the log.
         """
-        committed = self.as_leader().committed_end(now_ms)
+        committed = self.as_leader().committed_end(steady_ms)
         if committed > self.high_watermark or ("hw-falls" in bugs.planted and -1 < committed < self.high_watermark):
             self._move_high_watermark(committed, "every replica in sync has everything below it")
         elif not size_bytes:
@@ -357,7 +373,10 @@ class Replica:
         log = self.log
         self.high_watermark = max(min(self.high_watermark, log.next_offset), log.log_start_offset)
         log.producers.on_high_watermark_updated(self.high_watermark)
+        if self.waiters:
+            self.tell(0)
 
     def tell(self, size_bytes: int) -> None:
+        """Have those who wait look again; size_bytes: if this is all about records that were appended, else 0."""
         for waiter in list(self.waiters):
             waiter(size_bytes)

@@ -263,7 +263,7 @@ class World:
                 partition_epoch=state.partition_epoch,
                 replicas=BROKERS,
                 in_sync=state.isr,
-                now_ms=self.now_ms,
+                steady_ms=self.now_ms,
                 lag_ms_max=LAG_MS_MAX,
                 find_broker=broker.find_broker,
             )
@@ -312,7 +312,9 @@ class World:
         assert replica is not None
         end_offset = replica.log.next_offset
         try:
-            appended = replica.append(bytearray(BATCHES[self.produced]), now_ms=self.now_ms, acks=-1)
+            appended = replica.append(
+                bytearray(BATCHES[self.produced]), now_ms=self.now_ms, steady_ms=self.now_ms, acks=-1
+            )
         except KafkaError as error:
             if error.code != Error.NOT_ENOUGH_REPLICAS or replica.log.next_offset != end_offset:
                 raise Violation("R8", str(error)) from error
@@ -363,7 +365,7 @@ class World:
                 follower.id,
                 wanted,
                 size_bytes_max=SIZE * self.chance.choice((1, 1, 2, 4)),
-                now_ms=self.now_ms,
+                steady_ms=self.now_ms,
                 broker_epoch=broker_epoch,
             )
             answer = Answer(Error.NONE, read)
@@ -409,7 +411,7 @@ class World:
         again = role.alter_answered(
             proposal,
             error,
-            now_ms=self.now_ms,
+            steady_ms=self.now_ms,
             leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch,
             in_sync=state.isr,

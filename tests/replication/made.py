@@ -100,7 +100,7 @@ class Cluster:
                 partition_epoch=self.partition_epoch,
                 replicas=everybody,
                 in_sync=everybody if in_sync is None else in_sync,
-                now_ms=self.now_ms,
+                steady_ms=self.now_ms,
                 lag_ms_max=LAG_MS_MAX,
                 find_broker=self.brokers.get,
             )
@@ -117,7 +117,7 @@ class Cluster:
         """Append records, a batch each; return where the log ends."""
         for value in values:
             data = bytearray(build_batch(2, [Record(None, value.encode(), (), 1000)]))
-            self.replicas[broker_id].append(data, now_ms=self.now_ms, acks=acks)
+            self.replicas[broker_id].append(data, now_ms=self.now_ms, steady_ms=self.now_ms, acks=acks)
         return self.end(broker_id)
 
     def role(self, follower_id: int) -> FollowerState:
@@ -137,7 +137,7 @@ class Cluster:
             follower_id,
             self.wanted(follower_id),
             size_bytes_max=size_bytes_max,
-            now_ms=self.now_ms,
+            steady_ms=self.now_ms,
             broker_epoch=self.brokers[follower_id].broker_epoch,
         )
 

@@ -92,7 +92,7 @@ class SmallCluster:
 
     def register(self, broker: int, **more: Any) -> BrokerRegistrationResponse:
         request = self.registration_request(broker, **more)
-        records, response = self.registrations.register(request, next_offset=self.next_offset, now_ms=self.now_ms)
+        records, response = self.registrations.register(request, next_offset=self.next_offset, steady_ms=self.now_ms)
         self.append(records)
         return response
 
@@ -109,7 +109,7 @@ class SmallCluster:
 
     def heartbeat(self, broker: int, **more: Any) -> BrokerHeartbeatResponse:
         request = self.heartbeat_request(broker, **more)
-        records, response = self.registrations.heartbeat(request, next_offset=self.next_offset, now_ms=self.now_ms)
+        records, response = self.registrations.heartbeat(request, next_offset=self.next_offset, steady_ms=self.now_ms)
         self.append(records)
         return response
 

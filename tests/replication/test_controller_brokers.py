@@ -135,7 +135,7 @@ def test_brokers_that_fall_silent_together_are_fenced_one_after_the_other() -> N
 def test_a_new_controller_gives_everybody_one_session() -> None:
     cluster = SmallCluster([1, 2])
     cluster.stop(2)
-    anew = Registrations(cluster.controller, cluster_id=CLUSTER_ID, now_ms=5000)
+    anew = Registrations(cluster.controller, cluster_id=CLUSTER_ID, steady_ms=5000)
     assert anew.expire(5000 + SESSION_TIMEOUT_MS) == []
     assert anew.next_expiry_ms == 5001 + SESSION_TIMEOUT_MS
     assert len(anew.expire(5001 + SESSION_TIMEOUT_MS)) == 1  # only broker 1 was there
@@ -260,7 +260,7 @@ def test_placement_goes_on_after_a_restart_of_the_controller() -> None:
 
 def test_an_image_is_not_changed_through_another_that_took_the_same_records() -> None:
     cluster, other = SmallCluster(), SmallCluster()
-    records, _ = cluster.registrations.register(cluster.registration_request(1), next_offset=9, now_ms=0)
+    records, _ = cluster.registrations.register(cluster.registration_request(1), next_offset=9, steady_ms=0)
     for image in (cluster.image, other.image):
         for record in records:
             image.apply(record)

@@ -19,7 +19,7 @@ def accepted(cluster: Cluster, leader: LeaderState, proposal: Proposal | None) -
     leader.alter_answered(
         proposal,
         Error.NONE,
-        now_ms=cluster.now_ms,
+        steady_ms=cluster.now_ms,
         leader_epoch=leader.leader_epoch,
         partition_epoch=cluster.partition_epoch,
         in_sync=proposal.in_sync,
@@ -300,7 +300,7 @@ def test_a_proposal_that_was_certainly_not_applied_ends(error: Error) -> None:
     cluster, leader = shrunk_to_one(2)
     proposal = leader.on_fetch(2, 0, 0, cluster.now_ms, 1)
     assert proposal is not None
-    assert leader.alter_answered(proposal, error, now_ms=cluster.now_ms) is None
+    assert leader.alter_answered(proposal, error, steady_ms=cluster.now_ms) is None
     assert (leader.proposal, leader.maximal_in_sync) == (None, (1,))
 
 
@@ -319,7 +319,7 @@ def test_a_proposal_that_may_have_been_applied_counts_until_the_metadata_come(er
     cluster, leader = shrunk_to_one(2)
     proposal = leader.on_fetch(2, 0, 0, cluster.now_ms, 1)
     assert proposal is not None
-    assert leader.alter_answered(proposal, error, now_ms=cluster.now_ms) is None
+    assert leader.alter_answered(proposal, error, steady_ms=cluster.now_ms) is None
     assert leader.maximal_in_sync == (1, 2)
     cluster.partition_epoch += 1
     cluster.tell(1, 1, [1])
@@ -331,7 +331,7 @@ def test_a_proposal_without_a_verdict_is_sent_again(error: Error) -> None:
     cluster, leader = shrunk_to_one(2)
     proposal = leader.on_fetch(2, 0, 0, cluster.now_ms, 1)
     assert proposal is not None
-    assert leader.alter_answered(proposal, error, now_ms=cluster.now_ms) is proposal
+    assert leader.alter_answered(proposal, error, steady_ms=cluster.now_ms) is proposal
 
 
 def test_an_answer_that_the_metadata_overtook_is_ignored() -> None:
@@ -340,7 +340,7 @@ def test_an_answer_that_the_metadata_overtook_is_ignored() -> None:
     assert proposal is not None
     cluster.partition_epoch = 7
     cluster.tell(1, 1, [1, 2])
-    leader.alter_answered(proposal, Error.NONE, now_ms=0, leader_epoch=0, partition_epoch=6, in_sync=[1])
+    leader.alter_answered(proposal, Error.NONE, steady_ms=0, leader_epoch=0, partition_epoch=6, in_sync=[1])
     assert (leader.in_sync, leader.partition_epoch) == ((1, 2), 7)
 
 
@@ -382,7 +382,7 @@ def test_replicas_come_and_go_within_an_epoch() -> None:
 
 
 def ask(cluster: Cluster, wanted: Wanted, replica_id: int = 2) -> object:
-    return read_for_follower(cluster.replicas[1], replica_id, wanted, size_bytes_max=1000, now_ms=0)
+    return read_for_follower(cluster.replicas[1], replica_id, wanted, size_bytes_max=1000, steady_ms=0)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +440,7 @@ def test_the_progress_of_a_follower_whose_log_diverges_does_not_count() -> None:
 def test_a_request_that_is_read_again_says_nothing_new() -> None:
     cluster = Cluster(1, 2)
     leader = cluster.lead(1)
-    read_for_follower(cluster.replicas[1], 2, Wanted(0, -1, 0, 0), size_bytes_max=1, now_ms=7, counts=False)
+    read_for_follower(cluster.replicas[1], 2, Wanted(0, -1, 0, 0), size_bytes_max=1, steady_ms=7, counts=False)
     assert leader.followers[2].end_offset == -1
 
 

@@ -29,6 +29,10 @@ class Context:
     def now_ms(self) -> int:
         return self.node.clock.now_ms()
 
+    @property
+    def steady_ms(self) -> int:
+        return self.node.clock.steady_ms()
+
 
 def find_replica(node: Node, topic: str, topic_id: bytes, partition: int, *, by_id: bool = False) -> Replica:
     """Return a partition of this broker; by_id: the request has ids and no names."""

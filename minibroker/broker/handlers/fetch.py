@@ -239,7 +239,7 @@ class Round:
         role = replica.role
         if not isinstance(role, LeaderState):
             return False
-        preferred = role.preferred_replica(self.request.rack_id, wanted.fetch_offset, self.context.now_ms)
+        preferred = role.preferred_replica(self.request.rack_id, wanted.fetch_offset, self.context.steady_ms)
         if preferred < 0:
             return False
         answer.preferred_read_replica = preferred

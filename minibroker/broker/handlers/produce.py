@@ -63,7 +63,7 @@ def _produce(
     topics: dict[tuple[str, bytes], TopicResponse] = {}
     failed = False
     waits: list[Wait] = []
-    now_ms = context.now_ms
+    now_ms, steady_ms = context.now_ms, context.steady_ms
     refusal = _refusal_of_all(request)
     for topic in request.topic_data:
         answers = []
@@ -85,7 +85,7 @@ def _produce(
                 if request.acks not in ACKS:
                     raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
                 replica = found
-                waits_for = _append(request, partition, replica, answer, context, now_ms)
+                waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms)
             except KafkaError as error:
                 _refuse(answer, error, replica, context)
                 if error.code == Error.NOT_LEADER_OR_FOLLOWER:
@@ -134,13 +134,14 @@ def _append(
     answer: PartitionResponse,
     context: Context,
     now_ms: int,
+    steady_ms: int,
 ) -> int:
     """Append to one partition; return the offset that the high watermark has to reach."""
     if is_internal(replica.topic) and context.client_id != ADMIN_CLIENT:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"{replica.topic} is an internal topic")
     if partition.records is None:
         raise KafkaError(Error.INVALID_RECORD, "no records")
-    appended = replica.append(partition.records, now_ms=now_ms, acks=request.acks)
+    appended = replica.append(partition.records, now_ms=now_ms, steady_ms=steady_ms, acks=request.acks)
     answer.base_offset = appended.first_offset
     answer.log_append_time_ms = appended.append_time_ms
     answer.log_start_offset = replica.log.log_start_offset
