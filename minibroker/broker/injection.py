@@ -198,9 +198,8 @@ class Injection:
             answers.merge(real, faulty, answers.FETCH, version)
             session = self._session(real.session_id)
             for name, topic_id, partition in hit:
-                cached = None if session is None else session.partitions.get((name, topic_id, partition or 0))
-                if cached is not None:
-                    cached.high_watermark = -1  # when the error is gone, that is news
+                if session is not None:
+                    session.refused((name, topic_id, partition or 0))
 
         return _finished(self._ask(route, answers.copy_with(request, "max_wait_ms", 0), context), finish)
 

@@ -72,7 +72,9 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_address: tuple[str, int] = ("", 0)
         self.listener_name = server.listener_name
         self.client_software: tuple[str, str] = ("", "")  # name and version, from ApiVersions
-        self.last_fetch: tuple[str | None, Mapping[Any, Any]] | None = None  # client id, and what it wanted
+        self.last_fetch: tuple[str | None, Mapping[Any, Any]] | None = (
+            None  # client id, and what it wants, fetch_offset each
+        )
         self.is_closing = False
         self.last_active_ms = self.opened_ms = server.steady_ms()
         self.frame_begun_ms = 0  # when the first byte of an unfinished frame came; 0: there is none

@@ -3,12 +3,16 @@
 Partitions are read in the order of the request, or of the session. If there is less than the client wants at least, the
 answer waits until there is, or until the time is over. What is sent are views of the log's files; only clients of an
 age that does not know the stored format get a copy, converted.
+
+What must hold: whatever changes what would be read ends up in Replica.tell, and a partition that has told is read
+again: a high watermark, a last stable offset, the beginning or end of a log, a leader or an epoch, a disk that fails, a
+topic that is deleted. How many bytes came decides nothing. Others are not looked at, however many there are.
 """
 
 from __future__ import annotations
 
 from minibroker.broker.handlers.context import code_for, find_replica, known_leader, say_if_damaged
-from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE
+from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE, Session
 from minibroker.errors import Error, KafkaError, LogDamaged
 from minibroker.log import reading
 from minibroker.log.compression import ZSTD
@@ -18,15 +22,16 @@ from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable, Mapping
+    from typing import Any
 
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.handlers.fetch_sessions import Key, Session
+    from minibroker.broker.handlers.fetch_sessions import Key
+    from minibroker.clock import Timer
     from minibroker.log.segment import Slice
     from minibroker.replication.replica import Replica
 
     PartitionRequest = FetchRequest.FetchTopic.FetchPartition
-    Seen = tuple[int, int, int]  # a log's end, high watermark and leader epoch
 
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
@@ -50,7 +55,8 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
     if round_.read() or request.max_wait_ms <= 0:
         return round_.response()
-    return _wait(round_, request, context, round_.seen())
+    round_.watch(list(round_.watched.changed))
+    return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end))
 
 
 def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
@@ -72,28 +78,41 @@ def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
     return FetchResponse(error_code=error, responses=topics if context.api_version < TOPIC_IDS_SINCE else [])
 
 
-async def _wait(round_: Round, request: FetchRequest, context: Context, seen: list[Seen]) -> FetchResponse:
-    """Answer when there is enough, or the time is over. seen: what the round has read of."""
-    from minibroker.broker.handlers.waiting import wait_for
+async def _wait(round_: Round, deadline: Timer) -> FetchResponse:
+    """Answer when there is enough, or the time is over."""
+    import asyncio
 
-    if round_.seen() != seen and round_.read():  # something came before this coroutine was run for the first time
+    session = round_.watched
+    loop = asyncio.get_running_loop()
+    try:
+        while not (round_.is_over or session.is_closed or round_.is_superseded):
+            changed = list(session.changed)
+            if not changed:
+                waiting: asyncio.Future[None] = loop.create_future()
+                session.expect(waiting)
+                await waiting
+            elif round_.read():
+                return round_.response()
+            else:
+                round_.watch(changed)
+        if round_.is_superseded:
+            error = Error.INVALID_FETCH_SESSION_EPOCH
+            return FetchResponse(error_code=error, session_id=round_.session_id, responses=[])
+        round_.read()
         return round_.response()
-    missing_bytes = round_.bytes_min - round_.found_bytes
+    finally:
+        deadline.cancel()
+        if session is not round_.session:
+            session.close()
 
-    def is_enough(added_bytes: int) -> bool:
-        nonlocal missing_bytes
-        missing_bytes -= added_bytes
-        return missing_bytes <= 0
 
-    clock = context.node.clock
-    deadline_ms = clock.now_ms() + request.max_wait_ms
-    # What was added may lie above the high watermark still, or belong to an open transaction: then go on waiting.
-    while await wait_for(round_.replicas, is_enough, deadline_ms - clock.now_ms(), clock):
-        if round_.read():
-            return round_.response()
-        missing_bytes = max(round_.bytes_min - round_.found_bytes, 1)
-    round_.read()
-    return round_.response()
+def wanted_in(request: FetchRequest) -> dict[Key, PartitionRequest]:
+    """Return what a request says of partitions."""
+    return {
+        (topic.topic, topic.topic_id, partition.partition): partition
+        for topic in request.topics
+        for partition in topic.partitions
+    }
 
 
 class Round:
@@ -103,96 +122,138 @@ class Round:
         self.request = request
         self.context = context
         self.version = context.api_version
-        self.session: Session | None = None
-        self.session_id = NO_SESSION
-        self.replicas: list[Replica] = []
         self.found_bytes = 0
-        self._wanted = self._resolve()
-        context.connection.last_fetch = (context.client_id, self._wanted)
+        self.is_incremental = False
+        self.is_over = False  # the time that the client wants to wait
+        self._wanted = wanted_in(request)  # of a fetch without a session
+        self.session = session = self._find_session()  # of the client
+        self.session_id = NO_SESSION if session is None else session.session_id
+        self._session_epoch = INITIAL_EPOCH if session is None else session.epoch
+        self._watched = session
+        context.connection.last_fetch = (context.client_id, self._asked())
         self.bytes_max = min(request.max_bytes, context.node.fetch_bytes_max)
         self.bytes_min = min(request.min_bytes, self.bytes_max)
+        self._is_due = not self._asked()
         self._answers: dict[Key, PartitionResponse] = {}
+        self._found: dict[Key, tuple[Replica, Slice]] = {}
+        self._replicas: dict[Key, Replica] = {}  # of what was read without an error
         self._leaders: set[int] = set()  # that the answer names
 
-    def _resolve(self) -> dict[Key, PartitionRequest]:
-        """Return every partition to read: of the request, or of the session that it goes on with."""
-        request, node = self.request, self.context.node
-        wanted: dict[Key, PartitionRequest] = {}
-        for topic in request.topics:
-            for partition in topic.partitions:
-                wanted[topic.topic, topic.topic_id, partition.partition] = partition
-        sessions = node.fetch_sessions
+    def _find_session(self) -> Session | None:
+        """Return the session that the request opens or goes on with."""
+        request, node, session = self.request, self.context.node, None
+        sessions, steady_ms = node.fetch_sessions, node.clock.steady_ms()
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 sessions.close(request.session_id)
             if request.session_epoch == INITIAL_EPOCH and self.version >= 7:
-                session = sessions.open(wanted, self.version >= TOPIC_IDS_SINCE, self.context.now_ms)
-                if session is not None:
-                    self.session = session
-                    self.session_id = session.session_id
-            self.is_incremental = False
-            return wanted
-        forgotten = [
-            (topic.topic, topic.topic_id, partition)
-            for topic in request.forgotten_topics_data
-            for partition in topic.partitions
-        ]
-        self.session = sessions.resume(
-            request.session_id, request.session_epoch, self.version, wanted, forgotten, self.context.now_ms
-        )
-        self.is_incremental = self.session is not None
-        if self.session is None:
-            return wanted
-        self.session_id = self.session.session_id
-        return {key: cached.wanted for key, cached in self.session.partitions.items()}
+                session = sessions.open(self._wanted, self.version >= TOPIC_IDS_SINCE, steady_ms)
+        else:
+            forgotten = [
+                (topic.topic, topic.topic_id, partition)
+                for topic in request.forgotten_topics_data
+                for partition in topic.partitions
+            ]
+            session = sessions.resume(
+                request.session_id, request.session_epoch, self.version, self._wanted, forgotten, steady_ms
+            )
+            self.is_incremental = session is not None
+        if session is not None and request.rack_id and node.sends_to_racks:
+            session.look_everywhere()  # which replica is nearest depends on more than the partition
+        return session
 
-    def seen(self) -> list[Seen]:
-        """Return how far every partition is."""
-        return [(replica.log.next_offset, replica.high_watermark, replica.leader_epoch) for replica in self.replicas]
+    def _asked(self) -> Mapping[Key, Any]:
+        """Every partition that the answer may be about; each has its fetch_offset."""
+        return self._wanted if self.session is None else self.session.partitions
+
+    # Waiting
+
+    @property
+    def watched(self) -> Session:
+        """The session that hears of changes; of a fetch without one it is made for the time of the wait."""
+        if self._watched is None:
+            self._watched = Session()
+            self._watched.update(self._wanted, [])
+        return self._watched
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another request has taken the place of this one in their session."""
+        return self.session is not None and self.session.epoch != self._session_epoch
+
+    def end(self) -> None:
+        """Answer now, whatever there is."""
+        self.is_over = True
+        self.watched.wake()
+
+    def watch(self, keys: Iterable[Key]) -> None:
+        """Hear of the next change of partitions that have been read; all of them could be."""
+        session = self.watched
+        for key in keys:
+            session.changed.pop(key, None)
+            session.partitions[key].watch(self._replicas[key])
+
+    def _settle(self, session: Session) -> None:
+        """Leave to the session's next request what may have more to say; of the rest it will hear."""
+        for key, replica in self._replicas.items():
+            answer, cached = self._answers[key], session.partitions[key]
+            if (
+                key not in self._found
+                and answer.diverging_epoch.epoch < 0
+                and replica.readable_end(self.request.isolation_level) <= cached.fetch_offset
+            ):
+                session.changed.pop(key, None)
+                cached.watch(replica)
+            else:
+                session.changed.setdefault(key)
+
+    # Reading
+
+    def _to_read(self) -> Iterable[tuple[Key, PartitionRequest]]:
+        session = self._watched
+        if session is None:
+            return self._wanted.items()
+        return [(key, session.partitions[key].wanted) for key in session.changed]
 
     def read(self) -> bool:
-        """Read every partition; return whether the answer may leave."""
-        self.replicas = []
-        self.found_bytes = 0
-        self._answers = {}
-        self._leaders = set()
+        """Read the partitions that may have changed; return whether the answer may leave."""
         unknown: dict[Key, PartitionResponse] = {}
-        left_bytes = self.bytes_max
-        is_due = not self._wanted
-        whole_batch = self.version >= SOFT_LIMITS_SINCE
-        for key, wanted in self._wanted.items():
+        by_id = self.version >= TOPIC_IDS_SINCE
+        for key, wanted in self._to_read():
+            before = self._found.pop(key, None)
+            if before is not None:
+                self.found_bytes -= before[1].size_bytes
             answer = PartitionResponse(
                 partition_index=wanted.partition, error_code=Error.NONE, high_watermark=-1, records=b""
             )
             replica = None
+            self._replicas.pop(key, None)
             try:
-                replica = find_replica(
-                    self.context.node, key[0], key[1], wanted.partition, by_id=self.version >= TOPIC_IDS_SINCE
-                )
+                replica = find_replica(self.context.node, key[0], key[1], wanted.partition, by_id=by_id)
                 answer.aborted_transactions = None  # from here on an error has no list of them either
-                size_bytes = self._read_partition(replica, wanted, answer, left_bytes, whole_batch)
+                found = self._read_partition(replica, wanted, answer)
             except KafkaError as error:
-                is_due = True
+                self._is_due = True
                 say_if_damaged(self.context.node, error)
+                if error.code == Error.UNKNOWN_TOPIC_ID and key in self._answers:
+                    # The id was known when the request came; the topic has been deleted since.
+                    error = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, error.message)
                 self._refuse(key, answer, error, replica)
                 if replica is None:
+                    self._answers.pop(key, None)
                     unknown[key] = answer  # they come last
                     continue
             else:
-                self.replicas.append(replica)
-                if size_bytes:
-                    whole_batch = False
-                    left_bytes = max(left_bytes - size_bytes, 0)
-                    self.found_bytes += size_bytes
-                is_due = is_due or answer.diverging_epoch.epoch >= 0 or answer.preferred_read_replica >= 0
+                self._replicas[key] = replica
+                if found is not None:
+                    self._found[key] = (replica, found)
+                    self.found_bytes += found.size_bytes
             self._answers[key] = answer
         self._answers.update(unknown)
-        return is_due or self.found_bytes >= self.bytes_min
+        return self._is_due or self.found_bytes >= self.bytes_min
 
-    def _read_partition(
-        self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse, left_bytes: int, whole_batch: bool
-    ) -> int:
-        """Read one partition; return how many bytes of the log are in the answer, whatever became of them."""
+    def _read_partition(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> Slice | None:
+        """Read one partition; return what of its log is in the answer."""
         request, log = self.request, replica.log
         if self.version >= FOLLOWERS_SINCE:
             replica.check_epoch(wanted.current_leader_epoch)  # consumers may read from followers too (KIP-392)
@@ -204,35 +265,43 @@ class Round:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, "no such replica of this partition")
         is_committed = request.isolation_level == READ_COMMITTED
         if wanted.last_fetched_epoch >= 0 and self._diverges(replica, wanted, answer):
-            return 0
+            return None
         answer.aborted_transactions = [] if is_committed else None
         if request.rack_id and self.context.node.sends_to_racks and self._is_nearer(replica, wanted, answer):
-            return 0
+            return None
         limit_offset = replica.readable_end(request.isolation_level)
-        size_bytes_max = min(wanted.partition_max_bytes, left_bytes)
         found = reading.read(
             log,
             wanted.fetch_offset,
-            size_bytes_max,
+            min(wanted.partition_max_bytes, max(self.bytes_max - self.found_bytes, 0)),
             limit_offset=limit_offset,
-            whole_batch=whole_batch,
+            whole_batch=not self.found_bytes and self.version >= SOFT_LIMITS_SINCE,
             may_cut=self.version < SOFT_LIMITS_SINCE,
         )
         answer.high_watermark = replica.high_watermark
         answer.last_stable_offset = log.last_stable_offset(replica.high_watermark)
         answer.log_start_offset = log.log_start_offset
-        if found is None:
-            return 0
-        if self.version < ZSTD_SINCE:
-            answer.records = self._for_old_clients(replica, found, wanted.fetch_offset)
-        else:
-            answer.records = found.view()
-        if is_committed:
-            answer.aborted_transactions = [
-                AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-                for entry in reading.aborted_transactions(log, found, wanted.fetch_offset)
-            ]
-        return found.size_bytes
+        if found is not None and found.segment is not log.active:
+            # What can be read goes on in a segment that this answer does not reach: waiting adds nothing to it.
+            self._is_due = self._is_due or log.segments[log.segment_of(limit_offset)] is not found.segment
+        return found
+
+    def _fill(self, key: Key, answer: PartitionResponse) -> None:
+        """Put what was found into the answer, as the client can read it."""
+        replica, found = self._found[key]
+        offset = self._asked()[key].fetch_offset
+        try:
+            answer.records = (
+                self._for_old_clients(replica, found, offset) if self.version < ZSTD_SINCE else found.view()
+            )
+            if self.request.isolation_level == READ_COMMITTED:
+                answer.aborted_transactions = [
+                    AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+                    for entry in reading.aborted_transactions(replica.log, found, offset)
+                ]
+        except KafkaError as error:
+            say_if_damaged(self.context.node, error)
+            self._refuse(key, answer, error, replica)
 
     def _is_nearer(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> bool:
         """Send a consumer to a replica in its rack, if there is one that is not here."""
@@ -243,6 +312,7 @@ class Round:
         if preferred < 0:
             return False
         answer.preferred_read_replica = preferred
+        self._is_due = True
         answer.high_watermark = replica.high_watermark
         answer.last_stable_offset = replica.log.last_stable_offset(replica.high_watermark)
         answer.log_start_offset = replica.log.log_start_offset
@@ -257,6 +327,7 @@ class Round:
         if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
             return False
         answer.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end_offset)
+        self._is_due = True
         answer.high_watermark = replica.high_watermark
         answer.last_stable_offset = log.last_stable_offset(replica.high_watermark)
         answer.log_start_offset = log.log_start_offset
@@ -306,6 +377,10 @@ class Round:
 
     def response(self) -> FetchResponse:
         """Return the answer: of a session only what is news."""
+        for key in self._found:
+            self._fill(key, self._answers[key])
+        if self.session is not None and not self.session.is_closed:
+            self._settle(self.session)
         topics: dict[tuple[str, bytes], list[PartitionResponse]] = {}
         for key, answer in self._answers.items():
             if self.session is not None:

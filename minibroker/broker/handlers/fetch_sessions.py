@@ -4,7 +4,11 @@
     epoch 1, 2, 3, ...       partitions that are new, changed or forgotten; answers leave out what has no news
     epoch -1                 closes the session named, and wants none
 
-What must hold: a request that does not fit the session's epoch gets an error and changes nothing.
+A session hears of its partitions all the time, so a request reads only those that have changed, however many there are.
+A fetch without a session that has to wait hears of its partitions in the same way, for as long as it waits.
+
+What must hold: a request that does not fit the session's epoch gets an error and changes nothing. A partition that may
+have something to say is in `changed`; of every other one the session is told when that is no longer so.
 """
 
 from __future__ import annotations
@@ -13,8 +17,11 @@ from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable
     from typing import Any
+
+    from minibroker.replication.replica import Replica
 
     Key = tuple[str, bytes, int]  # topic, its id, partition
 
@@ -26,35 +33,77 @@ TOPIC_IDS_SINCE = 13
 
 
 class CachedPartition:
-    """What the client wants of a partition, and what it has been told."""
+    """What the client wants of a partition, and what it has been told; called when the partition has changed."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "key", "log_start_offset", "read_high_watermark", "replica", "session", "wanted")
 
-    def __init__(self, wanted: Any):
+    def __init__(self, session: Session, key: Key, wanted: Any):
+        self.session = session
+        self.key = key
         self.wanted = wanted  # FetchRequest.FetchTopic.FetchPartition
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.replica: Replica | None = None  # that is watched
+        self.read_high_watermark = -1  # when it was read last
+
+    @property
+    def fetch_offset(self) -> int:
+        offset: int = self.wanted.fetch_offset
+        return offset
+
+    def __call__(self, added_bytes: int) -> None:
+        """Hear that the partition has changed: it is to be read again."""
+        replica = self.replica
+        if added_bytes and replica is not None and replica.high_watermark == self.read_high_watermark:
+            return  # nobody who fetches may read yet what was added
+        self.unwatch()
+        self.session.changed[self.key] = None
+        self.session.wake()
+
+    def watch(self, replica: Replica) -> None:
+        """Hear of the next change; what there was before has been read."""
+        if self.replica is not replica:
+            self.unwatch()
+            self.replica = replica
+            replica.waiters[self] = None
+        self.read_high_watermark = replica.high_watermark
+
+    def unwatch(self) -> None:
+        if self.replica is not None:
+            self.replica.waiters.pop(self, None)
+            self.replica = None
 
 
 class Session:
-    """What one client fetches, in the order in which it is looked at."""
+    """What one client fetches."""
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int):
+    def __init__(self, session_id: int = NO_SESSION, uses_topic_ids: bool = False, used_ms: int = 0):
         self.session_id = session_id
-        self.epoch = 1
+        self.epoch = 1  # that is due next
         self.uses_topic_ids = uses_topic_ids
-        self.used_ms = now_ms
+        self.used_ms = used_ms  # by the steady clock
         self.partitions: dict[Key, CachedPartition] = {}
+        self.changed: dict[Key, None] = {}  # to be read with the next request, in this order
+        self.is_closed = False
+        self._waiting: Future[None] | None = None  # of the request that waits
 
     def update(self, wanted: dict[Key, Any], forgotten: list[Key]) -> None:
         for key, partition in wanted.items():
             cached = self.partitions.get(key)
             if cached is None:
-                self.partitions[key] = CachedPartition(partition)
+                self.partitions[key] = CachedPartition(self, key, partition)
             else:
                 cached.wanted = partition
+            self.changed[key] = None
         for key in forgotten:
-            self.partitions.pop(key, None)
+            cached = self.partitions.pop(key, None)
+            if cached is not None:
+                cached.unwatch()
+                self.changed.pop(key, None)
+
+    def look_everywhere(self) -> None:
+        """Read every partition with the next request."""
+        self.changed.update(dict.fromkeys(self.partitions))
 
     def has_news(self, key: Key, answer: Any) -> bool:
         """Return whether an answer belongs into the response, and remember it."""
@@ -70,11 +119,36 @@ class Session:
         )
         cached.high_watermark, cached.log_start_offset = answer.high_watermark, answer.log_start_offset
         if answer.error_code != Error.NONE:
-            cached.high_watermark = -1  # when the error is gone, that is news
+            self.refused(key)
         if has_records:
             # Who got something goes to the end, so that nobody is starved by a limit on the whole answer.
-            self.partitions[key] = self.partitions.pop(key)
+            self.changed.pop(key, None)
+            self.changed[key] = None
         return news
+
+    def refused(self, key: Key) -> None:
+        """Read a partition again with the next request: when the error is gone, that is news."""
+        cached = self.partitions.get(key)
+        if cached is not None:
+            cached.high_watermark = -1
+            self.changed.setdefault(key)
+
+    def wake(self) -> None:
+        """Let the request that waits look again."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def expect(self, waiting: Future[None]) -> None:
+        """Complete a future with the next change, or when another request comes."""
+        self._waiting = waiting
+
+    def close(self) -> None:
+        """Hear of nothing any more; a request that waits reads everything once more and answers."""
+        self.is_closed = True
+        self.look_everywhere()
+        for cached in self.partitions.values():
+            cached.unwatch()
+        self.wake()
 
 
 class FetchSessions:
@@ -88,17 +162,17 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, wanted: dict[Key, Any], uses_topic_ids: bool, now_ms: int) -> Session | None:
+    def open(self, wanted: dict[Key, Any], uses_topic_ids: bool, steady_ms: int) -> Session | None:
         """Begin a session; None if there is no room."""
         if len(self._sessions) >= self.slots:
             oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.used_ms <= EVICTION_MS:
+            if oldest is None or steady_ms - oldest.used_ms <= EVICTION_MS:
                 return None
-            del self._sessions[oldest.session_id]
+            self.close(oldest.session_id)
         session_id = self._random_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random_id()
-        session = self._sessions[session_id] = Session(session_id, uses_topic_ids, now_ms)
+        session = self._sessions[session_id] = Session(session_id, uses_topic_ids, steady_ms)
         session.update(wanted, [])
         return session
 
@@ -106,7 +180,9 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def resume(
         self,
@@ -115,7 +191,7 @@ class FetchSessions:
         version: int,
         wanted: dict[Key, Any],
         forgotten: list[Key],
-        now_ms: int,
+        steady_ms: int,
     ) -> Session | None:
         """Return the session of an incremental request, brought up to date; None if nothing is left in it."""
         session = self._sessions.get(session_id)
@@ -130,6 +206,7 @@ class FetchSessions:
             self.close(session_id)
             return None
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-        session.used_ms = now_ms
+        session.used_ms = steady_ms
+        session.wake()  # a request that waits still is not the client's last one
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from minibroker.broker.handlers.context import NO_ID, code_for, find_replica, say_if_damaged
 from minibroker.errors import Error, KafkaError
@@ -194,19 +195,24 @@ async def _deleted(
     response: DeleteRecordsResponse, waits: list[Wait], timeout_ms: int, context: Context
 ) -> DeleteRecordsResponse:
     """Answer when the followers have deleted the records too, or the time is over."""
-    from minibroker.broker.handlers.waiting import wait_for
+    from minibroker.broker.handlers.waiting import wait_for_decisions
 
-    def outcome(replica: Replica, offset: int, leader_epoch: int) -> Error | None:
+    node = context.node
+
+    def decide(replica: Replica, offset: int, leader_epoch: int, answer: DeletedAnswer) -> Error | None:
+        if replica.log.offline is not None:
+            return Error.KAFKA_STORAGE_ERROR
         if not replica.is_leader or replica.leader_epoch != leader_epoch:
-            return Error.NOT_LEADER_OR_FOLLOWER
-        return Error.NONE if replica.as_leader().low_watermark >= offset else None
+            is_known = node.has_partition(replica.topic, replica.partition)
+            return Error.NOT_LEADER_OR_FOLLOWER if is_known else Error.UNKNOWN_TOPIC_OR_PARTITION
+        answer.low_watermark = replica.as_leader().low_watermark
+        return Error.NONE if answer.low_watermark >= offset else None
 
-    def all_decided(added_bytes: int) -> bool:
-        return all(outcome(*wait[:3]) is not None for wait in waits)
-
-    await wait_for([wait[0] for wait in waits], all_decided, timeout_ms, context.node.clock)
-    for replica, offset, leader_epoch, answer in waits:
-        found = outcome(replica, offset, leader_epoch)
-        answer.error_code = Error.REQUEST_TIMED_OUT if found is None else found
-        answer.low_watermark = replica.as_leader().low_watermark if found != Error.NOT_LEADER_OR_FOLLOWER else -1
+    outcomes = await wait_for_decisions(
+        [(wait[0], partial(decide, *wait)) for wait in waits], timeout_ms, context.node.clock
+    )
+    for (*_, answer), outcome in zip(waits, outcomes):
+        answer.error_code = Error.REQUEST_TIMED_OUT if outcome is None else outcome
+        if outcome not in (None, Error.NONE):
+            answer.low_watermark = -1
     return response

@@ -6,6 +6,8 @@ receive buffer until then. With acks -1 the answer waits until every replica in 
 
 from __future__ import annotations
 
+from functools import partial
+
 from minibroker.broker.handlers.context import code_for, find_replica, is_internal, known_leader
 from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import ZSTD
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from minibroker.broker.handlers.context import Context
+    from minibroker.broker.node import Node
     from minibroker.replication.replica import Replica
 
     PartitionRequest = ProduceRequest.TopicProduceData.PartitionProduceData
@@ -204,15 +207,31 @@ async def _replicated(
     context: Context,
 ) -> ProduceResponse:
     """Answer when every replica in sync has the records, or the time is over."""
-    from minibroker.broker.handlers.waiting import wait_for
+    from minibroker.broker.handlers.waiting import wait_for_decisions
 
-    def all_decided(added_bytes: int) -> bool:
-        return all(replica.replicated(end, epoch) is not None for replica, end, epoch, _ in waits)
-
-    await wait_for([wait[0] for wait in waits], all_decided, timeout_ms, context.node.clock)
-    for replica, end, epoch, answer in waits:
-        outcome = replica.replicated(end, epoch)
+    node = context.node
+    has_moved = False
+    outcomes = await wait_for_decisions(
+        [(replica, partial(_outcome, replica, end, epoch, node)) for replica, end, epoch, _ in waits],
+        timeout_ms,
+        node.clock,
+    )
+    for (replica, _, _, answer), outcome in zip(waits, outcomes):
         if outcome != Error.NONE:
             answer.error_code = Error.REQUEST_TIMED_OUT if outcome is None else outcome
             answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+            if outcome == Error.NOT_LEADER_OR_FOLLOWER:
+                leader, epoch = known_leader(node, replica.topic, replica.topic_id, replica.partition)
+                answer.current_leader = LeaderHint(leader_id=leader, leader_epoch=epoch)
+                has_moved = True
+    if has_moved:
+        _add_endpoints(response, context)
     return response
+
+
+def _outcome(replica: Replica, end_offset: int, leader_epoch: int, node: Node) -> Error | None:
+    """Return what becomes of an append; None: that is not known yet."""
+    outcome = replica.replicated(end_offset, leader_epoch)
+    if outcome == Error.NOT_LEADER_OR_FOLLOWER and not node.has_partition(replica.topic, replica.partition):
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return outcome

@@ -1,43 +1,87 @@
-"""Waiting until partitions have moved: what Kafka calls purgatory."""
+"""Waiting until partitions have moved: what Kafka calls purgatory.
+
+What must hold: a partition is asked when it has changed, whatever has changed, and only as long as it is undecided.
+What has been decided stays so: a leader that is lost a moment later takes nothing back. So P partitions of a request
+cost P questions and one more for each change.
+"""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable, Iterable
 
     from minibroker.clock import Clock
+    from minibroker.errors import Error
     from minibroker.replication.replica import Replica
 
+    Decide = Callable[[], Error | None]  # None: not yet
 
-async def wait_for(
-    replicas: Iterable[Replica], is_enough: Callable[[int], bool], timeout_ms: float, clock: Clock
-) -> bool:
-    """Wait until `is_enough` says so; it is asked with each change of a partition, and told how many bytes came.
 
-    Returns whether it did; False: the time is over. It is asked at once, too: a coroutine begins later than the request
-    was looked at, and until then somebody else may lead.
+class _Decision:
+    """One partition that a request waits for."""
+
+    __slots__ = ("_decide", "_decisions", "_replica", "outcome")
+
+    def __init__(self, decisions: _Decisions, replica: Replica, decide: Decide):
+        self._decisions = decisions
+        self._replica = replica
+        self._decide = decide
+        self.outcome: Error | None = None
+
+    def __call__(self, added_bytes: int) -> None:
+        """Hear that the partition has changed."""
+        self.outcome = self._decide()
+        if self.outcome is not None:
+            self.leave()
+            self._decisions.decided()
+
+    def watch(self) -> None:
+        self._replica.waiters[self] = None
+        self(0)
+
+    def leave(self) -> None:
+        self._replica.waiters.pop(self, None)
+
+
+class _Decisions:
+    """What one request waits for."""
+
+    def __init__(self, waits: Iterable[tuple[Replica, Decide]], done: Future[None]):
+        self.each = [_Decision(self, replica, decide) for replica, decide in waits]
+        self._left = len(self.each)
+        self._done = done
+
+    def decided(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self.end()
+
+    def end(self) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
+
+
+async def wait_for_decisions(
+    waits: Iterable[tuple[Replica, Decide]], timeout_ms: float, clock: Clock
+) -> list[Error | None]:
+    """Return what has been decided of each partition; None: the time was over before.
+
+    Each is asked at once, too: a coroutine begins later than the request was looked at, and until then somebody else
+    may lead.
     """
     import asyncio
 
-    done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def changed(added_bytes: int) -> None:
-        if is_enough(added_bytes) and not done.done():
-            done.set_result(True)
-
-    def over() -> None:
-        if not done.done():
-            done.set_result(False)
-
-    timer = clock.after(max(timeout_ms, 0), over)
-    waited = list(replicas)
-    for replica in waited:
-        replica.waiters[changed] = None
-    changed(0)
+    done: Future[None] = asyncio.get_running_loop().create_future()
+    decisions = _Decisions(waits, done)
+    timer = clock.after(max(timeout_ms, 0), decisions.end)
+    for each in decisions.each:
+        each.watch()
     try:
-        return await done
+        await done
     finally:
         timer.cancel()
-        for replica in waited:
-            replica.waiters.pop(changed, None)
+        for each in decisions.each:
+            each.leave()
+    return [each.outcome for each in decisions.each]
