@@ -134,7 +134,7 @@ class Node:
         self.groups = Groups(self)
         self.disk_failed: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
-        self.damages_said: set[str] = set()  # what people have been told of logs that cannot be read
+        self.said_once: set[str] = set()  # what people are told once, however often clients ask
 
     # Start and stop
 

@@ -68,14 +68,33 @@ def code_for(error: KafkaError, is_old: bool) -> Error:
 
 
 def say_if_damaged(node: Node, error: KafkaError) -> None:
-    """Tell people of a log that cannot be read, once for each place: clients ask for it several times a second."""
-    said = node.damages_said
-    if isinstance(error, LogDamaged) and error.message not in said and len(said) < DAMAGES_SAID_MAX:
-        said.add(error.message)
-        node.reporter.say(error.message)
+    """Tell people of a log that cannot be read."""
+    if isinstance(error, LogDamaged):
+        say_once(node, error.message)
 
 
-DAMAGES_SAID_MAX = 1000
+def say_once(node: Node, line: str) -> None:
+    """Tell people what clients would make the broker say several times a second, for they ask again."""
+    if line not in node.said_once and len(node.said_once) < LINES_ONCE_MAX:
+        node.said_once.add(line)
+        node.reporter.say(line)
+
+
+def no_transactions(context: Context, transactional_id: str | None) -> KafkaError:
+    """Return the answer to whoever wants transactions, and say on whose account.
+
+    Kafka: has a transaction coordinator. Without one every client has to stop at its first question. librdkafka goes on
+    asking after any error but those of authorization, so it is one of these, with words that say what is meant.
+    """
+    say_once(
+        context.node,
+        f"client {context.client_id!r} wants transactions (transactional id {transactional_id!r}): {NO_TRANSACTIONS}",
+    )
+    return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+
+
+NO_TRANSACTIONS = "minibroker has no transactions yet"
+LINES_ONCE_MAX = 1000
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 

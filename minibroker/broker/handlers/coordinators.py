@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minibroker.broker.handlers.context import no_transactions
 from minibroker.broker.internal_topics import make_missing
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC, partition_of
@@ -62,7 +63,7 @@ def _find(key: str, kind: int, context: Context) -> Coordinator:
         if kind == GROUP:
             leader = _leader_of(key, context)
         elif kind == TRANSACTION:
-            leader = -1
+            raise no_transactions(context, key)
         elif kind == SHARE:  # there are none
             return Coordinator(
                 key=key, node_id=-1, host="", port=-1, error_code=Error.INVALID_REQUEST, error_message=""
@@ -70,7 +71,7 @@ def _find(key: str, kind: int, context: Context) -> Coordinator:
         else:
             raise KafkaError(Error.INVALID_REQUEST, f"there is no coordinator of type {kind}")
         brokers = context.node.brokers_for(context.connection)
-        found = [each for each in brokers if leader in (-1, each[0])]
+        found = [each for each in brokers if each[0] == leader]
         if not found:
             raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, f"broker {leader} cannot be reached")
         node_id, host, port, _ = found[0]

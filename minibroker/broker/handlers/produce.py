@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.handlers.context import code_for, find_replica, is_internal, known_leader
+from minibroker.broker.handlers.context import code_for, find_replica, is_internal, known_leader, no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import ZSTD
 from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
@@ -67,7 +67,7 @@ def _produce(
     failed = False
     waits: list[Wait] = []
     now_ms, steady_ms = context.now_ms, context.steady_ms
-    refusal = _refusal_of_all(request)
+    refusal = _refusal_of_all(request, context)
     for topic in request.topic_data:
         answers = []
         partitions = topic.partition_data
@@ -119,14 +119,15 @@ def _produce(
     return response
 
 
-def _refusal_of_all(request: ProduceRequest) -> KafkaError | None:
-    """Return why nothing of the request may be written: transactional records need a transactional id."""
-    if request.transactional_id is None:
-        for topic in request.topic_data:
-            for partition in topic.partition_data:
-                records = partition.records
-                if records is not None and len(records) > 22 and records[16] == 2 and records[22] & TRANSACTIONAL_BIT:
-                    return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there is no transactional id")
+def _refusal_of_all(request: ProduceRequest, context: Context) -> KafkaError | None:
+    """Return why nothing of the request may be written: records of a transaction, and nobody could ever end it."""
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            records = partition.records
+            if records is not None and len(records) > 22 and records[16] == 2 and records[22] & TRANSACTIONAL_BIT:
+                if request.transactional_id is not None:
+                    return no_transactions(context, request.transactional_id)
+                return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there is no transactional id")
     return None
 
 

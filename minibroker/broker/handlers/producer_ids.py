@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minibroker.broker.handlers.context import no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -23,7 +24,7 @@ def init_producer_id(
         if (request.producer_id == -1) != (request.producer_epoch == -1):
             raise KafkaError(Error.INVALID_REQUEST, "producer id and epoch come together or not at all")
         if request.transactional_id is not None:
-            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator yet")
+            raise no_transactions(context, request.transactional_id)
         found = context.node.producer_ids.next()
     except KafkaError as error:
         return _refused(error)
