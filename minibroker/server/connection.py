@@ -259,6 +259,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._own[:size_bytes] = bytes(rest)
         else:
             grown = self.server.take_buffer(max(wanted, size_bytes + 1))
+            if self.is_closing:  # to make room for it
+                self.server.give_buffer(grown)
+                self._drop_own()
+                return
             grown[:size_bytes] = rest
             self._drop_own()
             self._own = grown

@@ -254,18 +254,20 @@ class Server:
             self._spare.append(buffer)
 
     def _make_room(self) -> None:
-        """Close the connection whose unfinished frame gets on worst, of those that hold no less than others do.
+        """Close the connection whose unfinished frame gets on worst, of those that hold more than a trifle.
 
         Not the largest: that may be an honest producer among many that have begun something and do nothing.
         """
         now_ms = self.steady_ms()
         holding = [connection for connection in self.connections if connection.held_bytes]
-        share_bytes = sum(connection.held_bytes for connection in holding) / len(holding) / 2
+        trifle_bytes = self.limits.held_bytes_max / (4 * max(len(holding), 1))
 
         def pace(connection: AnyConnection) -> float:
             return connection.came_bytes / max(now_ms - connection.frame_begun_ms, PACE_MS_MIN)
 
-        slowest = min((each for each in holding if each.held_bytes >= share_bytes), key=pace)
+        slowest = min((each for each in holding if each.held_bytes >= trifle_bytes), key=pace, default=None)
+        if slowest is None:
+            return  # what is too much is the buffer that is being taken
         slowest.close(
             f"unfinished requests hold more than {self.limits.held_bytes_max} bytes, and this one comes most slowly"
         )
