@@ -5,7 +5,7 @@ A handler is a plain function `handler(request, context)`; it returns the respon
 is done at once, while the bytes of the request still lie in the receive buffer; `Records` of the request are not to be
 touched later.
 Where a client can make the work long, the handler is a generator that returns the response, and yields after each
-element how long about that took, in microseconds: server/shares.py lets others in between.
+element how long about that took, in microseconds, or what it has to wait for: server/shares.py lets others in between.
 Modules are imported when their first request comes.
 """
 
@@ -18,15 +18,16 @@ from minibroker.protocol.registry import request_class, response_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
     from minibroker.broker.handlers.context import Context
     from minibroker.protocol.headers import Request, Response
     from minibroker.server.later import Later
+    from minibroker.server.shares import Work
 
     Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
-    Handler = Callable[[Any, Context], Eventually | Generator[int, None, Response]]
+    Handler = Callable[[Any, Context], Eventually | Work[Response]]
 
 # API -> first and last version served, module of minibroker/broker/handlers and function.
 SERVED: dict[int, tuple[int, int, str]] = {

@@ -15,7 +15,6 @@ from minibroker.errors import InvalidLength, ProtocolError, UnsupportedVersion
 from minibroker.protocol.framing import answer_frame, answer_in_pieces, encode_response
 from minibroker.protocol.headers import RequestHeader, Response
 from minibroker.server.later import Later
-from minibroker.server.shares import Shares
 from minibroker.server.stretches import Stretches
 
 TYPE_CHECKING = False
@@ -46,7 +45,7 @@ class Dispatcher:
     def __init__(self, node: Node):
         self.node = node
         self.stretches = Stretches()
-        self.shares = Shares(node.clock.run)
+        self.shares = node.shares
         self.request_counts: dict[tuple[int, int], int] = {}
         self.asked_count = 0  # the sum of them
         self.injection: Injection | None = None  # there is one as long as there are rules for faults

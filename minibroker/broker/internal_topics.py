@@ -7,6 +7,7 @@ from contextlib import suppress
 from minibroker.broker.own_metadata import OwnMetadata
 from minibroker.errors import KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.replication.controller import RECORDS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
 
     from minibroker.broker.node import Node
     from minibroker.config import BrokerConfig
+    from minibroker.server.shares import Work
 
     TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings
+
+
+SHARE_TOPICS = 8  # that reach the disk together
+TOPIC_US = 250
 
 
 def plan_of(topic: str, config: BrokerConfig, broker_count: int) -> TopicPlan:
@@ -36,11 +42,28 @@ def plan_of(topic: str, config: BrokerConfig, broker_count: int) -> TopicPlan:
 
 
 def make_missing(node: Node, topics: Iterable[str]) -> Coroutine[Any, Any, None] | None:
-    """Make topics that are needed and not there; None: it is done, unless they cannot be made."""
+    """Make topics that are needed and not there; None: it is done, unless they cannot be made.
+
+    As with CreateTopics none is made where they would be too many for one request.
+    """
     plans = {name: plan_of(name, node.config, len(node.image.brokers)) for name in topics}
+    default = node.config["num.partitions"]
+    if sum(default if partitions < 0 else partitions for partitions, _, _ in plans.values()) > RECORDS_MAX:
+        return None
     if not isinstance(node.metadata, OwnMetadata):
         return node.metadata.create_topics(plans)
-    for name, (partitions, factor, configs) in plans.items():
-        with suppress(KafkaError):
-            node.create_topic(name, partitions, configs, replication_factor=factor)
-    return None
+    return node.shares.start(_make(node, plans))
+
+
+def _make(node: Node, plans: Mapping[str, TopicPlan]) -> Work[None]:
+    rows = list(plans.items())
+    for start in range(0, len(rows), SHARE_TOPICS):
+        share = rows[start : start + SHARE_TOPICS]
+        with node.together():
+            for name, (partitions, factor, configs) in share:
+                with suppress(KafkaError):
+                    node.create_topic(name, partitions, configs, replication_factor=factor, at_once=False)
+        yield TOPIC_US * len(share)
+    waiting = node.settled()
+    if waiting is not None:
+        yield waiting

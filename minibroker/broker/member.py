@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.broker.partitions import AT_ONCE_MAX
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Metadata
 from minibroker.log.batches import batches
@@ -52,6 +53,7 @@ RETRY_MS = 100
 METADATA_TOPIC = "__cluster_metadata"
 NO_EPOCH = -1
 STOP_TRIES = 3
+RECORDS_AT_ONCE_MAX = 200  # then others have their turn
 
 
 class Member:
@@ -232,7 +234,7 @@ class Member:
                 continue
             if found.records:
                 try:
-                    self._take(found.records)
+                    await self._take(found.records)
                 except StorageError as failure:  # a partition could not be made
                     self.node.reporter.say(str(failure))
                     self.node.disk_failed(failure)
@@ -272,9 +274,9 @@ class Member:
             self.image.apply(record)
         self.image.offset, self.image.epoch = end_offset - 1, epoch
 
-    def _take(self, data: Any) -> None:
-        """Take in what the controller decided, batch by batch."""
-        image = self.image
+    async def _take(self, data: Any) -> None:
+        """Take in what the controller decided, batch by batch, and with many others in between."""
+        image, count = self.image, 0
         for batch in batches(data):
             if batch.last_offset <= image.offset:
                 continue
@@ -282,8 +284,13 @@ class Member:
             for record in found:
                 image.apply(record)
             image.offset, image.epoch = batch.last_offset, batch.partition_leader_epoch
+            count += len(found)
             if self._is_open:
-                self.node.follow(found)  # type: ignore[arg-type]
+                self.node.follow(found, at_once=count <= AT_ONCE_MAX)  # type: ignore[arg-type]
+            if count > RECORDS_AT_ONCE_MAX:
+                count = AT_ONCE_MAX + 1
+                self.node.directory.sync_names()
+                await self.node.shares.turn()
         self.node.directory.sync_names()
         if self.node.events.observed:
             self.node.events.emit(Metadata(broker=self.node.node_id, offset=image.offset))

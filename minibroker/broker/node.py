@@ -33,6 +33,7 @@ from minibroker.metadata.bootstrap import check_directory, random_id
 from minibroker.metadata.image import BROKER, TOPIC
 from minibroker.server.connection_quotas import ConnectionQuotas
 from minibroker.server.server import Limits, Reporter, Server
+from minibroker.server.shares import Shares
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Node:
         self.replicas = self.partitions.replicas
         self.servers: list[Server] = []
         self.quotas = ConnectionQuotas()
+        self.shares = Shares(self.clock.run)
         self.dispatcher = Dispatcher(self)
         self.fetch_sessions = FetchSessions(
             config["max.incremental.fetch.session.cache.slots"], lambda: self.chance.randrange(1, 1 << 31)
@@ -198,6 +200,7 @@ class Node:
             self.groups.stop()
             self.replication.stop()
             await self._close_servers()
+        self.partitions.finish_removing()
         try:
             self.metadata.close()
         except StorageError as failure:
@@ -221,6 +224,7 @@ class Node:
         self.is_ready = False
         self.chores.stop()
         self.groups.stop()
+        self.partitions.give_up()
         self.clock.end()
         if self.replication is not None:
             self.replication.stop()
@@ -294,31 +298,44 @@ class Node:
         assert isinstance(self.metadata, OwnMetadata), "the controller of a cluster is asked, not called"
         return self.metadata
 
-    def change(self, records: Sequence[MetadataRecord]) -> None:
-        """Write records into the metadata log and do what they say."""
-        self._own_metadata.change(records)
+    def change(self, records: Sequence[MetadataRecord], *, at_once: bool = True) -> None:
+        """Write records into the metadata log and do what they say; at_once: all of it before this returns."""
+        self._own_metadata.change(records, at_once=at_once)
+
+    def settled(self) -> Coroutine[Any, Any, None] | None:
+        """Return what waits until all partitions are open that have been made; None: they are."""
+        return None if self.partitions.is_settled else self.partitions.settled()
 
     def together(self) -> AbstractContextManager[None]:
         """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
         return self._own_metadata.together()
 
-    def follow(self, records: Iterable[MetadataRecord]) -> None:
-        """Do what records say that the image has taken in."""
+    def follow(self, records: Iterable[MetadataRecord], *, at_once: bool = True) -> None:
+        """Do what records say that the image has taken in; at_once: all of it before this returns."""
         changed: dict[bytes, None] = {}
+        settled: dict[tuple[int, str], None] = {}
         for record in records:
             kind = record.type_number
             if kind in (PARTITION_RECORD, PARTITION_CHANGE_RECORD):
                 changed[bytes(record.topic_id)] = None  # type: ignore[attr-defined]
             elif kind == CONFIG_RECORD:
-                if record.resource_type == BROKER:  # type: ignore[attr-defined]
-                    self._take_dynamic_configs()
-                self.partitions.take_configs(record.resource_type, record.resource_name)  # type: ignore[attr-defined]
+                settled[record.resource_type, record.resource_name] = None  # type: ignore[attr-defined]
             elif kind == REMOVE_TOPIC_RECORD:
-                self.partitions.delete_topic(bytes(record.topic_id))  # type: ignore[attr-defined]
+                self.partitions.delete_topic(bytes(record.topic_id), at_once=at_once)  # type: ignore[attr-defined]
+        for resource_type, name in settled:
+            if resource_type == BROKER:
+                self._take_dynamic_configs()
+            self.partitions.take_configs(resource_type, name)
         for topic_id in changed:
             topic = self.image.topics_by_id.get(topic_id)
             if topic is not None:
-                self.partitions.take(topic)
+                self.partitions.take(topic, at_once=at_once)
+        if not at_once:
+            self.partitions.begin()
+        self.tell_watchers()
+
+    def tell_watchers(self) -> None:
+        """Say that the metadata have changed, or what this broker has made of them."""
         for tell in list(self.watchers):
             tell()
 
@@ -405,9 +422,15 @@ class Node:
         return found is not None and 0 <= partition < len(found.partitions)
 
     def create_topic(
-        self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None, *, replication_factor: int = -1
+        self,
+        name: str,
+        partitions: int = -1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replication_factor: int = -1,
+        at_once: bool = True,
     ) -> None:
-        """Make a topic; -1 is the broker's default."""
+        """Make a topic; -1 is the broker's default. at_once: its partitions are open when this returns."""
         self.change(
             self.controller.create_topic(
                 name,
@@ -416,5 +439,6 @@ class Node:
                 configs=configs,
                 default_partitions=self.config["num.partitions"],
                 default_replication_factor=self.config["default.replication.factor"],
-            )
+            ),
+            at_once=at_once,
         )

@@ -105,10 +105,10 @@ class OwnMetadata:
 
     # Changes
 
-    def change(self, records: Sequence[MetadataRecord]) -> None:
-        """Write records into the metadata log and do what they say."""
+    def change(self, records: Sequence[MetadataRecord], *, at_once: bool = True) -> None:
+        """Write records into the metadata log and do what they say; at_once: all of it before this returns."""
         self.log.append(records, now_ms=self.node.clock.now_ms())
-        self.node.follow(records)
+        self.node.follow(records, at_once=at_once)
         if not self.log.is_together:
             self.node.directory.sync_names()
 

@@ -1,21 +1,35 @@
-"""The partitions of one broker: opened, led, followed and let go as the metadata say."""
+"""The partitions of one broker: opened, led, followed and let go as the metadata say.
+
+Many of them take their time: where that is allowed, more than a few are opened or removed in shares, while others are
+served. Until one is open, its clients hear that it is not here yet, as from a broker of Kafka that has read of a topic
+and not caught up with it; `settled` says when all is done. What is to be opened is looked up in the metadata when its
+turn comes, so a topic may change or go meanwhile. A log that is to be removed serves nobody any more, and it has gone
+before another one gets its name.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from minibroker.config import log_settings
+from minibroker.errors import StorageError
 from minibroker.event_kinds import Recover
 from minibroker.metadata.image import BROKER
 from minibroker.replication.replica import Replica
+from minibroker.server.shares import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from minibroker.broker.node import Node
     from minibroker.log.settings import LogSettings
     from minibroker.metadata.image import Partition, Topic
 
 METADATA_TOPIC = "__cluster_metadata"
+AT_ONCE_MAX = 8  # partitions of one topic
+OPENING_US, REMOVING_US = 500, 500  # on a disk; in memory less
 
 
 class Partitions:
@@ -25,6 +39,10 @@ class Partitions:
         self.node = node
         self.replicas: dict[tuple[str, int], Replica] = {}
         self._topics: dict[bytes, Topic] = {}  # whose partitions have been opened
+        self._to_open: dict[tuple[str, int], Topic] = {}
+        self._to_remove: dict[tuple[str, int], None] = {}
+        self._is_at_work = False
+        self._settled: list[asyncio.Future[None]] = []
 
     def set_strays_aside(self) -> None:
         """See to it that nobody takes what a deleted topic left for the log of a new one."""
@@ -39,30 +57,123 @@ class Partitions:
                 name = self.node.directory.set_aside(topic_name, number, f"{self.node.chance.getrandbits(128):032x}")
                 self.node.reporter.say(f"{topic_name}-{number} belongs to no topic; it is called {name} now")
 
-    def take(self, topic: Topic) -> None:
-        """Lead, follow or let go of the partitions of a topic, as the metadata say."""
+    def take(self, topic: Topic, *, at_once: bool = True) -> None:
+        """Lead, follow or let go of the partitions of a topic, as the metadata say.
+
+        at_once: open what is not open yet now; otherwise `begin` has to follow.
+        """
         self._topics[topic.id] = topic
         for partition in topic.partitions:
             key = (topic.name, partition.id)
             replica = self.replicas.get(key)
             if self.node.node_id not in partition.replicas:
                 if replica is not None:
-                    self._delete(key)
-                continue
-            if replica is None:
-                replica = self._open(topic, partition)
-            replica.take(
-                partition,
-                steady_ms=self.node.clock.steady_ms(),
-                lag_ms_max=self.node.config["replica.lag.time.max.ms"],
-                find_broker=self.node.image.brokers.get,
-                truncate=partial(self._cut, key),
-            )
-            if self.node.replication is not None:
-                self.node.replication.took(replica)
+                    self._delete(key, at_once=at_once)
+            elif replica is not None:
+                self._play(replica, partition)
+            elif at_once:
+                self._play(self._open(topic, partition), partition)
+            else:
+                self._to_open[key] = topic
+
+    def _play(self, replica: Replica, partition: Partition) -> None:
+        """Lead or follow."""
+        replica.take(
+            partition,
+            steady_ms=self.node.clock.steady_ms(),
+            lag_ms_max=self.node.config["replica.lag.time.max.ms"],
+            find_broker=self.node.image.brokers.get,
+            truncate=partial(self._cut, (replica.topic, replica.partition)),
+        )
+        if self.node.replication is not None:
+            self.node.replication.took(replica)
+
+    # What takes its time
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all partitions are open that the metadata say, and all others have gone."""
+        return not self._to_open and not self._to_remove
+
+    async def settled(self) -> None:
+        """Return when all is done that has been begun."""
+        if not self.is_settled:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._settled.append(done)
+            await done
+
+    def begin(self) -> None:
+        """Open and remove what is waiting for it: a few now, many in shares."""
+        if len(self._to_open) + len(self._to_remove) <= AT_ONCE_MAX and not self._is_at_work:
+            self.finish()
+        elif not self._is_at_work:
+            self._is_at_work = True
+            self.node.shares.add(self._take_share)
+
+    def finish(self) -> None:
+        """Do all of it now."""
+        while not self.is_settled:
+            self._do_next()
+        self._tell_settled()
+
+    def finish_removing(self) -> None:
+        """Remove now what is to be removed, and open nothing more: the broker stops."""
+        self._to_open.clear()
+        self.finish()
+
+    def give_up(self) -> None:
+        """Do no more of it: the broker has been killed."""
+        self._to_open.clear()
+        self._to_remove.clear()
+        self._tell_settled()
+
+    def _take_share(self) -> None:
+        spent_us = 0
+        try:
+            while spent_us < SHARE_US and not self.is_settled:
+                spent_us += self._do_next()
+        finally:
+            # Whoever writes to a partition must find it after a crash.
+            self.node.directory.sync_names()
+            if self.is_settled:
+                self._is_at_work = False
+                self.node.tell_watchers()  # a coordinator waits for its partitions
+                self._tell_settled()
+            else:
+                self.node.shares.add(self._take_share)
+
+    def _do_next(self) -> int:
+        """Remove a log, or open one; return how long about that took, in microseconds."""
+        try:
+            if self._to_remove:
+                self._remove(next(iter(self._to_remove)))
+                return REMOVING_US
+            return self._open_next()
+        except StorageError as failure:
+            self.node.reporter.say(str(failure))
+            self.node.disk_failed(failure)
+            return OPENING_US
+
+    def _open_next(self) -> int:
+        key = next(iter(self._to_open))
+        topic = self._to_open.pop(key)
+        is_there = self.node.image.topics_by_id.get(topic.id) is topic
+        partition = topic.partitions[key[1]]
+        if not is_there or key in self.replicas or self.node.node_id not in partition.replicas:
+            return 1
+        self._play(self._open(topic, partition), partition)
+        return OPENING_US
+
+    def _tell_settled(self) -> None:
+        settled, self._settled = self._settled, []
+        for done in settled:
+            if not done.done():
+                done.set_result(None)
 
     def _open(self, topic: Topic, partition: Partition) -> Replica:
         node, key = self.node, (topic.name, partition.id)
+        if key in self._to_remove:
+            self._remove(key)  # a topic of the same name has just been deleted
         log = node.directory.open(
             topic.name,
             partition.id,
@@ -92,34 +203,45 @@ class Partitions:
             node.events.emit(event)
         return replica
 
-    def delete_topic(self, topic_id: bytes) -> None:
+    def delete_topic(self, topic_id: bytes, *, at_once: bool = True) -> None:
         topic = self._topics.pop(topic_id, None)
         for partition in topic.partitions if topic is not None else ():
-            if (topic.name, partition.id) in self.replicas:  # type: ignore[union-attr]
-                self._delete((topic.name, partition.id))  # type: ignore[union-attr]
+            key = (topic.name, partition.id)  # type: ignore[union-attr]
+            self._to_open.pop(key, None)
+            if key in self.replicas:
+                self._delete(key, at_once=at_once)
 
-    def _delete(self, key: tuple[str, int]) -> None:
+    def _delete(self, key: tuple[str, int], *, at_once: bool) -> None:
         replica = self.replicas.pop(key)
         replica.leave()
         self.node.chores.left(key)
         if self.node.replication is not None:
             self.node.replication.left(replica)
+        self._to_remove[key] = None
+        if at_once:
+            self._remove(key)
+
+    def _remove(self, key: tuple[str, int]) -> None:
+        del self._to_remove[key]
         self.node.directory.purge(self.node.directory.delete(*key, f"{self.node.chance.getrandbits(128):032x}"))
 
     def take_configs(self, resource_type: int, name: str) -> None:
         """Have the settings of a topic take effect, or those of brokers, which all topics fall back on."""
         settings_by_topic = {}
-        for replica in self.replicas.values():
-            if resource_type == BROKER or replica.topic == name:
-                if replica.topic not in settings_by_topic:
-                    config = self.node.topic_config(replica.topic)
-                    settings_by_topic[replica.topic] = (
-                        self._log_settings(replica.topic),
-                        config["min.insync.replicas"],
-                    )
-                replica.log.settings, min_in_sync = settings_by_topic[replica.topic]
-                replica.set_min_in_sync(min_in_sync, self.node.clock.steady_ms())
-                self.node.chores.settle(replica.log.settings)
+        for replica in list(self.replicas.values()) if resource_type == BROKER else self._replicas_of(name):
+            if replica.topic not in settings_by_topic:
+                config = self.node.topic_config(replica.topic)
+                settings_by_topic[replica.topic] = (self._log_settings(replica.topic), config["min.insync.replicas"])
+            replica.log.settings, min_in_sync = settings_by_topic[replica.topic]
+            replica.set_min_in_sync(min_in_sync, self.node.clock.steady_ms())
+            self.node.chores.settle(replica.log.settings)
+
+    def _replicas_of(self, name: str) -> Iterator[Replica]:
+        topic = self.node.image.topics.get(name)
+        for partition in topic.partitions if topic is not None else ():
+            replica = self.replicas.get((name, partition.id))
+            if replica is not None:
+                yield replica
 
     def _cut(self, key: tuple[str, int], offset: int, why: str) -> None:
         """Cut the log of a partition back to an offset."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from types import GeneratorType
 
 from minibroker.broker.apis import find_route
 from minibroker.broker.appearance import Appearance
@@ -38,6 +39,7 @@ from minibroker.replication.elections import balance_leaders, elect_uncleanly
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.partitions import alter_partition
 from minibroker.replication.registrations import Registrations
+from minibroker.server.shares import Shares
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class ControllerNode:
         self.storage = storage
         self.network = network
         self.clock = HeldClock(clock)
+        self.shares = Shares(self.clock.run)
         self.chance = chance
         self.events = events
         self.cluster_id = cluster_id
@@ -234,8 +237,10 @@ class ControllerNode:
 
     # Changes
 
-    def change(self, records: Sequence[MetadataRecord], why: str = "somebody asked for it") -> None:
-        """Write records into the metadata log; brokers fetch them from there."""
+    def change(
+        self, records: Sequence[MetadataRecord], why: str = "somebody asked for it", *, at_once: bool = True
+    ) -> None:
+        """Write records into the metadata log; brokers fetch them from there, and do what they say."""
         if not records:
             return
         with tell_decisions(self.events, self.image, records, why):
@@ -268,6 +273,9 @@ class ControllerNode:
 
     # What handlers of wishes ask
 
+    def settled(self) -> None:
+        """Brokers open partitions when they have read of them; here is none to wait for."""
+
     def topic_config(self, topic: str) -> TopicConfig:
         return TopicConfig(self.image.topic_configs(topic), self.config)
 
@@ -284,7 +292,8 @@ class ControllerNode:
             return own(message, version)
         # The wish of a client. None of these handlers looks at a connection.
         context = Context(self, None, version, None)  # type: ignore[arg-type]
-        return find_route(message.api, version).handler(message, context)
+        made = find_route(message.api, version).handler(message, context)
+        return self.shares.start(made) if isinstance(made, GeneratorType) else made
 
     def _register(self, request: BrokerRegistrationRequest, version: int) -> Any:
         steady_ms = self.clock.steady_ms()

@@ -114,6 +114,11 @@ class Topic:
             self.partitions.append(following)
 
 
+def metric_name(topic: str) -> str:
+    """Return what Kafka's metrics call a topic: they take two letters for the same."""
+    return topic.replace(".", "_")
+
+
 class MetadataImage:
     """Everything that the metadata log says, up to `offset`."""
 
@@ -123,6 +128,8 @@ class MetadataImage:
         self.timestamp = 0  # when, ms since 1970
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
+        # Names with '.' or '_' by what metrics make of them, where both are the same.
+        self.names_by_metric: dict[str, list[str]] = {}
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         self.brokers: dict[int, RegisterBrokerRecord] = {}  # kept up to date with what happened since
         self.controllers: dict[int, RegisterControllerRecord] = {}
@@ -183,6 +190,8 @@ class MetadataImage:
     def _topic(self, record: Any) -> None:
         topic = Topic(record.name, bytes(record.topic_id))
         self.topics[topic.name] = self.topics_by_id[topic.id] = topic
+        if "." in topic.name or "_" in topic.name:
+            self.names_by_metric.setdefault(metric_name(topic.name), []).append(topic.name)
 
     def _partition(self, record: Any) -> None:
         self._topic_of(record).put(Partition(record))
@@ -209,6 +218,11 @@ class MetadataImage:
         topic = self._topic_of(record)
         del self.topics_by_id[topic.id]
         del self.topics[topic.name]
+        if "." in topic.name or "_" in topic.name:
+            names = self.names_by_metric[metric_name(topic.name)]
+            names.remove(topic.name)
+            if not names:
+                del self.names_by_metric[metric_name(topic.name)]
         self.configs.pop((TOPIC, topic.name), None)
 
     def _config(self, record: Any) -> None:

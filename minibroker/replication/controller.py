@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.features import ELR, ELR_VERSION, METADATA_VERSION
-from minibroker.metadata.image import BROKER, TOPIC
+from minibroker.metadata.image import BROKER, TOPIC, metric_name
 from minibroker.replication.placement import as_assigned, check_assignment, new_partition, place
 
 TYPE_CHECKING = False
@@ -110,14 +110,9 @@ class Controller:
         check_name(name)
         if name in self.image.topics:
             raise KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if "." in name or "_" in name:
-            # Kafka's metrics take both letters for the same.
-            unified = name.replace(".", "_")
-            for other in self.image.topics:
-                if other.replace(".", "_") == unified:
-                    raise KafkaError(
-                        Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
-                    )
+        others = self.image.names_by_metric.get(metric_name(name))
+        if others:
+            raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {others[0]}")
 
     def delete_topic(self, *, name: str | None = None, topic_id: bytes | None = None) -> list[MetadataRecord]:
         """Return the record that ends a topic, its partitions and its settings."""

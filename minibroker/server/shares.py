@@ -1,7 +1,8 @@
 """Long work of many clients, a share of it in each turn of the loop: nobody waits for more than one share.
 
-Work is a generator that yields how long about it has taken since it last did, in microseconds. By what it says and not
-by a clock, so that the same happens each time, in a simulation too. Shares are handed out in the order in which they
+Work is a generator that yields how long about it has taken since it last did, in microseconds; or something to be
+awaited before it goes on. By what it says and not by a clock, so that the same happens each time, in a simulation too.
+Shares are handed out in the order in which they
 were asked for, whoever asks: a large request, or a connection on which many small ones have come together.
 """
 
@@ -12,10 +13,11 @@ from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
-    from typing import Any, TypeVar
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from typing import Any, TypeAlias, TypeVar
 
     Made = TypeVar("Made")
+    Work: TypeAlias = Generator[int | Awaitable[object], None, Made]
 
 FIRST_US = 500  # begun at once: most is over before
 SHARE_US = 2_000
@@ -53,25 +55,39 @@ class Shares:
         self.add(lambda: None if come.done() else come.set_result(None))
         await come
 
-    def start(self, work: Generator[int, None, Made]) -> Made | Coroutine[Any, Any, Made]:
+    def start(self, work: Work[Made]) -> Made | Coroutine[Any, Any, Made]:
         """Begin; return what came of the work if it is done already, else what waits for it."""
         spent_us = 0
         try:
             while spent_us < FIRST_US:
-                spent_us += next(work)
+                step = next(work)
+                if type(step) is not int:
+                    return self._go_on(work, step)  # type: ignore[arg-type]
+                spent_us += step
         except StopIteration as end:
             made: Made = end.value
             return made
         return self.run(work)
 
-    async def run(self, work: Generator[int, None, Made]) -> Made:
+    async def run(self, work: Work[Made]) -> Made:
         """Return what comes of the work; who is cancelled gives it up."""
+        return await self._go_on(work, self.turn())
+
+    async def _go_on(self, work: Work[Made], wait: Awaitable[object]) -> Made:
+        """Go on when a wait is over."""
         try:
+            await wait
+            spent_us = 0
             while True:
-                await self.turn()
-                spent_us = 0
-                while spent_us < SHARE_US:
-                    spent_us += next(work)
+                step = next(work)
+                if type(step) is not int:
+                    await step  # type: ignore[misc]
+                    spent_us = 0
+                    continue
+                spent_us += step
+                if spent_us >= SHARE_US:
+                    await self.turn()
+                    spent_us = 0
         except StopIteration as end:
             made: Made = end.value
             return made

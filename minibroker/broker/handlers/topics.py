@@ -9,34 +9,70 @@ from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from minibroker.replication.controller import RECORDS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.node import Node
+    from minibroker.server.shares import Work
 
 Created = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = Created.CreatableTopicConfigs
 Deleted = DeleteTopicsResponse.DeletableTopicResult
 Extended = CreatePartitionsResponse.CreatePartitionsTopicResult
 
+SHARE_TOPICS = 8  # that reach the disk together
+TOPIC_US, RECORD_US = 250, 10
 
-def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
-    """Make topics, or only say whether they could be made."""
+
+def create_topics(request: CreateTopicsRequest, context: Context) -> Work[CreateTopicsResponse]:
+    """Make topics, or only say whether they could be made; answer when their partitions are open."""
+    node = context.node
+    if _partition_count(request.topics, node.config["num.partitions"]) > RECORDS_MAX:
+        code, message = Error.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        refused = {
+            topic.name: Created(name=topic.name, error_code=code, error_message=message) for topic in request.topics
+        }
+        return CreateTopicsResponse(topics=list(refused.values()))
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, Created] = {}
-    with context.node.together():
-        for topic in request.topics:
-            result = Created(name=topic.name, error_code=Error.NONE, error_message=None)
-            try:
-                if names[topic.name] > 1:
-                    raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-                _create(topic, result, request.validate_only, context.node)
-            except KafkaError as error:
-                result.error_code = error.code
-                result.error_message = error.message
-            results[topic.name] = result
+    for share in _shares(request.topics):
+        spent_us = 0
+        with node.together():
+            for topic in share:
+                result = Created(name=topic.name, error_code=Error.NONE, error_message=None)
+                try:
+                    if names[topic.name] > 1:
+                        raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
+                    _create(topic, result, request.validate_only, node)
+                except KafkaError as error:
+                    result.error_code = error.code
+                    result.error_message = error.message
+                results[topic.name] = result
+                spent_us += TOPIC_US + RECORD_US * max(result.num_partitions, 0)
+        yield spent_us
+    waiting = node.settled()
+    if waiting is not None:
+        yield waiting
     return CreateTopicsResponse(topics=list(results.values()))
+
+
+def _partition_count(topics: list[CreateTopicsRequest.CreatableTopic], default: int) -> int:
+    """Return how many partitions are wanted in all."""
+    return sum(
+        len(topic.assignments) or (default if topic.num_partitions == -1 else max(topic.num_partitions, 0))
+        for topic in topics
+    )
+
+
+def _shares(topics: list[Any]) -> Iterator[list[Any]]:
+    """Return as many at a time as may reach the disk together."""
+    for start in range(0, len(topics), SHARE_TOPICS):
+        yield topics[start : start + SHARE_TOPICS]
 
 
 def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, is_trial: bool, node: Node) -> None:
@@ -52,7 +88,7 @@ def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, is_trial
     partitions = [record for record in records if record.type_number == 3]
     result.topic_id = records[0].topic_id  # type: ignore[attr-defined]
     if not is_trial:
-        node.change(records)
+        node.change(records, at_once=False)
     result.num_partitions = len(partitions)
     result.replication_factor = len(partitions[0].replicas)  # type: ignore[attr-defined]
     overrides = {config.name: config.value or "" for config in topic.configs}
@@ -75,7 +111,7 @@ def _configs(overrides: dict[str, str], node: Node) -> list[CreatedConfig]:
     ]
 
 
-def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+def delete_topics(request: DeleteTopicsRequest, context: Context) -> Work[DeleteTopicsResponse]:
     """Delete topics by name, or by id."""
     node = context.node
     if context.api_version < 6:
@@ -83,35 +119,41 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopic
     else:
         wanted = [(topic.name, topic.topic_id) for topic in request.topics]
     counts = Counter(wanted)
-    ids = {topic_id for _, topic_id in wanted if topic_id != NO_ID}
-    twice = {
-        topic.id: topic.name
-        for topic in node.image.topics.values()
-        if topic.id in ids and (topic.name, NO_ID) in counts
-    }
-    wanted = [(name, topic_id) for name, topic_id in wanted if topic_id not in twice]
+    found = {node.image.topics_by_id.get(topic_id) for _, topic_id in wanted if topic_id != NO_ID}
+    twice = {topic.name: topic.id for topic in found if topic is not None and (topic.name, NO_ID) in counts}
+    ids_of_twice = set(twice.values())
+    wanted = [(name, topic_id) for name, topic_id in wanted if topic_id not in ids_of_twice]
     results: dict[tuple[str | None, bytes], Deleted] = {}
-    for name, topic_id in wanted:
-        result = Deleted(name=name, topic_id=topic_id, error_code=Error.NONE, error_message=None)
-        try:
-            _check_wanted(name, topic_id, counts[name, topic_id])
-            if name in twice.values():
-                result.topic_id = node.controller.get_topic(name or "").id
-                raise KafkaError(
-                    Error.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
-                )
-            if not node.config["delete.topic.enable"]:
-                raise KafkaError(Error.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-            topic = node.controller.get_topic(name) if name is not None else node.controller.get_topic_by_id(topic_id)
-            result.topic_id = topic.id
-            if context.api_version >= 6:
-                result.name = topic.name
-            node.change(node.controller.delete_topic(name=topic.name))
-        except KafkaError as error:
-            result.error_code = error.code
-            result.error_message = error.message
-        results[name, topic_id] = result
+    for share in _shares(wanted):
+        with node.together():
+            for name, topic_id in share:
+                result = Deleted(name=name, topic_id=topic_id, error_code=Error.NONE, error_message=None)
+                try:
+                    _check_wanted(name, topic_id, counts[name, topic_id])
+                    if name in twice:
+                        result.topic_id = twice[name]
+                        raise KafkaError(
+                            Error.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+                        )
+                    _delete(name, result, context)
+                except KafkaError as error:
+                    result.error_code = error.code
+                    result.error_message = error.message
+                results[name, topic_id] = result
+        yield TOPIC_US * len(share)
     return DeleteTopicsResponse(responses=list(results.values()))
+
+
+def _delete(name: str | None, result: Deleted, context: Context) -> None:
+    node = context.node
+    if not node.config["delete.topic.enable"]:
+        raise KafkaError(Error.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    controller = node.controller
+    topic = controller.get_topic(name) if name is not None else controller.get_topic_by_id(result.topic_id)
+    result.topic_id = topic.id
+    if context.api_version >= 6:
+        result.name = topic.name
+    node.change(controller.delete_topic(name=topic.name), at_once=False)
 
 
 def _check_wanted(name: str | None, topic_id: bytes, count: int) -> None:
@@ -124,23 +166,41 @@ def _check_wanted(name: str | None, topic_id: bytes, count: int) -> None:
         raise KafkaError(Error.INVALID_REQUEST, f"Duplicate {what}.")
 
 
-def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
-    """Give topics more partitions, or only say whether they could have them."""
+def create_partitions(request: CreatePartitionsRequest, context: Context) -> Work[CreatePartitionsResponse]:
+    """Give topics more partitions, or only say whether they could have them; answer when they are open."""
     node = context.node
+    if _added_count(request.topics, node) > RECORDS_MAX:
+        code, message = Error.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        refused = {
+            topic.name: Extended(name=topic.name, error_code=code, error_message=message) for topic in request.topics
+        }
+        return CreatePartitionsResponse(throttle_time_ms=0, results=list(refused.values()))
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, Extended] = {}
     for topic in request.topics:
         result = Extended(name=topic.name, error_code=Error.NONE, error_message=None)
+        count = 0
         try:
             if names[topic.name] > 1:
                 raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
             assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
             records = node.controller.create_partitions(topic.name, topic.count, assignments)
+            count = len(records)
             if not request.validate_only:
-                node.change(records)
+                node.change(records, at_once=False)
         except KafkaError as error:
             result.error_code = error.code
             # Kafka has no words for a topic that is not there.
             result.error_message = None if error.code == Error.UNKNOWN_TOPIC_OR_PARTITION else error.message
         results[topic.name] = result
+        yield TOPIC_US + RECORD_US * count
+    waiting = node.settled()
+    if waiting is not None:
+        yield waiting
     return CreatePartitionsResponse(throttle_time_ms=0, results=list(results.values()))
+
+
+def _added_count(topics: list[CreatePartitionsRequest.CreatePartitionsTopic], node: Node) -> int:
+    """Return how many partitions are wanted in all, beyond those that are there."""
+    present = node.image.topics
+    return sum(max(topic.count - len(present[topic.name].partitions), 0) for topic in topics if topic.name in present)

@@ -1,0 +1,286 @@
+"""Many topics and partitions are made and deleted while others are served; what is too much is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from minibroker.broker.node import Node
+from minibroker.errors import Error
+from minibroker.log.storage import OsStorage
+from minibroker.protocol.messages.api_versions import ApiVersionsRequest
+from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
+from minibroker.protocol.messages.create_topics import CreateTopicsRequest
+from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from tests.cluster.virtual import Lab, in_cluster
+from tests.server.running import Client, FedTransport, batch, connected, frame, produce, running, turns
+
+OPENED_MAX = 8  # partitions in a turn of the loop
+Wanted = CreateTopicsRequest.CreatableTopic
+Config = Wanted.CreatableTopicConfig
+CREATE, PING = (19, 7), (18, 0)
+
+
+def creation(*topics: tuple[str, int], is_trial: bool = False, configs: dict[str, str] | None = None) -> Any:
+    return CreateTopicsRequest(
+        topics=[
+            Wanted(
+                name=name,
+                num_partitions=count,
+                replication_factor=1,
+                assignments=[],
+                configs=[Config(name=key, value=value) for key, value in (configs or {}).items()],
+            )
+            for name, count in topics
+        ],
+        timeout_ms=60_000,
+        validate_only=is_trial,
+    )
+
+
+def deletion(*names: str) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=bytes(16)) for name in names], timeout_ms=0
+    )
+
+
+async def watched(node: Node, waiting: Any) -> tuple[Any, int, int]:
+    """Return what comes of something, how many turns it took, and how many partitions one of them opened or let go."""
+    task = asyncio.ensure_future(waiting)
+    before, most, count = len(node.replicas), 0, 0
+    while not task.done():
+        await asyncio.sleep(0)
+        most, before, count = max(most, len(node.replicas) - before), len(node.replicas), count + 1
+    return await task, count, most
+
+
+@pytest.mark.parametrize("topics", [[("wide", 500)], [(f"t{index}", 1) for index in range(500)]])
+async def test_many_partitions_are_opened_while_others_are_served(topics: list[tuple[str, int]]) -> None:
+    async with running() as node, connected(node) as client:
+        other = FedTransport(node)
+        answer, count, most = await watched(node, client.ask(creation(*topics), CREATE[1]))
+        assert not any(each.error_code for each in answer.topics)
+        assert len(node.replicas) == 500
+        assert most <= OPENED_MAX and count > 500 / OPENED_MAX
+        other.feed(frame(ApiVersionsRequest(), 0))
+        assert other.answers(PING)
+        other.close()
+
+
+async def test_partitions_added_to_a_topic_are_opened_while_others_are_served() -> None:
+    async with running() as node, connected(node) as client:
+        node.create_topic("t", 2)
+        more = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=400, assignments=None)
+        request = CreatePartitionsRequest(topics=[more], timeout_ms=0, validate_only=False)
+        answer, _, most = await watched(node, client.ask(request, 3))
+        assert answer.results[0].error_code == Error.NONE
+        assert len(node.replicas) == 400 and most <= OPENED_MAX
+
+
+async def test_topics_that_are_made_by_asking_are_made_while_others_are_served() -> None:
+    names = [MetadataRequest.MetadataRequestTopic(name=f"t{index}") for index in range(300)]
+    async with running() as node, connected(node) as client:
+        answer, _, most = await watched(node, client.ask(MetadataRequest(topics=names), 9))
+        assert [each.error_code for each in answer.topics] == [0] * 300
+        assert len(node.replicas) == 300 and most <= OPENED_MAX
+
+
+async def is_begun(node: Node, topic: str) -> None:
+    while topic not in node.image.topics:
+        await asyncio.sleep(0)
+    assert not node.partitions.is_settled
+
+
+async def test_a_partition_that_is_not_open_yet_is_led_but_not_here() -> None:
+    async with running() as node, connected(node) as client, connected(node) as other:
+        client.send(frame(creation(("wide", 300)), CREATE[1]))
+        await is_begun(node, "wide")
+        fed = FedTransport(node)
+        fed.feed(frame(produce("wide", batch(b"a"), partition=299), 9))
+        ((_, early),) = fed.answers((0, 9))
+        assert early.responses[0].partition_responses[0].error_code == Error.NOT_LEADER_OR_FOLLOWER
+        await client.answer(*CREATE)
+        answer = await other.ask(produce("wide", batch(b"a"), partition=299), 9)
+        assert answer.responses[0].partition_responses[0].error_code == Error.NONE
+        fed.close()
+
+
+async def test_a_topic_that_is_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node, connected(node) as client, connected(node) as other:
+        client.send(frame(creation(("wide", 200)), CREATE[1]))
+        await is_begun(node, "wide")
+        answer = await other.ask(deletion("wide"), 6)
+        assert answer.responses[0].error_code == Error.NONE
+        await client.answer(*CREATE)
+        await node.partitions.settled()
+        assert not node.replicas and not list(tmp_path.glob("wide*"))
+
+
+async def test_a_topic_of_the_name_of_one_that_goes_is_a_new_one(tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node, connected(node) as client:
+        await client.ask(creation(("t", 100)), CREATE[1])
+        await client.ask(produce("t", batch(b"old"), partition=99), 9)
+        old_id = node.image.topics["t"].id
+        client.send(frame(deletion("t"), 6) + frame(creation(("t", 100)), CREATE[1]))
+        await client.answer(20, 6)
+        await client.answer(*CREATE)
+        assert node.image.topics["t"].id != old_id
+        assert len(node.replicas) == 100 and node.replicas["t", 99].log.next_offset == 0
+        assert node.partitions.is_settled
+        assert sorted(each.name for each in tmp_path.glob("t-*")) == sorted(f"t-{index}" for index in range(100))
+
+
+async def test_who_goes_away_does_not_leave_a_topic_half_open() -> None:
+    async with running() as node:
+        async with connected(node) as client:
+            client.send(frame(creation(("wide", 300)), CREATE[1]))
+            await is_begun(node, "wide")
+            client.reset()
+        await node.partitions.settled()
+        assert len(node.replicas) == 300
+
+
+async def test_a_stop_in_the_middle_leaves_what_the_metadata_say(tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node, connected(node) as client:
+        await client.ask(creation(("old", 100)), CREATE[1])
+        client.send(frame(deletion("old"), 6))
+        await client.answer(20, 6)
+        client.send(frame(creation(("new", 100)), CREATE[1]))
+        await is_begun(node, "new")
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        assert {topic for topic, _ in node.replicas} == {"new"} and len(node.replicas) == 100
+        assert not [line for line in node.reporter.lines if "belongs to no topic" in line]  # type: ignore[attr-defined]
+
+
+async def test_a_kill_in_the_middle_is_mended_by_the_next_start(tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node, connected(node) as client:
+        client.send(frame(creation(("new", 100)), CREATE[1]))
+        await is_begun(node, "new")
+        await node.kill()
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        assert len(node.replicas) == 100
+
+
+def test_brokers_of_a_cluster_open_many_partitions_in_shares() -> None:
+    async def main(lab: Lab) -> None:
+        nodes = [lab.cluster.nodes[broker] for broker in lab.cluster.broker_ids]
+        opened, counts = [0], []  # in this turn of the loop, and in each that opened some
+
+        def end_turn() -> None:
+            counts.append(opened[0])
+            opened[0] = 0
+
+        def counted(opening: Any) -> Any:
+            def act(*arguments: Any, **settings: Any) -> Any:
+                if not opened[0]:
+                    asyncio.get_running_loop().call_soon(end_turn)
+                opened[0] += 1
+                return opening(*arguments, **settings)
+
+            return act
+
+        for node in nodes:
+            node.directory.open = counted(node.directory.open)  # type: ignore[method-assign]
+        lab.cluster.create_topic("wide", 60, 3)
+        while sum(len(node.replicas) for node in nodes) < 180:
+            await lab.world.clock.sleep(1)
+        assert sum(counts) == 180 and max(counts) <= OPENED_MAX * len(nodes)
+        assert await lab.send(b"a", topic="wide") == [0]
+
+    in_cluster(main)
+
+
+# What is too much
+
+
+@pytest.mark.parametrize("is_trial", [True, False])
+async def test_more_than_ten_thousand_partitions_in_a_request_are_refused(is_trial: bool) -> None:
+    request = creation(*((f"t{index}", 9_999) for index in range(300)), is_trial=is_trial)
+    async with running() as node, connected(node) as client:
+        answer = await client.ask(request, CREATE[1])
+        assert {each.error_code for each in answer.topics} == {Error.POLICY_VIOLATION}
+        assert answer.topics[0].error_message == "Excessively large number of partitions per request."
+        assert not node.image.topics
+        fits = await client.ask(creation(("a", 9_000), ("b", 1_000), is_trial=True), CREATE[1])
+        assert [each.error_code for each in fits.topics] == [0, 0]
+
+
+async def test_more_than_ten_thousand_new_partitions_in_a_request_are_refused() -> None:
+    async with running() as node, connected(node) as client:
+        for name in "abc":
+            node.create_topic(name, 1)
+        more = [
+            CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=4_000, assignments=None) for name in "abc"
+        ]
+        answer = await client.ask(CreatePartitionsRequest(topics=more, timeout_ms=0, validate_only=False), 3)
+        assert {each.error_code for each in answer.results} == {Error.POLICY_VIOLATION}
+        assert len(node.replicas) == 3
+
+
+async def test_asking_for_very_many_unknown_topics_makes_none() -> None:
+    names = [MetadataRequest.MetadataRequestTopic(name=f"t{index}") for index in range(10_001)]
+    async with running() as node, connected(node) as client:
+        answer = await client.ask(MetadataRequest(topics=names), 9)
+        assert {each.error_code for each in answer.topics} == {Error.UNKNOWN_TOPIC_OR_PARTITION}
+        assert not node.image.topics
+
+
+# Growth
+
+
+def calls(act: Callable[[], object]) -> int:
+    """Return how many functions something calls, those of C included."""
+    count = 0
+
+    def seen(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+CHANGES: dict[str, Callable[[Node, str], object]] = {
+    "a name with dots": lambda node, name: node.create_topic(f"{name}.with.dots", 1),
+    "a topic with settings": lambda node, name: node.create_topic(name, 1, {"retention.ms": "1", "segment.ms": "2"}),
+    "settings": lambda node, name: node.change(node.controller.alter_configs(2, "t.1", {"retention.ms": name[1:]})),
+    "another topic goes": lambda node, name: node.change(node.controller.delete_topic(name=f"t.{name[1:]}")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_change_costs_the_same_among_many_topics(change: str) -> None:
+    """Steps are counted, not time: a thousand more topics add less than one step each."""
+    async with running() as node:
+        node.create_topic("warm", 1)
+        counts = []
+        for index in range(2_000):
+            if index in (20, 1_020):
+                CHANGES[change](node, f"x{index - 10}")
+                counts.append(calls(lambda index=index: CHANGES[change](node, f"x{index - 5}")))  # type: ignore[misc]
+            node.create_topic(f"t.{index}", 1)
+        assert counts[1] < counts[0] + 500, counts
+
+
+async def test_clients_can_be_told_by_the_answer_that_all_is_open() -> None:
+    async with running() as node:
+        clients: list[Client] = []
+        async with connected(node) as one, connected(node) as two:
+            clients += [one, two]
+            for index, client in enumerate(clients):
+                client.send(frame(creation((f"t{index}", 150)), CREATE[1]))
+            for client in clients:
+                await client.answer(*CREATE)
+            await turns(1)
+            assert len(node.replicas) == 300
