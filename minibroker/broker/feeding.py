@@ -21,7 +21,7 @@ from minibroker.log import reading
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from minibroker.replication import bugs
-from minibroker.replication.fetching import Wanted, read_for_follower
+from minibroker.replication.fetching import FollowerRead, Wanted, note_fetch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -232,8 +232,10 @@ class FeedRound:
         self.request = request
         self.is_due = False
         self.left_bytes = request.max_bytes
+        self._has_records = False
         self._answers: dict[Key, Answer] = {}
         self._named: dict[Key, None] = {}  # by the request
+        self._noted: dict[Key, FollowerRead] = {}  # what is to be read in this turn: the answer, but for its records
 
     def take(self) -> None:
         """Note what the follower says, and read what there is for it."""
@@ -273,7 +275,7 @@ class FeedRound:
             self._named[key] = None
             if feed.follower_id not in fed.role.in_sync:
                 feed.outside[key] = None
-            self._read(fed, counts=True)
+            self._note(fed)
         except KafkaError as error:
             self._refuse(key, error)
 
@@ -284,12 +286,16 @@ class FeedRound:
             del self.feed.outside[key]
         elif key not in self._named:
             try:
-                self._read(fed, counts=True)
+                self._note(fed)
             except KafkaError as error:
                 self._refuse(key, error)
 
     def read_news(self) -> None:
-        """Read partitions that have got something since; they come in turns, for an answer has its limit."""
+        """Read partitions that have got something since; they come in turns, for an answer has its limit.
+
+        Who has got something comes last with the next request, so that a batch that is larger than what a partition may
+        have is the first to be read some time, and then its size does not matter.
+        """
         feed = self.feed
         for key in list(feed.news):
             if self.left_bytes <= 0:
@@ -299,32 +305,49 @@ class FeedRound:
                 feed.news.pop(key, None)
                 continue
             try:
-                self._read(fed, counts=False)
+                self._read(fed, self._noted.pop(key) if key in self._noted else self._look(fed, counts=False))
             except KafkaError as error:
                 self._refuse(key, error)
 
-    def _read(self, fed: Fed, *, counts: bool) -> None:
+    def _look(self, fed: Fed, *, counts: bool) -> FollowerRead:
         feed, replica, node = self.feed, fed.replica, self.node
         if replica.role is not fed.role:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, "another epoch has begun")
-        state = self.request.replica_state
-        read = read_for_follower(
+        read = note_fetch(
             replica,
             feed.follower_id,
             fed.wanted,
-            size_bytes_max=min(fed.size_bytes_max, max(self.left_bytes, 0)),
             steady_ms=feed.fetched_ms,
-            broker_epoch=state.replica_epoch,
-            whole_batch=not self._answers,
+            broker_epoch=self.request.replica_state.replica_epoch,
             counts=counts,
         )
         if read.proposal is not None and node.replication is not None:
             node.replication.isr.propose(replica, read.proposal)
-        found = read.found
+        return read
+
+    def _note(self, fed: Fed) -> None:
+        """Take the follower's word for how far it is; what there is for it is read when it is its turn."""
+        read = self._look(fed, counts=True)
+        if read.diverging is None and fed.replica.log.next_offset > fed.wanted.offset:
+            self._noted[fed.key] = read
+            self.feed.news.setdefault(fed.key)
+        else:
+            self._take(fed, read)
+
+    def _read(self, fed: Fed, read: FollowerRead) -> None:
+        if read.diverging is None:
+            size_bytes_max = min(fed.size_bytes_max, self.left_bytes)
+            read.fill(fed.replica, fed.wanted, size_bytes_max, whole_batch=not self._has_records)
+        self._take(fed, read)
+
+    def _take(self, fed: Fed, read: FollowerRead) -> None:
+        """Put what was read into the answer, if it is news."""
+        feed, found = self.feed, read.found
         if found is None and read.diverging is None:
-            feed.news.pop(fed.key, None)
-            if replica.log.next_offset > fed.wanted.offset:
-                feed.news[fed.key] = None  # there was no room for it
+            if fed.replica.log.next_offset > fed.wanted.offset:
+                feed.news.setdefault(fed.key)  # there was no room for it; it keeps its place
+            else:
+                feed.news.pop(fed.key, None)
             if read.high_watermark != fed.high_watermark or read.log_start_offset != fed.log_start_offset:
                 feed.stale[fed.key] = None
                 self.is_due = self.is_due or read.log_start_offset != fed.log_start_offset
@@ -337,6 +360,7 @@ class FeedRound:
         elif found is not None:
             answer.records = found.view()
             self.left_bytes -= found.size_bytes
+            self._has_records = True
         feed.news.pop(fed.key, None)
         feed.sent[fed.key] = None
         self.is_due = True

@@ -35,6 +35,7 @@ EndsTopic = ListOffsetsRequest.ListOffsetsTopic
 FETCH_VERSION, LIST_OFFSETS_VERSION = 17, 9
 EPOCH_MAX = 0x7FFFFFFF
 NO_SESSION = 0
+TOLD_COUNTS = frozenset(4**power for power in range(1, 16))  # of failures one after the other
 
 
 class Following:
@@ -93,6 +94,8 @@ class Fetcher:
         self._call: asyncio.Task[FetchResponse] | None = None
         self._is_given_up = self._has_stopped = False
         self._others: dict[asyncio.Task[None], None] = {}  # questions beside the fetches
+        self._troubles: dict[Key, int] = {}  # how often each could not be fetched, one time after the other
+        self._unexpected_count = 0
 
     def add(self, key: Key, replica: Replica) -> None:
         role = replica.role
@@ -108,6 +111,7 @@ class Fetcher:
         self.replicas.pop(key, None)
         self._roles.pop(key, None)
         self._moved.pop(key, None)
+        self._troubles.pop(key, None)
         if self._asked.pop(key, None) is not None:
             self._forgotten[key] = None
 
@@ -139,18 +143,19 @@ class Fetcher:
         refused = 0
         while self.replicas and not self._has_stopped:
             await self.node.clock.sleep(0)  # more may come at the same time
-            request = self._request()
             try:
-                answer = await self._ask(request)
-            except NetworkError:
+                answer = await self._ask(self._request())
+                if answer is None:
+                    continue
+                if answer.error_code == Error.NONE:
+                    self._take(answer)
+                    refused = 0
+                    continue
+            except Exception as error:
+                if not isinstance(error, NetworkError):  # ours, and yet replication from this leader goes on
+                    self._unexpected(error)
                 self._reset()
                 await self._wait(self.node.config["replica.fetch.backoff.ms"])
-                continue
-            if answer is None:
-                continue
-            if answer.error_code == Error.NONE:
-                self._take(answer, request)
-                refused = 0
                 continue
             refused += 1
             self._reset()
@@ -237,7 +242,7 @@ class Fetcher:
             ],
         )
 
-    def _take(self, answer: FetchResponse, request: FetchRequest) -> None:
+    def _take(self, answer: FetchResponse) -> None:
         self._session_id = answer.session_id
         for topic in answer.responses:
             topic_id = bytes(topic.topic_id)
@@ -259,18 +264,47 @@ class Fetcher:
         try:
             outcome = role.on_fetched(wanted, answer, node.clock.now_ms())
         except StorageError as failure:
-            node.reporter.say(f"{replica.topic}-{replica.partition}: {failure}")
-            self.remove(key)
-            node.disk_failed(failure)
+            self._disk_failed(key, replica, failure)
             return
-        if outcome == OUT_OF_RANGE:
-            self._beside(self._find_ends(key, replica, role))
-        elif outcome == RETRY:
+        except Exception as error:  # ours: this partition is tried again, and no other one suffers from it
+            self._unexpected(error)
+            role.trouble, outcome = repr(error), RETRY
+        if outcome == RETRY:
             if self._asked.pop(key, None) is not None:
                 self._forgotten[key] = None  # or the leader sends at once again what cannot be appended
+            self._tell_trouble(key, replica, role)
             self._beside(self._try_later(key, role))
+            return
+        self._troubles.pop(key, None)
+        if outcome == OUT_OF_RANGE:
+            self._beside(self._find_ends(key, replica, role))
         elif outcome != FENCED and role.next_fetch() != wanted:
             self._moved[key] = None
+
+    # What goes wrong
+
+    def _disk_failed(self, key: Key, replica: Replica, failure: StorageError) -> None:
+        self.node.reporter.say(f"{replica.topic}-{replica.partition}: {failure}")
+        self.remove(key)
+        self.node.disk_failed(failure)
+
+    def _tell_trouble(self, key: Key, replica: Replica, role: FollowerState) -> None:
+        """Say that a partition does not get on, if that lasts, and more and more rarely."""
+        count = self._troubles[key] = self._troubles.get(key, 0) + 1
+        if count in TOLD_COUNTS:
+            self.node.reporter.say(
+                f"broker {self.node.node_id} cannot follow broker {self.leader_id} in {replica.topic}-"
+                f"{replica.partition}, it has tried {count} times: {role.trouble}"
+            )
+
+    def _unexpected(self, error: Exception) -> None:
+        """Tell of an error that nobody expected: ours. What it was about is tried again."""
+        import traceback
+
+        self._unexpected_count += 1
+        if self._unexpected_count == 1 or self._unexpected_count in TOLD_COUNTS:
+            lines = "".join(traceback.format_exception(error))
+            self.node.reporter.say(f"unexpected error of fetch {self}, please report it\n{lines}")
 
     # Beside the fetches
 
@@ -297,8 +331,16 @@ class Fetcher:
             except KafkaError:
                 await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
                 continue
+            except Exception as error:  # ours
+                self._unexpected(error)
+                await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
+                continue
             if self._roles.get(key) is role:
-                role.on_leader_ends(start_offset, end_offset, self.node.clock.now_ms())
+                try:
+                    role.on_leader_ends(start_offset, end_offset, self.node.clock.now_ms())
+                except StorageError as failure:
+                    self._disk_failed(key, replica, failure)
+                    return
                 self._again(key, role)
             return
 

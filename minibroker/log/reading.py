@@ -65,11 +65,7 @@ def read(
     may_cut: without that, return a piece of it rather than nothing.
     Never from more than one segment.
     """
-    log.check_online()
-    if not log.log_start_offset <= offset <= log.next_offset:
-        raise KafkaError(
-            Error.OFFSET_OUT_OF_RANGE, f"{offset} is not within {log.log_start_offset} to {log.next_offset}"
-        )
+    check_range(log, offset)
     if offset >= limit_offset:
         return None
     try:
@@ -91,6 +87,15 @@ def read(
 
 def _damaged(log: PartitionLog, error: ProtocolError, code: Error = Error.CORRUPT_MESSAGE) -> LogDamaged:
     return LogDamaged(code, f"{log.directory} is damaged: {error}")
+
+
+def check_range(log: PartitionLog, offset: int) -> None:
+    """Raise unless a log can be read from an offset on."""
+    log.check_online()
+    if not log.log_start_offset <= offset <= log.next_offset:
+        raise KafkaError(
+            Error.OFFSET_OUT_OF_RANGE, f"{offset} is not within {log.log_start_offset} to {log.next_offset}"
+        )
 
 
 def _end_offset(log: PartitionLog, index: int) -> int:

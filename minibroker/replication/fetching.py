@@ -60,6 +60,13 @@ class FollowerRead:
         self.found: Slice | None = None
         self.proposal: Proposal | None = None  # to be sent to the controller
 
+    def fill(self, replica: Replica, wanted: Wanted, size_bytes_max: int, *, whole_batch: bool = True) -> None:
+        """Read records up to the end of the log."""
+        log = replica.log
+        self.found = reading.read(
+            log, wanted.offset, size_bytes_max, limit_offset=log.next_offset, whole_batch=whole_batch
+        )
+
 
 def read_for_follower(
     replica: Replica,
@@ -72,10 +79,26 @@ def read_for_follower(
     whole_batch: bool = True,
     counts: bool = True,
 ) -> FollowerRead:
-    """Read what a follower asks for and note how far it is.
+    """Note what a follower says, and read what it asks for."""
+    read = note_fetch(replica, replica_id, wanted, steady_ms=steady_ms, broker_epoch=broker_epoch, counts=counts)
+    if read.diverging is None:
+        read.fill(replica, wanted, size_bytes_max, whole_batch=whole_batch)
+    return read
 
-    broker_epoch: of the follower when it sent the request. counts: False when the same request is read again, having
-    waited: the follower has said nothing new.
+
+def note_fetch(
+    replica: Replica,
+    replica_id: int,
+    wanted: Wanted,
+    *,
+    steady_ms: int,
+    broker_epoch: int = -1,
+    counts: bool = True,
+) -> FollowerRead:
+    """Note how far a follower is, and compare its log with the leader's; there are no records in the answer yet.
+
+    broker_epoch: of the follower when it sent the request. counts: False when the same request is looked at again,
+    having waited: the follower has said nothing new.
     """
     if "stale-leader-accepts-fetch" in bugs.planted:
         replica.check_leader()
@@ -88,12 +111,9 @@ def read_for_follower(
         raise KafkaError(unknown, f"broker {replica_id} has no replica of {replica.topic}-{replica.partition}")
     log = replica.log
     answer = FollowerRead(replica)
-    end_offset = log.next_offset
     answer.diverging = find_divergence(log, wanted.offset, wanted.last_fetched_epoch)
     if answer.diverging is None:
-        answer.found = reading.read(
-            log, wanted.offset, size_bytes_max, limit_offset=end_offset, whole_batch=whole_batch
-        )
+        reading.check_range(log, wanted.offset)
     if counts and (answer.diverging is None or "diverging-fetch-counts" in bugs.planted):
         answer.proposal = leader.on_fetch(replica_id, wanted.offset, wanted.log_start_offset, steady_ms, broker_epoch)
     return answer

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Epoch, Loss, Truncate
+from minibroker.log.batches import batches
 from minibroker.replication import bugs
 from minibroker.replication.fetching import Wanted
 
@@ -69,7 +70,7 @@ LOST = "they were committed, but the replica that leads now did not have them wh
 class FollowerState:
     """What a follower knows beyond its log."""
 
-    __slots__ = ("is_fenced", "leader_epoch", "leader_id", "needs_ends", "replica", "truncate")
+    __slots__ = ("is_fenced", "leader_epoch", "leader_id", "needs_ends", "replica", "trouble", "truncate")
 
     def __init__(self, replica: Replica, leader_id: int, leader_epoch: int, truncate: CutLog):
         """truncate: cuts the log as LogDirectory.truncate_to does: the recovery point goes down first."""
@@ -79,6 +80,7 @@ class FollowerState:
         self.truncate = truncate
         self.is_fenced = False  # the leader knows a later epoch
         self.needs_ends = False  # what was asked for is not in the leader's log
+        self.trouble = ""  # why the last answer was of no use, if it was RETRY
 
     def begin(self) -> None:
         """Make the log ready for the first fetch in this epoch."""
@@ -116,6 +118,7 @@ class FollowerState:
         if error == Error.FENCED_LEADER_EPOCH:
             self.is_fenced = True
             return FENCED
+        self.trouble = f"broker {self.leader_id} answers {Error(error).name}"
         return RETRY
 
     def _append(self, answer: FetchedPartition, now_ms: int) -> str:
@@ -125,11 +128,14 @@ class FollowerState:
             active, first_offset = log.active, log.next_offset
             epoch = log.epochs.latest_epoch
             try:
+                if first_offset == log.log_start_offset:
+                    self._begin_with_batch(answer.records)
                 size_bytes = log.append_as_follower(answer.records, now_ms=now_ms)
             except StorageError:
                 raise
-            except (KafkaError, ProtocolError):
-                return RETRY  # broken on the way
+            except (KafkaError, ProtocolError) as error:
+                self.trouble = f"what broker {self.leader_id} sent is refused: {error}"
+                return RETRY
             if size_bytes and replica.events.observed:
                 latest = log.epochs.latest
                 if latest is not None and latest.epoch != epoch:
@@ -145,6 +151,18 @@ class FollowerState:
             log.advance_log_start(start_offset)
             replica.log_start_moved("its leader's log begins there")
         return APPENDED if size_bytes else NOTHING_NEW
+
+    def _begin_with_batch(self, records: Chunk) -> None:
+        """Let an empty log begin where a batch does of which the leader has deleted the first records.
+
+        Fetched is what holds the leader's log start, and that may lie within a batch (DeleteRecords). As Kafka does for
+        an UnexpectedAppendOffsetException, the log begins at the batch; where it starts for readers stays what it was.
+        """
+        log = self.replica.log
+        batch = next(iter(batches(records)), None)
+        if batch is not None and batch.magic == 2 and batch.base_offset < log.next_offset <= batch.last_offset:
+            self.truncate(batch.base_offset, "the records before its leader's log start are in the same batch")
+            self.replica.truncated()
 
     # Cutting
 

@@ -1,11 +1,45 @@
-"""How leaders feed their followers, where a cluster shows it: in the words of a lesson."""
+"""How leaders feed their followers and followers follow, in clusters in virtual time."""
 
 from __future__ import annotations
 
+import pytest
+
+from minibroker.broker import following
+from minibroker.errors import Error, KafkaError
+from minibroker.event_kinds import Append
 from minibroker.lessons.running import check
 from minibroker.lessons.scenario import parse_scenario
+from minibroker.log.build import build_batch
+from minibroker.log.records import Record
+from minibroker.replication.replica import Replica
+from minibroker.server.server import Reporter
 
 from .virtual import TOPIC, Lab, in_cluster
+
+
+class Said(Reporter):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def append(replica: Replica, *values: bytes) -> None:
+    """Append a batch at a leader."""
+    data = build_batch(2, [Record(None, value, (), 1_700_000_000_000) for value in values])
+    replica.append(bytearray(data), now_ms=1_700_000_000_000, steady_ms=0)
+
+
+def leader_of(lab: Lab, topic: str = TOPIC) -> Replica:
+    leader = lab.cluster.leader(topic, 0)
+    assert leader is not None
+    return leader
+
+
+def delete_records(replica: Replica, offset: int) -> None:
+    replica.log.advance_log_start(offset)
+    replica.log_start_moved("somebody asked for it")
 
 
 def test_a_replica_that_is_being_added_is_not_waited_for() -> None:
@@ -54,3 +88,172 @@ def test_a_fetcher_that_is_stopped_while_it_gives_up_a_call_stays_stopped() -> N
         assert fetcher._task is not None and fetcher._task.done()
 
     in_cluster(main)
+
+
+def test_a_large_batch_is_replicated_while_another_partition_is_busy() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        for topic in ("busy", "large"):
+            cluster.create_topic(topic, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+        for _ in range(200):
+            append(leader_of(lab, "busy"), b"x" * 300)
+        append(leader_of(lab, "large"), b"x" * 3000)
+        lab.heard.clear()
+        await cluster.waits.high_watermark("large", 0, 1)
+        followed = [event.topic for event in lab.heard if isinstance(event, Append) and event.broker == 2]
+        assert followed.index("large") <= 3, followed
+
+    in_cluster(main, brokers=2, settings={"replica.fetch.max.bytes": "1000"})
+
+
+def test_every_partition_gets_its_turn_where_an_answer_has_room_for_one() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        topics = [f"t{number}" for number in range(5)]
+        for topic in topics:
+            cluster.create_topic(topic, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+        for topic in topics:
+            for _ in range(20):
+                append(leader_of(lab, topic), b"x" * 300)
+        lab.heard.clear()
+        for topic in topics:
+            await cluster.waits.high_watermark(topic, 0, 20)
+        followed = [event.topic for event in lab.heard if isinstance(event, Append) and event.broker == 2]
+        for turn in range(1, 15):
+            assert len(set(followed[5 * turn : 5 * turn + 5])) == 5, followed
+
+    settings = {"replica.fetch.max.bytes": "400", "replica.fetch.response.max.bytes": "400"}
+    in_cluster(main, brokers=2, settings=settings)
+
+
+def copy_of(lab: Lab, broker: int) -> tuple[int, int, bytes]:
+    """Return what a replica has: where it starts and ends for readers, and its bytes."""
+    replica = lab.cluster.replica(TOPIC, 0, broker)
+    assert replica is not None
+    log = replica.log
+    return (
+        log.log_start_offset,
+        log.next_offset,
+        b"".join(bytes(each.view(0, each.size_bytes)) for each in log.segments),
+    )
+
+
+@pytest.mark.parametrize("is_lossy", [False, True])
+def test_a_replica_begins_with_the_batch_of_which_the_first_records_are_deleted(is_lossy: bool) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1]])
+        await cluster.waits.in_sync()
+        leader = leader_of(lab)
+        append(leader, *[b"value %d" % number for number in range(10)])
+        delete_records(leader, 5)
+        cluster.reassign(TOPIC, 0, [1, 2])
+        await cluster.waits.isr(TOPIC, 0, [1, 2], timeout_ms=5_000)
+        assert copy_of(lab, 2) == copy_of(lab, 1)
+        assert copy_of(lab, 2)[:2] == (5, 10)
+        await cluster.kill(2, lossy=is_lossy)
+        append(leader, b"one more")
+        await cluster.start(2)
+        await cluster.waits.isr(TOPIC, 0, [1, 2], timeout_ms=20_000)
+        assert copy_of(lab, 2) == copy_of(lab, 1)
+
+    in_cluster(main, brokers=2)
+
+
+def test_a_replica_that_was_away_while_records_were_deleted_within_a_batch_comes_back() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+        leader = leader_of(lab)
+        append(leader, *[b"early"] * 10)
+        await cluster.waits.high_watermark(TOPIC, 0, 10)
+        await cluster.stop(2)
+        await cluster.waits.isr(TOPIC, 0, [1])
+        append(leader, *[b"late"] * 10)
+        delete_records(leader, 15)
+        await cluster.start(2)
+        await cluster.waits.isr(TOPIC, 0, [1, 2], timeout_ms=5_000)
+        follower = cluster.replica(TOPIC, 0, 2)
+        assert follower is not None
+        assert (follower.log.log_start_offset, follower.log.next_offset) == (15, 20)
+        assert follower.log.segments[0].base_offset == 10
+        assert await lab.send(b"and on") == [20]
+
+    in_cluster(main, brokers=2)
+
+
+def test_what_cannot_be_followed_is_said_and_said_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Said()
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+        follower = cluster.replica(TOPIC, 0, 2)
+        assert follower is not None
+
+        def refuse(*_: object, **__: object) -> int:
+            raise KafkaError(Error.CORRUPT_MESSAGE, "it does not fit")
+
+        monkeypatch.setattr(follower.log, "append_as_follower", refuse)
+        append(leader_of(lab), b"a")
+        await lab.world.clock.sleep(100_000)
+        lines = [line for line in said.lines if "cannot follow" in line]
+        assert len(lines) == 3  # after 4, 16 and 64 seconds
+        assert f"broker 2 cannot follow broker 1 in {TOPIC}-0" in lines[0]
+        assert "it does not fit" in lines[0]
+        monkeypatch.undo()
+        await cluster.waits.high_watermark(TOPIC, 0, 1, broker=2)
+
+    in_cluster(main, brokers=2, reporter=said)
+
+
+def test_an_error_of_our_own_at_one_partition_does_not_end_replication(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Said()
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        for topic in (TOPIC, "other"):
+            cluster.create_topic(topic, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+        follower = cluster.replica(TOPIC, 0, 2)
+        assert follower is not None
+
+        def break_down(*_: object, **__: object) -> int:
+            raise ZeroDivisionError("a bug")
+
+        monkeypatch.setattr(follower.log, "append_as_follower", break_down)
+        append(leader_of(lab), b"a")
+        append(leader_of(lab, "other"), b"b")
+        await cluster.waits.high_watermark("other", 0, 1)
+        await lab.world.clock.sleep(3_000)
+        assert sum("a bug" in line for line in said.lines) == 1
+        assert "please report it" in said.lines[0]
+        monkeypatch.undo()
+        await cluster.waits.high_watermark(TOPIC, 0, 1)
+
+    in_cluster(main, brokers=2, reporter=said)
+
+
+def test_an_error_of_our_own_in_a_fetch_does_not_end_replication(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Said()
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+
+        def break_down(*_: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(following.Fetcher, "_take", break_down)
+            append(leader_of(lab), b"a")
+            await lab.world.clock.sleep(3_000)
+        await cluster.waits.high_watermark(TOPIC, 0, 1)
+        assert sum("a bug" in line for line in said.lines) == 1
+
+    in_cluster(main, brokers=2, reporter=said)

@@ -11,6 +11,7 @@ from minibroker.client import Producer
 from minibroker.cluster.cluster import Cluster
 from minibroker.events import Event
 from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.server.server import Reporter
 from minibroker.simulation.run import World, simulate
 
 TOPIC = "orders"
@@ -52,6 +53,7 @@ def in_cluster(
     seed: int = 1,
     racks: tuple[str, ...] = (),
     settings: dict[str, str] | None = None,
+    reporter: Reporter | None = None,
 ) -> Any:
     """Run a program with a cluster that has started, and stop it in order in the end."""
 
@@ -64,6 +66,7 @@ def in_cluster(
             clock=world.clock,
             chance=Random(seed),
             events=world.events,
+            reporter=reporter,
         )
         await cluster.start_all()
         result = await main(Lab(world, cluster))
