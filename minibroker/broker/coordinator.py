@@ -15,6 +15,8 @@ from minibroker.metadata.image import GROUP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from minibroker.broker.node import Node
     from minibroker.clock import Timer
     from minibroker.replication.replica import Replica
@@ -35,16 +37,17 @@ class Coordinator:
         self.node = node
         self.led: dict[int, LedPartition] = {}
         self.topics = ImageTopics(node.image)
-        self._partition_counts: dict[str, int] = {}  # of all topics, as groups have last heard
+        # Name and number of partitions of all topics by their ids, as groups have last heard.
+        self._known = {topic.id: (topic.name, len(topic.partitions)) for topic in node.image.topics.values()}
         self._unreadable: dict[int, str] = {}  # partitions that cannot be read, and what has been said of that
         self._expiry: Timer | None = None
-        node.watchers[self.follow] = None
+        node.watchers[self._metadata_changed] = None
         self._set_ms = self._clock_set_ms  # how the clock was set when groups last looked at it
         self._expire_later()
         self.follow()
 
     def stop(self) -> None:
-        self.node.watchers.pop(self.follow, None)
+        self.node.watchers.pop(self._metadata_changed, None)
         if self._expiry is not None:
             self._expiry.cancel()
         for led in list(self.led.values()):
@@ -65,7 +68,10 @@ class Coordinator:
                 led = None
             if replica is not None and led is None:
                 self.lead(replica)
-        self._follow_topics()
+
+    def _metadata_changed(self) -> None:
+        self.follow()
+        self._follow_topics(self.node.changed_topics)
 
     def lead(self, replica: Replica) -> None:
         """Begin to coordinate a partition, or read it again."""
@@ -84,21 +90,29 @@ class Coordinator:
         if self._unreadable.pop(partition, None) is not None:
             self.node.reporter.say(f"{OFFSETS_TOPIC}-{partition}: its groups have been read")
 
-    def _follow_topics(self) -> None:
+    def _follow_topics(self, topic_ids: Iterable[bytes]) -> None:
         """Forget the offsets of topics that have been deleted, and let groups see what there is to read."""
-        counts = {name: len(topic.partitions) for name, topic in self.node.image.topics.items()}
-        before, self._partition_counts = self._partition_counts, counts
-        if before == counts:
+        changed: set[str] = set()
+        is_any_gone = False
+        for topic_id in topic_ids:
+            topic, before = self.node.image.topics_by_id.get(topic_id), self._known.get(topic_id)
+            if topic is None:
+                is_any_gone = self._known.pop(topic_id, None) is not None or is_any_gone
+                changed |= {before[0]} if before is not None else set()
+                continue
+            now = topic.name, len(topic.partitions)
+            if before is None:
+                self.topics.last_created_version = self.topics.version
+            if before != now:
+                self._known[topic_id] = now
+                changed.add(topic.name)
+        if not changed:
             return
-        gone = before.keys() - counts.keys()
-        changed = gone | {name for name, count in counts.items() if before.get(name) != count}
-        if counts.keys() - before.keys():
-            self.topics.last_created_version = self.topics.version
         for led in list(self.led.values()):
             for group in led.shard.groups.values():
                 if isinstance(group, ConsumerGroup):
                     group.topics_changed(changed)
-            if gone:
+            if is_any_gone:
                 led.topics_deleted()
 
     def is_gone(self, topic: str, offset: OffsetCommitValue) -> bool:

@@ -28,6 +28,8 @@ class ImageTopics:
     def __init__(self, image: MetadataImage):
         self._image = image
         self.last_created_version = image.offset
+        self._seen: dict[bytes, SeenTopic] = {}  # by id, of one version: all groups and members ask for the same
+        self._seen_version = image.offset
 
     @property
     def version(self) -> int:
@@ -35,11 +37,20 @@ class ImageTopics:
 
     def find(self, name: str) -> SeenTopic | None:
         topic = self._image.topics.get(name)
-        return None if topic is None else SeenTopic(topic, self._image)
+        return None if topic is None else self._see(topic)
 
     def find_id(self, topic_id: bytes) -> SeenTopic | None:
         topic = self._image.topics_by_id.get(topic_id)
-        return None if topic is None else SeenTopic(topic, self._image)
+        return None if topic is None else self._see(topic)
+
+    def _see(self, topic: Topic) -> SeenTopic:
+        if self._seen_version != self._image.offset:
+            self._seen.clear()
+            self._seen_version = self._image.offset
+        seen = self._seen.get(topic.id)
+        if seen is None:
+            seen = self._seen[topic.id] = SeenTopic(topic, self._image)
+        return seen
 
     def names(self) -> Iterable[str]:
         return self._image.topics

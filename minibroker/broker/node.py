@@ -63,6 +63,8 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 # Kinds of metadata records.
 PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
 
+NOTHING: Mapping[bytes, None] = {}
+
 
 class Node:
     """A broker: of its own, or one of a cluster."""
@@ -129,6 +131,7 @@ class Node:
         self.replication: Replication | None = None if network is None else self.metadata.replication  # type: ignore[union-attr]
         self.chores = Chores(self)
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
+        self.changed_topics: Mapping[bytes, None] = {}  # ids of those that the last change was about; some may be gone
         self._advertised: dict[str, Listener] = {}  # by name, where that differs from the address that is bound
         self._protocols: dict[str, str] = {}  # by listener
         self.producer_ids = ProducerIds(self)
@@ -321,6 +324,7 @@ class Node:
             elif kind == CONFIG_RECORD:
                 settled[record.resource_type, record.resource_name] = None  # type: ignore[attr-defined]
             elif kind == REMOVE_TOPIC_RECORD:
+                changed[bytes(record.topic_id)] = None  # type: ignore[attr-defined]
                 self.partitions.delete_topic(bytes(record.topic_id), at_once=at_once)  # type: ignore[attr-defined]
         for resource_type, name in settled:
             if resource_type == BROKER:
@@ -332,11 +336,12 @@ class Node:
                 self.partitions.take(topic, at_once=at_once)
         if not at_once:
             self.partitions.begin()
-        self.tell_watchers()
+        self.tell_watchers(changed)
 
-    def tell_watchers(self) -> None:
-        """Say that the metadata have changed, or what this broker has made of them."""
+    def tell_watchers(self, changed: Mapping[bytes, None] = NOTHING) -> None:
+        """Say that the metadata have changed, or what this broker has made of them; changed: the topics, by id."""
         for tell in list(self.watchers):
+            self.changed_topics = changed  # one that was told may have made another change meanwhile
             tell()
 
     def need_feature(self, name: str, level: int) -> None:

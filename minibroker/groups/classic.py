@@ -153,8 +153,7 @@ class ClassicGroup:
         """Whether there is a protocol that all members have, this one too."""
         if self.state is EMPTY:
             return bool(protocol_type and protocols)
-        common = self.members.common_protocols()
-        return protocol_type == self.protocol_type and any(name in common for name, _ in protocols)
+        return protocol_type == self.protocol_type and any(self.members.have_all(name) for name, _ in protocols)
 
     def _add(self, reply: JoinReply, member: Member, now_ms: int) -> None:
         if not self.members:
@@ -176,12 +175,11 @@ class ClassicGroup:
         elif self.state is EMPTY:
             reply(Joined.refused(Error.UNKNOWN_MEMBER_ID, new.id))
         else:
-            member.protocols = new.protocols
+            if not is_same:
+                self.members.change_protocols(member, new.protocols)
             member.session_timeout_ms = new.session_timeout_ms
             member.rebalance_timeout_ms = new.rebalance_timeout_ms
-            if member.joining is not None:
-                member.joining(Joined.refused(Error.UNKNOWN_MEMBER_ID, member.id))  # it asks again: nobody listens
-            member.joining = reply
+            self.members.wait_for_join(member, reply)
             self.rebalance.begin_or_complete(now_ms, f"{member.id} has joined again")
 
     def _replace(self, reply: JoinReply, old: Member, new: Member, now_ms: int, *, skips_assignment: bool) -> None:
@@ -190,7 +188,7 @@ class ClassicGroup:
         self.members.replace(old, new)
         self.beat(new, now_ms)
         if self.state is not STABLE or self.members.choose_protocol() != self.protocol:
-            new.joining = reply
+            self.members.wait_for_join(new, reply)
             if self.state is not PREPARING:
                 self.rebalance.begin(now_ms, f"static member {new.instance_id} has returned")
             return

@@ -166,8 +166,10 @@ class Members:
         self.leader: str | None = None
         self.pending: dict[str, int] = {}  # ids that were given out and have not joined yet, and until when they may
         self.unsynced: dict[str, None] = {}  # who has joined the generation and has not asked for its assignment
+        self.joining_count = 0  # of those who wait to be told the generation
         self._by_id: dict[str, Member] = {}
         self._by_instance: dict[str, str] = {}
+        self._speakers: dict[str, int] = {}  # by protocol how many members have it
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -205,6 +207,9 @@ class Members:
     def add(self, member: Member) -> None:
         self.pending.pop(member.id, None)
         self._by_id[member.id] = member
+        self._count_protocols(member, 1)
+        if member.joining is not None:
+            self.joining_count += 1
         if member.instance_id is not None:
             self._by_instance[member.instance_id] = member.id
         if self.leader is None:
@@ -212,6 +217,9 @@ class Members:
 
     def remove(self, member_id: str) -> Member:
         member = self._by_id.pop(member_id)
+        self._count_protocols(member, -1)
+        if member.joining is not None:
+            self.joining_count -= 1
         self.unsynced.pop(member_id, None)
         if member.instance_id is not None and self._by_instance.get(member.instance_id) == member_id:
             del self._by_instance[member.instance_id]
@@ -221,23 +229,47 @@ class Members:
 
     def replace(self, old: Member, new: Member) -> None:
         """Let a static member have the place of its former self; who still waits for an answer as that is fenced."""
-        old.refuse(Error.FENCED_INSTANCE_ID)
         new.client_id, new.client_host, new.assignment = old.client_id, old.client_host, old.assignment
         was_leader = self.leader == old.id
         self.remove(old.id)
+        old.refuse(Error.FENCED_INSTANCE_ID)
         self.add(new)
         if was_leader:
             self.leader = new.id
 
+    def wait_for_join(self, member: Member, reply: JoinReply) -> None:
+        """Let a member wait to be told the generation; whom it asked before nobody listens to."""
+        before, member.joining = member.joining, reply
+        if before is None:
+            self.joining_count += 1
+        else:
+            before(Joined.refused(Error.UNKNOWN_MEMBER_ID, member.id))
+
+    def take_reply(self, member: Member) -> JoinReply | None:
+        """Return whom to tell that a member is in, if it waits for that; it does no more."""
+        reply, member.joining = member.joining, None
+        if reply is not None:
+            self.joining_count -= 1
+        return reply
+
+    def change_protocols(self, member: Member, protocols: Protocols) -> None:
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+
+    def _count_protocols(self, member: Member, by: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            count = self._speakers.get(name, 0) + by
+            if count:
+                self._speakers[name] = count
+            else:
+                del self._speakers[name]
+
     # What they have in common
 
     @property
-    def joining_count(self) -> int:
-        return sum(1 for each in self if each.joining is not None)
-
-    @property
     def have_all_joined(self) -> bool:
-        return not self.pending and all(each.joining is not None for each in self)
+        return not self.pending and self.joining_count == len(self)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -253,19 +285,15 @@ class Members:
             self.leader = joined
         return True
 
-    def common_protocols(self) -> frozenset[str]:
-        found: frozenset[str] | None = None
-        for each in self:
-            names = frozenset(name for name, _ in each.protocols)
-            found = names if found is None else found & names
-        return found or frozenset()
+    def have_all(self, protocol: str) -> bool:
+        """Whether all members have a protocol; False if there are none."""
+        return self._speakers.get(protocol, 0) == len(self) > 0
 
     def choose_protocol(self) -> str | None:
         """Return the one that most members want of those that all have; each votes for the first it can."""
-        common = self.common_protocols()
         votes: dict[str, int] = {}
         for each in self:
-            choice = next((name for name, _ in each.protocols if name in common), None)
+            choice = next((name for name, _ in each.protocols if self.have_all(name)), None)
             if choice is not None:
                 votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=lambda name: votes[name], default=None)

@@ -98,7 +98,7 @@ class Rebalance:
             return
         group.become(COMPLETING, now_ms, f"{len(members)} members have joined generation {group.generation}")
         for member in members:
-            reply, member.joining = member.joining, None
+            reply = members.take_reply(member)
             group.beat(member, now_ms)
             member.is_new = False
             members.unsynced[member.id] = None

@@ -52,18 +52,28 @@ class Change:
         self.topics = topics
         self.config = config
         state = group.state
-        self.members = {
-            member_id: other
-            for member_id, other in state.members.items()
-            if member_id == updated.member_id or other.instance_id is None or other.instance_id != updated.instance_id
-        }
-        self.members[updated.member_id] = updated
+        self._members: dict[str, Member] | None = None
         self.epoch = state.epoch
         self.target_epoch = state.target_epoch
         self.target: Target = state.target_of(updated.member_id, updated.instance_id)
         self.names_changed = False
         self.pattern_changed = False
         self.matches_changed = False  # what the pattern stands for is known, and not what the last one stood for
+
+    @property
+    def members(self) -> dict[str, Member]:
+        """All of them, with the change. Most heartbeats have none, and do not ask."""
+        if self._members is None:
+            updated = self.updated
+            self._members = {
+                member_id: other
+                for member_id, other in self.group.state.members.items()
+                if member_id == updated.member_id
+                or other.instance_id is None
+                or other.instance_id != updated.instance_id
+            }
+            self._members[updated.member_id] = updated
+        return self._members
 
     def note_member(self) -> None:
         if self.updated != self.member:
@@ -93,12 +103,12 @@ class Change:
     def _refresh_patterns(self, is_new: bool) -> None:
         """Have the patterns resolved if one is new, topics were made meanwhile, or the last time is long ago."""
         state = self.group.state
-        if self.group.resolves_patterns or not (is_new or any(member.pattern for member in state.members.values())):
+        if self.group.resolves_patterns or not (is_new or state.patterns):
             return
-        wanted = {member.pattern for member in self.members.values() if member.pattern}
         last_ms = state.matched_ms
         if last_ms is not None and self.now_ms <= last_ms + PATTERNS_PAUSE_MS:
             return
+        wanted = {member.pattern for member in self.members.values() if member.pattern}
         must_resolve = (
             is_new
             or last_ms is None
@@ -111,6 +121,8 @@ class Change:
 
     @property
     def assignor_changed(self) -> bool:
+        if self.updated.assignor == self.member.assignor and self.updated.member_id in self.group.state.members:
+            return False
         default = self.group.default_assignor(self.config)
         return self.group.state.assignor(default) != preferred_assignor(self.members.values(), default)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from minibroker.groups import consumer_member
 from minibroker.groups.consumer_member import Member, is_at, new_member
 from minibroker.groups.hash_order import as_timeline
-from minibroker.groups.target import preferred_assignor
+from minibroker.groups.target import preferred_of
 from minibroker.stored.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -61,6 +61,8 @@ class ConsumerState:
         self.matched_ms: int | None = None  # and when
         self.has_partition_metadata = False  # a row of a release before 4.1 that is to be deleted
         self.static: dict[str, str] = {}  # by instance id the id of the member
+        self.patterns: dict[str, int] = {}  # by regular expression how many members have it
+        self.assignors: dict[str, int] = {}  # by assignor how many members ask for it
         self.owners: dict[tuple[bytes, int], str] = {}
 
     def apply(self, key: CoordinatorKey, value: CoordinatorValue | None) -> None:
@@ -121,6 +123,7 @@ class ConsumerState:
         if old is not None:
             self._forget(old)
         self.members[member.member_id] = member
+        self._count(member, 1)
         self.members_most = max(self.members_most, len(self.members))
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
@@ -128,7 +131,17 @@ class ConsumerState:
             for topic_id, partitions in held.items():
                 self.owners.update(dict.fromkeys(((topic_id, partition) for partition in partitions), member.member_id))
 
+    def _count(self, member: Member, by: int) -> None:
+        for name, counts in ((member.pattern, self.patterns), (member.assignor, self.assignors)):
+            if name:
+                count = counts.get(name, 0) + by
+                if count:
+                    counts[name] = count
+                else:
+                    del counts[name]
+
     def _forget(self, member: Member) -> None:
+        self._count(member, -1)
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]
         for held in (member.held, member.to_revoke):
@@ -151,7 +164,7 @@ class ConsumerState:
         return RECONCILING
 
     def assignor(self, default: str) -> str:
-        return preferred_assignor(self.members.values(), default)
+        return preferred_of(self.assignors, default)
 
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         return (topic_id, partition) in self.owners
@@ -164,7 +177,7 @@ class ConsumerState:
         return self.targets.get(member_id if instance_id is None else self.static.get(instance_id, ""), {})
 
     def subscribers_of(self, pattern: str) -> int:
-        return sum(member.pattern == pattern for member in self.members.values())
+        return self.patterns.get(pattern, 0)
 
     def topic_names(self, members: Mapping[str, Member], dropped: frozenset[str] = frozenset()) -> set[str]:
         """Return the topics that these members want, by name or by expressions other than those dropped."""

@@ -63,7 +63,10 @@ def preferred_assignor(members: Iterable[Member], default: str) -> str:
     Kafka: with equally many for `range` and `uniform` it takes one when it looks at the group and the other one when it
     looks at a change, so that each heartbeat raises the group epoch until a member changes its mind.
     """
-    counts = Counter(member.assignor for member in members if member.assignor is not None)
+    return preferred_of(Counter(member.assignor for member in members if member.assignor), default)
+
+
+def preferred_of(counts: Mapping[str, int], default: str) -> str:
     return max(counts, key=lambda name: (counts[name], name), default=default)
 
 

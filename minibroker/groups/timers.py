@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from heapq import heappop, heappush
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,18 +26,26 @@ JOIN = "join"  # of the classic protocol: it has not joined again
 SYNC = "sync"  # and has not asked for its assignment
 REFRESH = "refresh"  # regular expressions are to be resolved; for no member
 UNKNOWN_EPOCH = -1
+STALE_MIN, STALE_TIMES = 100, 8  # entries of the heap, and per timer, with which it is made anew
 
 
 class Timers:
-    """The timers of one group, one of a kind for each member."""
+    """The timers of one group, one of a kind for each member.
+
+    What is due first is at the top of a heap. Timers that were set anew or cancelled stay in it until they get there.
+    """
 
     def __init__(self) -> None:
         self._due: dict[tuple[str, str], Due] = {}  # by kind and member
+        self._heap: list[Due] = []
         self._count = 0
 
     def set(self, kind: str, member_id: str, at_ms: int, epoch: int = UNKNOWN_EPOCH) -> None:
         self._count += 1
-        self._due[kind, member_id] = Due(at_ms, self._count, kind, member_id, epoch)
+        due = self._due[kind, member_id] = Due(at_ms, self._count, kind, member_id, epoch)
+        heappush(self._heap, due)
+        if len(self._heap) > STALE_MIN and len(self._heap) > STALE_TIMES * len(self._due):
+            self._rebuild()
 
     def set_if_absent(self, kind: str, member_id: str, at_ms: int) -> None:
         if (kind, member_id) not in self._due:
@@ -53,13 +62,27 @@ class Timers:
     def shift(self, by_ms: int) -> None:
         """Have all be due so much later by the clock: it has been set, and no time has passed."""
         self._due = {key: due._replace(at_ms=due.at_ms + by_ms) for key, due in self._due.items()}
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._heap = sorted(self._due.values())
+
+    def _first(self) -> Due | None:
+        heap = self._heap
+        while heap:
+            first = heap[0]
+            if self._due.get((first.kind, first.member_id)) is first:
+                return first
+            heappop(heap)
+        return None
 
     def deadline_ms(self) -> int | None:
-        return min((due.at_ms for due in self._due.values()), default=None)
+        first = self._first()
+        return None if first is None else first.at_ms
 
     def pop(self, now_ms: int) -> Due | None:
         """Take out and return what is due first, None if nothing is by now."""
-        first = min(self._due.values(), default=None)
+        first = self._first()
         if first is None or first.at_ms > now_ms:
             return None
         del self._due[first.kind, first.member_id]

@@ -278,7 +278,7 @@ def test_offsets_are_what_a_register_would_show(acts: list[tuple[str, ...]]) -> 
 
 
 @pytest.mark.slow
-@settings(max_examples=600, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ACTS)
 def test_offsets_are_what_a_register_would_show_in_many_more_histories(acts: list[tuple[str, ...]]) -> None:
     async def main(lab: Lab) -> None:
