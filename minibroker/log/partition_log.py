@@ -168,8 +168,10 @@ class PartitionLog:
                     Error.CORRUPT_MESSAGE,
                     f"{self.directory}: offset {batch.first_offset} comes, {self.next_offset} or more is due",
                 )
-            size_bytes = end - start + batch.size_bytes
-            if run and self.active.size_bytes + size_bytes > self.settings.segment_bytes:
+            if run and (
+                self.active.size_bytes + end - start + batch.size_bytes > self.settings.segment_bytes
+                or batch.last_offset - min(run[0].first_offset, self.next_offset) > OFFSET_DELTA_MAX
+            ):
                 self._append_run(checked.chunks[0][start:end], run, now_ms)
                 run, start = [], end
             run.append(batch)
@@ -179,12 +181,24 @@ class PartitionLog:
         return end
 
     def _append_run(self, data: Chunk, run: list[AcceptedBatch], now_ms: int) -> None:
+        """Append batches that fit into one segment.
+
+        A new segment begins where the log ends, also if the first of them comes later: what was cleaned at the leader
+        leaves gaps within segments, so that one between two tells of a lost tail (recovery.py). Where relative offsets
+        cannot reach so far, everything before the gap is flushed.
+        Kafka: begins it with the first of them.
+        """
         first_offset, last_offset = run[0].first_offset, run[-1].last_offset
-        if run[0].magic < 2:
-            first_offset = max(last_offset - OFFSET_DELTA_MAX, self.next_offset)
         for batch in run:
             self._note_epoch(batch.leader_epoch, batch.first_offset)
-        self._roll_if_due(len(data), first_offset, last_offset, max(batch.max_timestamp for batch in run), now_ms)
+        if last_offset - self.next_offset > OFFSET_DELTA_MAX:
+            if run[0].magic < 2:
+                first_offset = max(last_offset - OFFSET_DELTA_MAX, self.next_offset + OFFSET_DELTA_MAX + 1)
+            self.roll(first_offset, now_ms)
+            self.flush(now_ms=now_ms)
+        else:
+            newest = max(batch.max_timestamp for batch in run)
+            self._roll_if_due(len(data), self.next_offset, last_offset, newest, now_ms)
         self._write([data], run, now_ms)
 
     def _write(self, chunks: Sequence[Chunk], added: Sequence[AcceptedBatch], now_ms: int) -> None:

@@ -52,10 +52,12 @@ def open_log(
     is_settled: the same, and names and files are on the disk: as long as nobody writes, closing has nothing to do.
     recovery_point: everything below it was flushed.
     log_start_offset: records below it have been deleted, though their segments may still be there.
-    contiguous: the log is not compacted, so that a gap behind the recovery point is a loss, and what follows it
-        must go too. Without this a file system that loses the tail of one segment and keeps the next leaves a hole.
-        Kafka: keeps batches behind a gap of offsets when it recovers.
-    gaps_end: below this offset the log was compacted once, and gaps are none of these.
+    contiguous: the log is not compacted, so a segment behind the recovery point begins where the one before it ends,
+        or the tail of that was lost and what follows must go too: a file system may keep the later file and not the
+        end of the earlier one. Gaps within a segment are no losses: bytes that a file loses read as zeros. They come
+        with a log that was copied from one that had been cleaned, whatever its policy is now.
+        Kafka: keeps segments behind a lost tail when it recovers.
+    gaps_end: below this offset the log was compacted here, so its segments may end before the next one begins.
     """
     storage.make_directory(directory)
     finish_swaps(storage, directory)
@@ -190,7 +192,8 @@ def _recover(
 ) -> list[Segment]:
     """Look at every batch behind the recovery point; cut at the first that is not good; make the indexes anew.
 
-    losses_start: a gap that ends behind this offset is a loss; None: none is, for the log is compacted.
+    losses_start: a segment that begins behind this offset must begin where the one before it ends; None: none must,
+        for the log is compacted.
     Returns the segments that were looked at and are still there.
     """
     scanned: list[Segment] = []
@@ -199,16 +202,21 @@ def _recover(
         if index + 1 < len(segments) and segments[index + 1].base_offset <= recovery_point:
             continue
         may_be_loss = losses_start is not None and segment.base_offset > losses_start
-        if may_be_loss and expected is not None and segment.base_offset != expected:
+        gap = 0 if expected is None else segment.base_offset - expected
+        if gap < 0 or (may_be_loss and gap > 0 and (gap <= OFFSET_DELTA_MAX or not segment.size_bytes)):
             recovery.reason = f"{segment.path} begins where {expected} would come next"
             recovery.cut_bytes += _remove(segments, index)
             break
         recovery.scanned_bytes += segment.size_bytes
-        end, expected, reason = _good_end(segment, losses_start)
+        end_offset = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        end, expected, reason = _good_end(segment, end_offset)
         if reason:
             recovery.reason = reason
             recovery.cut_bytes += _remove(segments, index + 1) + segment.size_bytes - end
             segment.cut(end)
+            if may_be_loss and gap > 0 and end == 0:  # nothing is left of what was so far behind
+                _remove(segments, index)
+                break
         if segment.rebuild_indexes(index_interval_bytes, is_sealed=segment is not segments[-1]):
             segment.sync()  # what they say of batches below the recovery point must not be lost by the next crash
         scanned.append(segment)
@@ -224,25 +232,32 @@ def _restore_transaction_indexes(scanned: list[Segment], aborted: list[tuple[Seg
             segment.storage.sync_directory(segment.directory)
 
 
-def _good_end(segment: Segment, losses_start: int | None) -> tuple[int, int, str]:
+def _good_end(segment: Segment, end_offset: int | None) -> tuple[int, int, str]:
     """Return where the good batches of a segment end, which offset comes next, and why no more are good.
 
-    losses_start: between this offset and a batch none may be missing; None: they may anywhere, as after compaction.
+    end_offset: where the next segment begins; no batch goes beyond that.
+    No checksum covers the first offset of a batch. So where two do not fit together and the earlier one lies behind a
+    gap, it is that which is wrong: what comes after it would follow without a gap, or with a smaller one.
     """
     position, expected = 0, segment.base_offset
+    behind_gap: tuple[int, int] | None = None  # the batch before lies there: its position, and what was due instead
     try:
         for batch in batches(segment.view(0, segment.size_bytes), strict=True):
             batch.check_crc()
-            # Before v2 no checksum covers the offset, and a wrapper names its last only: unpacking shows the first.
+            # Before v2 a wrapper names its last offset only.
             first_offset = batch.base_offset if batch.magic == 2 else batch.last_offset
-            if losses_start is not None and batch.magic < 2:
-                first_offset = next((record.offset for record in batch.records()), first_offset)
             too_far = batch.last_offset - segment.base_offset > OFFSET_DELTA_MAX
             if first_offset < expected or batch.last_offset < first_offset or too_far:
-                raise InvalidValue(f"offset {first_offset} where {expected} comes next", position, "batch")
-            if losses_start is not None and max(losses_start, expected) < first_offset:
-                raise InvalidValue(f"offsets {expected} to {first_offset - 1} are missing", position, "batch")
+                reason = f"offset {first_offset} where {expected} comes next"
+                if first_offset < expected and behind_gap is not None:
+                    position, expected = behind_gap
+                    reason = f"the batch ends behind offset {first_offset}, with which the next one begins"
+                raise InvalidValue(reason, position, "batch")
+            behind_gap = (position, expected) if first_offset > expected else None
             position, expected = batch.end_position, batch.next_offset
+        if end_offset is not None and expected > end_offset and behind_gap is not None:
+            position, expected = behind_gap
+            raise InvalidValue(f"the batch ends behind {end_offset}, where the next segment begins", position, "batch")
     except ProtocolError as error:
         return position, expected, f"{segment.path}, byte {position}: {error}"
     return position, expected, ""

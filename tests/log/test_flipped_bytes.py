@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from minibroker.errors import KafkaError, ProtocolError, StorageError
+from minibroker.log.batches import batches
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN
 from minibroker.log.directory import LogDirectory, split_name
 from minibroker.log.memory_storage import MemoryStorage
@@ -102,6 +103,16 @@ def test_after_a_clean_stop_a_flipped_byte_is_harmless_or_an_error_or_found_by_v
         assert is_as_before or path.endswith(NAMES_ONLY) or verified(files), f"seed {seed}: {change}"
 
 
+def moves_last_batch(was: Files, now: Files, path: str) -> bool:
+    """Whether the batch that ends a log claims to begin later than it does."""
+    later = [name for name in was if name.startswith(path.split("/")[0]) and name.endswith(".log") and name > path]
+    if not path.endswith(".log") or later:
+        return False
+    *_, last = batches(was[path])
+    offset = int.from_bytes(now[path][last.position : last.position + 8], "big", signed=True)
+    return offset > (last.base_offset if last.magic == 2 else last.last_offset)
+
+
 def has_bounds(log: PartitionLog, due: Answers) -> bool:
     """Whether a log is as long as it was; one that is not may pretend to be so long that nobody can ask for it all."""
     return (log.log_start_offset, log.next_offset) == due.bounds[:2]
@@ -117,6 +128,10 @@ def test_after_an_unclean_stop_no_wrong_record_is_served(part: int) -> None:
         what = f"seed {seed}: {change}"
         for name, log in opened(stored(files), only).items():
             due = was.answers[name]
+            if moves_last_batch(was.files, files, path):
+                # Neither a checksum nor a batch behind it tells where the last batch begins, and a gap may be.
+                assert log.next_offset > due.bounds[1], what
+                continue
             # Where the log begins is nowhere but in its checkpoint.
             if path == "log-start-offset-checkpoint" and not has_bounds(log, due):
                 assert verified(files), what

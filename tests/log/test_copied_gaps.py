@@ -1,0 +1,141 @@
+"""A log that was copied from a cleaned one has gaps, and no start takes them for losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from minibroker.log.build import build_batch
+from minibroker.log.directory import LogDirectory
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.partition_log import PartitionLog
+from minibroker.log.reading import read
+from minibroker.log.records import Record
+from minibroker.log.settings import LogSettings
+from minibroker.log.simulated_storage import SimulatedStorage
+
+from .audit import audit
+from .crash import STATES, explore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.log.storage import Storage
+
+PLAIN = LogSettings(segment_bytes=600, index_interval_bytes=150, segment_index_bytes=80)
+Offsets = tuple[int, ...]
+
+
+def batch(*offsets: int, magic: int = 2) -> bytes:
+    rows = [Record(b"k", b"%d" % offset, (), 1000 + offset % 1000, offset) for offset in offsets]
+    return build_batch(magic, rows, partition_leader_epoch=0)
+
+
+def opened(storage: Storage, settings: LogSettings = PLAIN) -> PartitionLog:
+    directory = LogDirectory(storage)
+    directory.start()
+    return directory.open("t", 0, settings, now_ms=0)
+
+
+def copied(batches: list[bytes], storage: Storage) -> PartitionLog:
+    log = opened(storage)
+    for each in batches:
+        log.append_as_follower(each, now_ms=0)
+    return log
+
+
+def offsets_of(log: PartitionLog) -> list[int]:
+    return [row.offset for row in audit(log, every_lookup=False)]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("jump", [1, 292, (1 << 31) - 3, (1 << 31) + 5, 1 << 40])
+def test_a_start_after_a_crash_keeps_what_was_copied_with_gaps(magic: int, jump: int) -> None:
+    storage = MemoryStorage(int)
+    offsets = [0, 1, 2, *(2 + jump + index * 7 for index in range(40))]
+    log = copied([batch(offset, magic=magic) for offset in offsets], storage)
+    assert len(log.segments) >= 3
+    assert offsets_of(log) == offsets
+    log.release()
+    found = opened(storage)
+    assert offsets_of(found) == offsets
+    assert found.recovery.reason == ""
+    found.append_as_leader(bytearray(batch(0)), leader_epoch=0, now_ms=0)
+    assert found.next_offset == offsets[-1] + 2
+
+
+def test_batches_that_come_together_and_lie_far_apart_do_not_share_a_segment() -> None:
+    storage = MemoryStorage(int)
+    log = copied([batch(3) + batch(5 + (1 << 31)) + batch(6 + (1 << 33))], storage)
+    assert offsets_of(log) == [3, 5 + (1 << 31), 6 + (1 << 33)]
+    assert [segment.base_offset for segment in log.segments] == [0, 5 + (1 << 31), 6 + (1 << 33)]
+    piece = read(log, 4, 1000, limit_offset=log.next_offset)
+    assert piece is not None
+    assert piece.segment is log.segments[1]
+
+
+def test_a_segment_behind_a_lost_tail_goes() -> None:
+    storage = MemoryStorage(int)
+    log = copied([batch(offset) for offset in range(20)], storage)
+    first = log.segments[0]
+    last = list(first.batches())[-1]
+    log.release()
+    storage.open(first.path).truncate(last.position)
+    found = opened(storage)
+    assert found.next_offset == last.base_offset
+    assert "would come next" in found.recovery.reason
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_batch_that_claims_to_begin_later_than_it_does_is_the_one_that_goes(at: int) -> None:
+    """No checksum covers the first offset of a batch; the one behind it, or the next segment, tells."""
+    storage = MemoryStorage(int)
+    log = copied([batch(offset) for offset in range(20)], storage)
+    segment = log.segments[1]
+    count = len(list(segment.batches()))
+    liar = list(segment.batches())[[0, count // 2, count - 1][at]]
+    log.release()
+    storage.open(segment.path).write_at(liar.position, (liar.base_offset + 1000).to_bytes(8, "big"))
+    found = opened(storage)
+    assert offsets_of(found) == list(range(liar.base_offset))
+
+
+# Crashes
+
+
+def work(seed: int) -> Callable[[SimulatedStorage, Callable[[tuple[Offsets, int]], None]], None]:
+    def workload(storage: SimulatedStorage, mark: Callable[[tuple[Offsets, int]], None]) -> None:
+        chance = Random(seed)
+        copied: Offsets = ()
+        flushed, next_offset = 0, 0
+        mark((copied, flushed))
+        log = opened(storage)
+        for _ in range(40):
+            next_offset += chance.choice([0, 0, 0, 1, 30, 1 << 30, (1 << 31) + 99])
+            offsets = tuple(range(next_offset, next_offset + chance.randint(1, 3)))
+            next_offset = offsets[-1] + 1
+            copied += offsets
+            mark((copied, flushed))
+            log.append_as_follower(batch(*offsets), now_ms=0)
+            if chance.random() < 0.1:
+                log.flush()
+                flushed = len(copied)
+                mark((copied, flushed))
+
+    return workload
+
+
+def check(storage: SimulatedStorage, known: tuple[Offsets, int]) -> None:
+    copied, flushed = known
+    log = opened(storage)
+    found = tuple(row.offset for row in audit(log, every_lookup=False))
+    assert found == copied[: len(found)], f"{found} is no beginning of {copied}"
+    assert len(found) >= flushed
+    log.release()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_after_a_crash_there_is_a_beginning_of_what_was_copied(seed: int) -> None:
+    assert explore(work(seed), check, seed=seed, states_max=STATES).distinct == STATES
