@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from minibroker.broker.cleaning import Cleaning
+    from minibroker.broker.flushing import Flushing
     from minibroker.broker.node import Node
     from minibroker.clock import Timer
     from minibroker.log.settings import LogSettings
 
     Offsets = dict[tuple[str, int], int]
 
-CHECKPOINT_MS = 60_000
 EXPIRY_MS = 600_000
 FLUSH_MS = 1_000
 
@@ -34,18 +34,20 @@ class Chores:
         self.node = node
         self._timers: dict[str, Timer] = {}
         self._noted: Offsets = {}  # high watermarks, as of the last time they were written
-        self._noted_logs: tuple[Offsets, Offsets] = ({}, {})  # recovery points and log starts, likewise
         self._begun_ms = -1  # by the steady clock; -1: not yet, or no more
         self._cleaning: Cleaning | None = None
+        self._flushing: Flushing | None = None
+        node.directory.has_rolled = self.has_rolled
 
     def start(self) -> None:
         self._begun_ms = self.node.clock.steady_ms()
-        self._every(CHECKPOINT_MS, self.checkpoint)
-        self._every(self.node.config["replica.high.watermark.checkpoint.interval.ms"], self.checkpoint_high_watermarks)
+        config = self.node.config
+        self._every(config["log.flush.offset.checkpoint.interval.ms"], self.checkpoint_recovery_points)
+        self._every(config["log.flush.start.offset.checkpoint.interval.ms"], self.checkpoint_log_starts)
+        self._every(config["replica.high.watermark.checkpoint.interval.ms"], self.checkpoint_high_watermarks)
         self._every(EXPIRY_MS, self.expire_producers)
         for replica in self.node.replicas.values():
             self.settle(replica.log.settings)
-        config = self.node.config
         self._every(config["log.retention.check.interval.ms"], self.retain, config["log.initial.task.delay.ms"])
         is_compacted = any(replica.log.settings.compact for replica in self.node.replicas.values())
         # Kafka: the cleaner looks for work at once, were there nothing that it could ever clean.
@@ -60,6 +62,8 @@ class Chores:
         self._timers.clear()
         if self._cleaning is not None:
             self._cleaning.stop()
+        if self._flushing is not None:
+            self._flushing.stop()
 
     def settle(self, settings: LogSettings) -> None:
         """See to what the settings of a log ask for, from now on."""
@@ -92,6 +96,14 @@ class Chores:
             self._cleaning = Cleaning(self.node)
         return self._cleaning
 
+    def has_rolled(self, key: tuple[str, int]) -> None:
+        """A segment of a log has ended: see to it that it gets to the disk."""
+        if self._flushing is None:
+            from minibroker.broker.flushing import Flushing
+
+            self._flushing = Flushing(self.node)
+        self._flushing.has_rolled(key)
+
     def left(self, key: tuple[str, int]) -> None:
         """A partition is about to go from here."""
         if self._cleaning is not None:
@@ -104,20 +116,17 @@ class Chores:
         """Begin the first turn of the cleaner; it sees to the next ones."""
         return self.cleaning.compaction.start()
 
-    def forget_checkpoint(self) -> None:
-        """Somebody else has written it: what was written here last is not what it says."""
-        self._noted_logs = {}, {}
+    def forget_high_watermarks(self) -> None:
+        """Somebody else has written them: what was written here last is not what the checkpoint says."""
+        self._noted = {}
 
-    def checkpoint(self) -> object:
-        """Note how far logs are flushed and where they begin."""
-        logs = self.node.directory.logs
-        points = {key: log.recovery_point for key, log in logs.items() if log.offline is None}
-        starts = {key: logs[key].log_start_offset for key in points}
-        if (points, starts) == self._noted_logs:
-            return IDLE
-        self.node.directory.write_checkpoints()
-        self._noted_logs = points, starts
-        return None
+    def checkpoint_recovery_points(self) -> object:
+        """Note how far logs are flushed."""
+        return None if self.node.directory.write_recovery_points() else IDLE
+
+    def checkpoint_log_starts(self) -> object:
+        """Note where logs begin."""
+        return None if self.node.directory.write_log_starts() else IDLE
 
     def checkpoint_high_watermarks(self) -> object:
         found = {key: replica.high_watermark for key, replica in self.node.replicas.items()}

@@ -97,7 +97,11 @@ class Node:
         self.node_id: int = config["node.id"] if config["node.id"] >= 0 else 1
         self.cluster_id = cluster_id or ""
         self.directory_id = b""
-        self.directory = LogDirectory(storage, jitter=lambda most_ms: self.chance.randrange(most_ms) if most_ms else 0)
+        self.directory = LogDirectory(
+            storage,
+            jitter=lambda most_ms: self.chance.randrange(most_ms) if most_ms else 0,
+            say=self.reporter.say,
+        )
         self.partitions = Partitions(self)
         self.replicas = self.partitions.replicas
         self.servers: list[Server] = []

@@ -43,6 +43,7 @@ class Partitions:
         self._to_remove: dict[tuple[str, int], None] = {}
         self._is_at_work = False
         self._settled: list[asyncio.Future[None]] = []
+        node.directory.floors = self._floors
 
     def set_strays_aside(self) -> None:
         """See to it that nobody takes what a deleted topic left for the log of a new one."""
@@ -247,10 +248,13 @@ class Partitions:
         """Cut the log of a partition back to an offset."""
         if offset < self.replicas[key].high_watermark:
             # An unclean election: what was committed is so no longer, and no crash may bring the claim back.
-            ends = {each: replica.high_watermark for each, replica in self.replicas.items()}
-            self.node.directory.write_high_watermarks({**ends, key: offset})
+            self.node.directory.lower_high_watermark(*key, offset)
+            self.node.chores.forget_high_watermarks()
         self.node.directory.truncate_to(*key, offset)
-        self.node.chores.forget_checkpoint()
+
+    def _floors(self) -> dict[tuple[str, int], int]:
+        """Return up to where logs that follow a leader are certain: there may be more to cut."""
+        return {key: replica.high_watermark for key, replica in self.replicas.items() if not replica.is_leader}
 
     def _log_settings(self, topic: str) -> LogSettings:
         config = self.node.topic_config(topic)

@@ -10,11 +10,15 @@
     .kafka_cleanshutdown                 everything was flushed and closed; gone as long as somebody is at work
 
 What must hold: the clean mark is written last and removed first. A checkpoint that cannot be read makes the start
-longer and nothing else.
+longer and nothing else. What a checkpoint says of a log never goes beyond what is on the disk, so a log that ends
+before its recovery point has been damaged, and is not opened unless somebody asks for a repair.
+A directory of which this process has a log open is touched by that log alone, the one of the metadata log never.
 Not here: meta.properties (whose directory this is), when checkpoints are due, what a topic's settings are.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.checkpoints import (
@@ -23,6 +27,7 @@ from minibroker.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    format_id,
     read_clean_shutdown,
     read_offsets,
     read_topic_id,
@@ -36,7 +41,7 @@ from minibroker.log.recovery import open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.settings import LogSettings
@@ -47,40 +52,67 @@ if TYPE_CHECKING:
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 NO_BROKER_EPOCH = -1
+METADATA_LOG = ("__cluster_metadata", 0)  # in no checkpoint, and opened by nobody here
+ID_BYTES_DAMAGED_MAX = 2  # so few bytes differ in two ids only if one is a damaged copy of the other
 
 
 class LogDirectory:
     """The logs below the root of a storage."""
 
-    def __init__(self, storage: Storage, *, jitter: Callable[[int], int] = no_jitter):
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        jitter: Callable[[int], int] = no_jitter,
+        say: Callable[[str], object] = lambda line: None,
+        repairs: bool = False,
+    ):
+        """say: told what people should know. repairs: what is missing of a log is given up, not refused."""
         self.storage = storage
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}  # as the checkpoint had them at start
+        self.high_watermarks: dict[TopicPartition, int] = {}  # as the checkpoint has them
         self.cleaner_offsets: dict[TopicPartition, int] = {}  # up to where each log has been cleaned
         self.was_clean = False
         self.clean_epoch: int | None = None  # broker epoch in the mark of a clean stop
+        self.has_rolled: Callable[[TopicPartition], object] = _nobody  # called when a segment of a log has ended
+        # Below which offset no log is cut soon: asked when one is, so that the next ones find room in the checkpoint.
+        self.floors: Callable[[], Mapping[TopicPartition, int]] = dict
         self._jitter = jitter
+        self._say = say
+        self._repairs = repairs
         self._names_changed = False
+        # What the checkpoints say, also of logs that are not open; and who is in them and not here any more.
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
+        self._gone: set[TopicPartition] = set()
 
     def start(self) -> None:
-        """Read what the last owner left, and take the clean mark away: from now on this is work in progress."""
+        """Read what the last owner left, and begin to work."""
+        self.read()
+        self.begin()
+
+    def read(self) -> None:
+        """Read what the last owner left, and change nothing."""
         self.storage.make_directory("")
         self.clean_epoch = read_clean_shutdown(self.storage)
         self.was_clean = self.clean_epoch is not None
-        self._recovery_points = self._read(RECOVERY_POINTS)
-        self._log_starts = self._read(LOG_STARTS)
-        self.high_watermarks = self._read(HIGH_WATERMARKS)
-        self.cleaner_offsets = self._read(CLEANER_OFFSETS)
+        here = set(self.found())
+        self._recovery_points, self._log_starts, self.high_watermarks, self.cleaner_offsets = (
+            {key: offset for key, offset in self._read(name).items() if key in here}
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+        )
+
+    def begin(self) -> None:
+        """Take the clean mark away: from now on this is work in progress."""
         remove_file(self.storage, CLEAN_SHUTDOWN)
         for name in self.storage.list(""):
             if name.endswith(DELETE_SUFFIX):
                 self._remove_tree(name)
 
     def found(self) -> list[TopicPartition]:
-        """Return the partitions that have a directory here."""
-        return [split for split in map(split_name, self.storage.list("")) if split is not None]
+        """Return the partitions that have a directory here, but for the metadata log."""
+        names = map(split_name, self.storage.list(""))
+        return [key for key in names if key is not None and key != METADATA_LOG]
 
     def open(
         self,
@@ -98,13 +130,16 @@ class LogDirectory:
         topic_id: written into a directory that has none, as 16 bytes. It is not synced: what a crash takes of it the
         next start writes again. A directory of another topic of the same name is set aside.
         """
-        name = f"{topic}-{partition}"
+        key, name = (topic, partition), f"{topic}-{partition}"
+        self._check_free(key)
         known_id = None if topic_id is None else self._topic_id(name)
-        if known_id is not None and known_id != topic_id:
-            self.set_aside(topic, partition, known_id.hex())
+        if topic_id is not None and known_id is not None and known_id != topic_id:
+            self._check_id(topic, partition, known_id, topic_id)
             known_id = None
         is_new = not self.storage.exists(name)
         if is_new:
+            if key in self._gone:
+                self._forget_gone()
             self.storage.make_directory(name)
             self._names_changed = True
         log = open_log(
@@ -112,20 +147,44 @@ class LogDirectory:
             name,
             settings,
             was_clean=self.was_clean or is_new,
-            recovery_point=self._recovery_points.get((topic, partition), 0),
-            log_start_offset=self._log_starts.get((topic, partition), 0),
-            contiguous=not settings.compact,
-            gaps_end=self.cleaner_offsets.get((topic, partition), 0),
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_starts.get(key, 0),
+            contiguous=True,
+            gaps_end=self.cleaner_offsets.get(key, 0),
             now_ms=now_ms,
             jitter=self._jitter,
             is_settled=self.was_clean and not is_new,
+            refuses_loss=not self._repairs,
         )
         if topic_id is not None and known_id is None:
             write_topic_id(self.storage, name, topic_id, is_synced=False)
-        self.logs[topic, partition] = log
+        self.logs[key] = log
+        log.before_cut = partial(self._before_cut, key)
+        log.has_rolled = lambda: self.has_rolled(key)
         if is_synced:
             self.sync_names()
         return log
+
+    def _check_free(self, key: TopicPartition) -> None:
+        """Raise StorageError if a directory is not to be touched."""
+        if key == METADATA_LOG:
+            raise StorageError(f"{key[0]}-{key[1]} is the directory of the metadata log, and of no topic")
+        if key in self.logs:
+            raise StorageError(f"{key[0]}-{key[1]} is open already")
+
+    def _check_id(self, topic: str, partition: int, known_id: bytes, topic_id: bytes) -> None:
+        """See to a directory whose partition.metadata names another topic than the one that is to be opened."""
+        if sum(a != b for a, b in zip(known_id, topic_id, strict=True)) <= ID_BYTES_DAMAGED_MAX:
+            self._say(
+                f"{topic}-{partition}/partition.metadata says {format_id(known_id)}, which is {format_id(topic_id)} "
+                "with some damage; it is written anew"
+            )
+            return
+        name = self.set_aside(topic, partition, known_id.hex())
+        self._say(
+            f"{topic}-{partition} belongs to another topic of that name, {format_id(known_id)} and not "
+            f"{format_id(topic_id)}; it is called {name} now"
+        )
 
     def sync_names(self) -> None:
         """Return when the directories that have been made are on the disk: one sync for many of them."""
@@ -134,8 +193,9 @@ class LogDirectory:
             self._names_changed = False
 
     def set_aside(self, topic: str, partition: int, unique: str) -> str:
-        """Give a directory that no topic claims another name, as Kafka does; nothing in it is lost."""
-        self._forget_cleaning(topic, partition)
+        """Give a directory that no topic claims another name, as Kafka does; nothing in it is lost. Say so."""
+        self._check_free((topic, partition))
+        self._forget((topic, partition))
         name = _name_with_tail(topic, partition, unique, STRAY_SUFFIX)
         self.storage.rename(f"{topic}-{partition}", name)
         self.storage.sync_directory("")
@@ -155,7 +215,7 @@ class LogDirectory:
         log = self.logs.pop((topic, partition))
         log.cuts += 1
         log.release()
-        self._forget_cleaning(topic, partition)
+        self._forget((topic, partition))
         name = _name_with_tail(topic, partition, unique, DELETE_SUFFIX)
         self.storage.rename(log.directory, name)
         self.storage.sync_directory("")
@@ -166,43 +226,91 @@ class LogDirectory:
         self._remove_tree(name)
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> None:
-        """Forget every record of a log from `offset` on.
-
-        The recovery point goes down first: what is appended there later has not been flushed, whatever a checkpoint
-        of before says.
-        Kafka: notes the lower recovery point after a truncation, and syncs nothing.
-        """
+        """Forget every record of a log from `offset` on."""
         log = self.logs[topic, partition]
         if self.cleaner_offsets.get((topic, partition), 0) > offset:
             self.cleaner_offsets[topic, partition] = offset
             self.write_cleaner_offsets()
-        if offset < log.next_offset:
-            log.recovery_point = min(log.recovery_point, offset)
-            log.log_start_offset = min(log.log_start_offset, offset)
-            self.write_checkpoints()
         log.truncate_to(offset)
+
+    def _before_cut(self, key: TopicPartition, offset: int) -> None:
+        """See to it that no checkpoint claims what is about to go.
+
+        The checkpoints are of all logs, and after a failover many are cut: so the first makes room for the others.
+        Kafka: notes the lower recovery point after a truncation, and syncs nothing.
+        """
+        if max(self._recovery_points.get(key, 0), self._log_starts.get(key, 0)) > offset:
+            self._write_checkpoints({**self.floors(), key: offset})
+
+    def lower_high_watermark(self, topic: str, partition: int, offset: int) -> None:
+        """Note that what was committed from an offset on is so no longer, before it is cut off.
+
+        Here, too, the first makes room for the others: what is too low is put right when the checkpoint is due.
+        """
+        key = (topic, partition)
+        if self.high_watermarks.get(key, 0) > offset:
+            starts = {each: self.logs[each].log_start_offset for each in self.floors()}
+            self.write_high_watermarks(_lowered(self.high_watermarks, {**starts, key: offset}))
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Note how far each log is flushed, where it starts, and the high watermarks if they are given."""
-        online = {key: log for key, log in self.logs.items() if log.offline is None}
-        recovery_points = {key: log.recovery_point for key, log in online.items()}
-        write_offsets(self.storage, RECOVERY_POINTS, recovery_points)
-        self._recovery_points = recovery_points
-        starts = {
-            key: log.log_start_offset
-            for key, log in online.items()
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        write_offsets(self.storage, LOG_STARTS, starts)
+        self._write_checkpoints({})
         if high_watermarks is not None:
             self.write_high_watermarks(high_watermarks)
+
+    def write_recovery_points(self) -> bool:
+        """Note how far each log is flushed; return whether that was not known."""
+        return self._write_recovery_points({})
+
+    def write_log_starts(self) -> bool:
+        """Note where logs begin; return whether that was not known."""
+        return self._write_log_starts({})
+
+    def _write_checkpoints(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Write both; ends: where logs are about to end."""
+        self._write_recovery_points(ends)
+        self._write_log_starts(ends)
+
+    def _write_recovery_points(self, ends: Mapping[TopicPartition, int]) -> bool:
+        points = {key: log.recovery_point for key, log in self._online()}
+        noted = {**self._recovery_points, **_lowered(points, ends)}
+        if noted == self._recovery_points and not self._gone:
+            return False
+        write_offsets(self.storage, RECOVERY_POINTS, noted)
+        self._recovery_points = noted
+        return True
+
+    def _write_log_starts(self, ends: Mapping[TopicPartition, int]) -> bool:
+        starts = _lowered({key: log.log_start_offset for key, log in self._online()}, ends)
+        noted = {key: offset for key, offset in self._log_starts.items() if key not in starts}
+        noted |= {key: offset for key, offset in starts.items() if offset > self.logs[key].segments[0].base_offset}
+        if noted == self._log_starts and not self._gone:
+            return False
+        write_offsets(self.storage, LOG_STARTS, noted)
+        self._log_starts = noted
+        return True
+
+    def _online(self) -> Iterable[tuple[TopicPartition, PartitionLog]]:
+        return ((key, log) for key, log in self.logs.items() if log.offline is None)
+
+    def _forget(self, key: TopicPartition) -> None:
+        """Know nothing of a log any more; what the checkpoints say of it goes before its name is used again."""
+        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks):
+            if offsets.pop(key, None) is not None:
+                self._gone.add(key)
+        self._forget_cleaning(*key)
+
+    def _forget_gone(self) -> None:
+        """Take those from the checkpoints that are not here any more: another log is about to get such a name."""
+        self._write_checkpoints({})
+        write_offsets(self.storage, HIGH_WATERMARKS, self.high_watermarks)
+        self._gone.clear()
 
     def before_cleaning(self, topic: str, partition: int, end_offset: int) -> None:
         """Flush a log that is about to be cleaned up to an offset, and note that up to there it is.
 
         What supersedes a record, or says that it was aborted, must not be lost by a crash that the record's removal
-        survives. And if the topic is no longer compacted when the next start comes, a gap behind the recovery point
-        would be taken for a loss.
+        survives. And behind the recovery point a gap between two segments would be taken for a loss.
         Kafka: flushes what it has cleaned, and relies on other replicas for the rest.
         """
         log = self.logs[topic, partition]
@@ -211,11 +319,7 @@ class LogDirectory:
             self.write_checkpoints()
 
     def write_cleaner_offsets(self) -> None:
-        """Note up to where logs have been cleaned, of those that are there."""
-        names = set(self.storage.list(""))
-        for topic, partition in list(self.cleaner_offsets):
-            if f"{topic}-{partition}" not in names:
-                del self.cleaner_offsets[topic, partition]
+        """Note up to where logs have been cleaned."""
         write_offsets(self.storage, CLEANER_OFFSETS, self.cleaner_offsets)
 
     def _forget_cleaning(self, topic: str, partition: int) -> None:
@@ -224,7 +328,11 @@ class LogDirectory:
             self.write_cleaner_offsets()
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        write_offsets(self.storage, HIGH_WATERMARKS, high_watermarks)
+        """Note high watermarks; those of logs that are not open stay as they are known."""
+        noted = {key: offset for key, offset in self.high_watermarks.items() if key not in self.logs}
+        noted |= high_watermarks
+        write_offsets(self.storage, HIGH_WATERMARKS, noted)
+        self.high_watermarks = noted
 
     def close(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None, *, broker_epoch: int = NO_BROKER_EPOCH
@@ -256,6 +364,14 @@ class LogDirectory:
         for inner in self.storage.list(name):
             self.storage.remove(f"{name}/{inner}")
         self.storage.remove(name)
+
+
+def _lowered(offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {key: min(offset, ends.get(key, offset)) for key, offset in offsets.items()}
+
+
+def _nobody(*_: object) -> None:
+    """Nobody wants to know."""
 
 
 def _name_with_tail(topic: str, partition: int, unique: str, suffix: str) -> str:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from minibroker.errors import StorageError
+from minibroker.log.checkpoints import sync_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.log.storage import Storage
+
 
 class Recovery:
     """What opening had to do, for whoever tells people."""
@@ -28,3 +35,26 @@ class Appended:
         self.last_offset = last_offset
         self.append_time_ms = append_time_ms  # -1: the records keep the producer's times
         self.is_duplicate = is_duplicate  # they were there before
+
+
+class FlushPlan:
+    """Files to be synced, and up to which offset a log is on the disk then."""
+
+    __slots__ = ("cuts", "end_offset", "paths")
+
+    def __init__(self, paths: list[str], end_offset: int, cuts: int):
+        self.paths = paths
+        self.end_offset = end_offset
+        self.cuts = cuts  # of the log when it was made: what has been cut since is another log's
+
+    def carry_out(self, storage: Storage) -> None:
+        """Sync the files that are still there, and their names."""
+        for path in self.paths:
+            if storage.exists(path):
+                try:
+                    sync_file(storage, path)
+                except StorageError:
+                    if storage.exists(path):
+                        raise
+                    # It has gone from its log in this moment.
+        storage.sync_directory(self.paths[-1].rpartition("/")[0])

@@ -21,9 +21,9 @@ from bisect import bisect_right
 
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
-from minibroker.log.outcomes import Appended, Recovery, no_jitter
-from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
-from minibroker.log.snapshots import forget_snapshots, load_producers, write_snapshot
+from minibroker.log.outcomes import Appended, FlushPlan, Recovery, no_jitter
+from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, Segment
+from minibroker.log.snapshots import forget_snapshots, load_producers, snapshot_path, write_snapshot
 from minibroker.log.validate import CLIENT, validate, validate_replicated
 
 TYPE_CHECKING = False
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Chunk, Storage
     from minibroker.log.validation import AcceptedBatch
+
+
+def _nobody(*_: int) -> None:
+    """Nobody wants to know."""
 
 
 class _OfflineOnFailure:
@@ -84,6 +88,9 @@ class PartitionLog:
         self.on_offline: Callable[[], object] | None = None  # told when that happens
         self.or_offline = _OfflineOnFailure(self)
         self.cuts = 0  # how often segments or parts of them went: who is at work on some of them looks whether it moved
+        # Called before records from an offset on go: what the disk says of the log must not go beyond it any more.
+        self.before_cut: Callable[[int], object] = _nobody
+        self.has_rolled: Callable[[], object] = _nobody  # called when a segment has ended: it is to be flushed
         self._bases = [segment.base_offset for segment in segments]
         self._jitter = jitter  # picks how much earlier than others a segment ends, so that not all end at once
         self._jitter_ms = 0
@@ -242,8 +249,16 @@ class PartitionLog:
             self._epochs_unwritten = True
 
     def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        if self.epochs.assign(leader_epoch, start_offset) if leader_epoch >= 0 else self.epochs.clear():
-            self.write_epochs()
+        """Note the epoch of a batch that is about to be written.
+
+        The file need not be on the disk before the recovery point passes the batch, for until then a start asks the
+        batches. That is not so of one without an epoch.
+        """
+        if leader_epoch < 0:
+            if self.epochs.clear():
+                self.write_epochs()
+        elif self.epochs.assign(leader_epoch, start_offset):
+            self.write_epochs(is_synced=False)
 
     def write_epochs(self, *, is_synced: bool = True) -> None:
         self._is_settled = self._epochs_unwritten = False
@@ -279,11 +294,9 @@ class PartitionLog:
             return
         with self.or_offline:
             self.active.seal()
-            if self.settings.compact:
-                # Where cleaning makes gaps, nobody could tell one from a tail that was lost in a crash.
-                self.active.sync()
             write_snapshot(self.storage, self.directory, base_offset, self.producers)
             self._begin_segment(base_offset, now_ms)
+        self.has_rolled()
 
     def _begin_segment(self, base_offset: int, now_ms: int) -> None:
         segment = Segment(self.storage, self.directory, base_offset, now_ms)
@@ -317,6 +330,22 @@ class PartitionLog:
             self.recovery_point = self.next_offset
         self._flushed_ms = now_ms
 
+    def flush_plan(self) -> FlushPlan:
+        """Return what has to be synced so that everything before the active segment is on the disk.
+
+        Whoever does it, in a thread too, opens the files by their names, and tells `flushed` then.
+        """
+        segments = self.segments[self.segment_of(self.recovery_point) : -1]
+        paths = [path for segment in segments for path in map(segment.path_of, KINDS)]
+        paths += [snapshot_path(self.directory, segment.base_offset) for segment in [*segments[1:], self.active]]
+        paths.append(path_in(self.directory, LEADER_EPOCHS))
+        return FlushPlan(paths, self.active.base_offset, self.cuts)
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """Take note that what was planned is on the disk, unless something of it has been cut off meanwhile."""
+        if plan.cuts == self.cuts and self.offline is None:
+            self.recovery_point = max(self.recovery_point, plan.end_offset)
+
     def flush_due(self, now_ms: int) -> bool:
         """Return whether flush.ms has passed since the last flush, and there is something to flush."""
         return self.recovery_point < self.next_offset and now_ms - self._flushed_ms >= self.settings.flush_ms
@@ -343,10 +372,7 @@ class PartitionLog:
     # Cutting
 
     def truncate_to(self, offset: int) -> None:
-        """Forget every record at `offset` and behind. The disk has forgotten them too when this returns.
-
-        Call it through LogDirectory, which lowers the recovery point on the disk before.
-        """
+        """Forget every record at `offset` and behind. The disk has forgotten them too when this returns."""
         self.check_online()
         if offset >= self.next_offset:
             # Who led without writing anything has noted an epoch that nobody else knows of.
@@ -356,6 +382,7 @@ class PartitionLog:
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset)
             return
+        self._lower(offset)
         with self.or_offline:
             self.cuts += 1
             self._is_settled = False
@@ -371,15 +398,25 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """Forget every record; the next one gets this offset."""
+        self._lower(0)
         with self.or_offline:
             self.cuts += 1
             self._remove_segments_above(-1)
             forget_snapshots(self.storage, self.directory, above=-1)
             self._begin_segment(offset, now_ms)
+            self.storage.sync_directory(self.directory)  # a recovery point says that there is such a segment
             self.next_offset = self.log_start_offset = self.recovery_point = offset
             self.epochs.clear()
             self.write_epochs()
             self.producers.clear()
+
+    def _lower(self, offset: int) -> None:
+        """Claim no more of what is going to be cut off.
+
+        What is appended there later has not been flushed, whatever was noted before.
+        """
+        self.before_cut(offset)
+        self.recovery_point = min(self.recovery_point, offset)
 
     def _remove_segments_above(self, offset: int) -> None:
         """Remove segments that begin behind `offset`, the newest first: a crash between leaves no hole."""

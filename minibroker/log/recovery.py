@@ -10,7 +10,7 @@ made anew, never fatal.
 
 from __future__ import annotations
 
-from minibroker.errors import InvalidValue, ProtocolError
+from minibroker.errors import InvalidValue, ProtocolError, StorageError
 from minibroker.log.batches import batches
 from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
@@ -45,6 +45,7 @@ def open_log(
     now_ms: int = 0,
     jitter: Callable[[int], int] = no_jitter,
     is_settled: bool = False,
+    refuses_loss: bool = False,
 ) -> PartitionLog:
     """Open the log in a directory, which need not be there yet.
 
@@ -57,17 +58,29 @@ def open_log(
         end of the earlier one. Gaps within a segment are no losses: bytes that a file loses read as zeros. They come
         with a log that was copied from one that had been cleaned, whatever its policy is now.
         Kafka: keeps segments behind a lost tail when it recovers.
+    refuses_loss: raise StorageError, and take nothing away, if something below the recovery point is not there. Else
+        what is behind it goes, too, and a log of which nothing is left begins with the recovery point.
+        Kafka: cuts off all from the first bad batch on, flushed or not.
     gaps_end: below this offset the log was compacted here, so its segments may end before the next one begins.
     """
     storage.make_directory(directory)
     finish_swaps(storage, directory)
+    if refuses_loss and recovery_point and not any(name.endswith(".log") for name in storage.list(directory)):
+        raise StorageError(f"{directory}: there is no segment, and records up to {recovery_point} had been flushed")
     segments = _find_segments(storage, directory, now_ms)
     recovery = Recovery()
     scanned = []
     if not was_clean:
         losses_start = max(recovery_point, gaps_end) if contiguous else None
-        scanned = _recover(segments, recovery_point, settings.index_interval_bytes, losses_start, recovery)
+        flushed = recovery_point if refuses_loss else 0
+        scanned = _recover(segments, recovery_point, settings.index_interval_bytes, losses_start, flushed, recovery)
+    if not segments:
+        log_start_offset = max(log_start_offset, recovery_point)
     next_offset = segments[-1].next_offset() if segments else log_start_offset
+    if refuses_loss and next_offset < recovery_point:
+        raise StorageError(
+            f"{directory}: it ends at {next_offset}, and records up to {recovery_point} had been flushed"
+        )
     if next_offset < log_start_offset:
         # What is left ends before the log begins: nothing of it counts.
         _remove(segments, 0)
@@ -188,12 +201,14 @@ def _recover(
     recovery_point: int,
     index_interval_bytes: int,
     losses_start: int | None,
+    flushed: int,
     recovery: Recovery,
 ) -> list[Segment]:
     """Look at every batch behind the recovery point; cut at the first that is not good; make the indexes anew.
 
     losses_start: a segment that begins behind this offset must begin where the one before it ends; None: none must,
         for the log is compacted.
+    flushed: below this offset nothing may be cut off; StorageError says what would have to be.
     Returns the segments that were looked at and are still there.
     """
     scanned: list[Segment] = []
@@ -211,6 +226,8 @@ def _recover(
         end_offset = segments[index + 1].base_offset if index + 1 < len(segments) else None
         end, expected, reason = _good_end(segment, end_offset)
         if reason:
+            if expected < flushed:
+                raise StorageError(f"{reason}; records up to {flushed} had been flushed")
             recovery.reason = reason
             recovery.cut_bytes += _remove(segments, index + 1) + segment.size_bytes - end
             segment.cut(end)

@@ -48,9 +48,9 @@ def test_without_anything_dirty_a_pass_takes_what_has_become_old() -> None:
 def test_a_pass_ends_where_the_next_segment_begins_though_offsets_are_missing_before_it() -> None:
     dirty = DirtyLog(segment_bytes=100)
     dirty.put_all("a1")
-    dirty.put((b"b", b"1"), gap=10)
-    assert [segment.base_offset for segment in dirty.log.segments] == [0, 11]
-    assert dirty.clean().end_offset == 11
+    dirty.put((b"b", b"1"), gap=1 << 32)
+    assert [segment.base_offset for segment in dirty.log.segments] == [0, 1 + (1 << 32)]
+    assert dirty.clean().end_offset == 1 + (1 << 32)
 
 
 def test_what_has_been_looked_at_stays_so_where_less_may_be_cleaned_than_before() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.log import reading
 from minibroker.log.batches import batches
-from minibroker.log.directory import LogDirectory, split_name
+from minibroker.log.directory import METADATA_LOG, LogDirectory, split_name
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.recovery import open_log
@@ -143,7 +143,8 @@ def test_a_brokers_directory_opens_and_holds_what_kafka_reads_in_it(name: str) -
     directory.start()
     meaning = goldens.log_meaning(name)
     assert directory.was_clean == ("killed" not in name)
-    assert {f"{topic}-{partition}" for topic, partition in directory.found()} == set(meaning["partitions"])
+    metadata = {f"{topic}-{partition}" for topic, partition in [METADATA_LOG]}
+    assert {f"{topic}-{partition}" for topic, partition in directory.found()} == set(meaning["partitions"]) - metadata
     for topic, partition in directory.found():
         path = f"{topic}-{partition}"
         log = directory.open(topic, partition, settings_of(path), now_ms=0)

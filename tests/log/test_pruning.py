@@ -372,7 +372,7 @@ def swapping(storage: SimulatedStorage, mark: Callable[[Contents], None]) -> Non
 
 
 def found_after_swapping(storage: SimulatedStorage, known: Contents) -> None:
-    log = open_log(storage, "t-0", COMPACTED, recovery_point=15 if known else 0)
+    log = open_log(storage, "t-0", COMPACTED, recovery_point=15 if known else 0, contiguous=True)
     found = [row.offset for row in audit(log, every_lookup=False)]
     assert not known or found in known
     piece = reading.read(log, 0, 1, limit_offset=3, whole_batch=True)
@@ -493,9 +493,8 @@ def test_how_far_a_log_was_cleaned_is_forgotten_with_it() -> None:
         directory = directory_of(storage)
         directory.cleaner_offsets.update({("t", 0): 6, ("gone", 3): 1})
         directory.write_cleaner_offsets()
-        assert directory.cleaner_offsets == {("t", 0): 6}  # there is no log of the other
         goes(directory)
-        assert directory_of(storage).cleaner_offsets == {}
+        assert directory_of(storage).cleaner_offsets == {}  # there is no log of the other
 
 
 def test_whoever_is_at_work_on_a_log_sees_that_it_was_cut_or_deleted() -> None:

@@ -1,0 +1,64 @@
+"""Segments that have ended are flushed soon, so that a crash costs the records of the active ones at most.
+
+On a disk this is done in a thread: a gigabyte takes seconds. What must hold: a recovery point moves only when all
+before it is on the disk, and not if something of that has been cut off meanwhile.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from minibroker.broker.pieces import Pieces
+from minibroker.errors import StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.node import Node
+    from minibroker.broker.pieces import Work
+    from minibroker.log.partition_log import PartitionLog
+
+
+class Flushing:
+    """One for the life of a broker."""
+
+    def __init__(self, node: Node):
+        self.node = node
+        self._rolled: dict[tuple[str, int], None] = {}  # whose segments wait for it
+        self._pieces: Pieces | None = None
+
+    def has_rolled(self, key: tuple[str, int]) -> None:
+        """A segment of a log has ended."""
+        self._rolled[key] = None
+        if self._pieces is None or self._pieces.is_over:
+            self._pieces = Pieces(self.node.clock, self._work(), is_hurried=True)
+
+    def stop(self) -> None:
+        """Leave what is left to the end of the broker, which flushes everything."""
+        if self._pieces is not None:
+            self._pieces.stop()
+        self._rolled.clear()
+
+    def _work(self) -> Work:
+        while self._rolled:
+            key = next(iter(self._rolled))
+            del self._rolled[key]
+            log = self.node.directory.logs.get(key)
+            if log is not None and log.offline is None:
+                yield from self._flush(log)
+
+    def _flush(self, log: PartitionLog) -> Work:
+        plan = log.flush_plan()
+        carry_out = partial(plan.carry_out, log.storage)
+        try:
+            if log.storage.is_slow:
+                yield carry_out
+            else:
+                carry_out()
+        except StorageError as failure:
+            # What the disk has dropped it does not write later: nobody knows what it holds now.
+            if plan.cuts == log.cuts:
+                log.offline = failure
+            self.node.reporter.say(str(failure))
+            self.node.disk_failed(failure)
+        else:
+            log.flushed(plan)
