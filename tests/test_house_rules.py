@@ -221,7 +221,6 @@ LONG_FILES = {
     "minibroker/broker/led_partition.py": 460,  # a partition's life: read, written, committed, refused
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
     "minibroker/log/segment.py": 450,  # writing and reading one file with its indexes
-    "minibroker/broker/node.py": 450,  # a broker's life, and what handlers ask of it
     "minibroker/log/partition_log.py": 470,  # appending, rolling, flushing, cutting: one state
 }
 

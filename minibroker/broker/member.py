@@ -18,7 +18,7 @@ from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Metadata
 from minibroker.log.batches import batches
 from minibroker.log.meta_properties import MetaProperties, write_meta_properties
-from minibroker.metadata.bootstrap import random_id
+from minibroker.metadata.bootstrap import METADATA_TOPIC, random_id
 from minibroker.metadata.features import supported
 from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import TOPIC_ID
@@ -50,7 +50,6 @@ FETCH_WAIT_MS = 500
 CALL_TIMEOUT_MS = 2_000  # Kafka's controller.quorum.request.timeout.ms
 FETCH_BYTES_MAX = 8 << 20
 RETRY_MS = 100
-METADATA_TOPIC = "__cluster_metadata"
 NO_EPOCH = -1
 STOP_TRIES = 3
 RECORDS_AT_ONCE_MAX = 200  # then others have their turn

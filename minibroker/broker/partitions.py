@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from minibroker.log.settings import LogSettings
     from minibroker.metadata.image import Partition, Topic
 
-METADATA_TOPIC = "__cluster_metadata"
 AT_ONCE_MAX = 8  # partitions of one topic
 OPENING_US, REMOVING_US = 500, 500  # on a disk; in memory less
 
@@ -54,7 +53,7 @@ class Partitions:
             if self.node.node_id in partition.replicas
         }
         for topic_name, number in self.node.directory.found():
-            if (topic_name, number) not in claimed and topic_name != METADATA_TOPIC:
+            if (topic_name, number) not in claimed:
                 name = self.node.directory.set_aside(topic_name, number, f"{self.node.chance.getrandbits(128):032x}")
                 self.node.reporter.say(f"{topic_name}-{number} belongs to no topic; it is called {name} now")
 

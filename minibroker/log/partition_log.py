@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from minibroker.errors import Error, KafkaError, StorageError
+from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
 from minibroker.log.outcomes import Appended, FlushPlan, Recovery, no_jitter
 from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, Segment
@@ -382,7 +382,7 @@ class PartitionLog:
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset)
             return
-        self._lower(offset)
+        self._lower(self._batch_start(offset))
         with self.or_offline:
             self.cuts += 1
             self._is_settled = False
@@ -409,6 +409,15 @@ class PartitionLog:
             self.epochs.clear()
             self.write_epochs()
             self.producers.clear()
+
+    def _batch_start(self, offset: int) -> int:
+        """Return where the batch begins that holds an offset, for it goes as a whole."""
+        segment = self.segments[self.segment_of(offset)]
+        try:
+            place = segment.find(offset)
+            return offset if place is None else min(segment.batch_at(place).base_offset, offset)
+        except ProtocolError:
+            return segment.base_offset  # and who cuts it is told
 
     def _lower(self, offset: int) -> None:
         """Claim no more of what is going to be cut off.

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from minibroker.stored.kinds import MetadataRecord
 
 BOOTSTRAP = "bootstrap.checkpoint"
-METADATA_DIRECTORY = "__cluster_metadata-0"
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 FIRST_SNAPSHOT = f"{METADATA_DIRECTORY}/{0:020}-{0:010}.checkpoint"
 CLUSTER_DIRECTORY = "controller"  # below the directory of a whole cluster, beside those of its brokers
 IN_LOG_SINCE = 31  # metadata.version of 4.4-IV0: what a cluster begins with lies beside the log

@@ -15,6 +15,7 @@ Topics, partitions, settings, features and producer ids are here. Elsewhere, as 
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
+from minibroker.metadata.bootstrap import METADATA_TOPIC
 from minibroker.metadata.features import ELR, ELR_VERSION, METADATA_VERSION
 from minibroker.metadata.image import BROKER, TOPIC, metric_name
 from minibroker.replication.placement import as_assigned, check_assignment, new_partition, place
@@ -108,6 +109,9 @@ class Controller:
     def check_new_name(self, name: str) -> None:
         """Raise the error for a name that a topic cannot have, or that one has already."""
         check_name(name)
+        if name == METADATA_TOPIC:
+            # As Kafka puts it: nobody is authorized to make it.
+            raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED, f"{name} is the metadata log, and no topic can be that")
         if name in self.image.topics:
             raise KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         others = self.image.names_by_metric.get(metric_name(name))

@@ -353,6 +353,7 @@ def swapping(storage: SimulatedStorage, mark: Callable[[Contents], None]) -> Non
     append(log)
     for _ in range(2):
         log.roll()
+        log.flush()
         append(log)
         append(log)
     log.roll()
@@ -372,7 +373,7 @@ def swapping(storage: SimulatedStorage, mark: Callable[[Contents], None]) -> Non
 
 
 def found_after_swapping(storage: SimulatedStorage, known: Contents) -> None:
-    log = open_log(storage, "t-0", COMPACTED, recovery_point=15 if known else 0, contiguous=True)
+    log = open_log(storage, "t-0", COMPACTED, recovery_point=15 if known else 0, contiguous=not known)
     found = [row.offset for row in audit(log, every_lookup=False)]
     assert not known or found in known
     piece = reading.read(log, 0, 1, limit_offset=3, whole_batch=True)
@@ -428,7 +429,7 @@ def test_steps_in_another_order_would_be_found(
 ) -> None:
     bug(monkeypatch)
     with pytest.raises(CrashFound):
-        explore(swapping, found_after_swapping, states_max=6000, crashes=3)
+        explore(swapping, found_after_swapping, states_max=6000, crashes=3, seed=1)
 
 
 LEFT = [  # what a crash may leave beside 0 (offsets 0 to 3), 4 and the active 8, and what a start makes of it
@@ -487,7 +488,7 @@ def test_how_far_a_log_was_cleaned_is_kept_and_goes_down_with_its_end() -> None:
 def test_how_far_a_log_was_cleaned_is_forgotten_with_it() -> None:
     for goes in (
         lambda directory: directory.delete("t", 0, "1"),
-        lambda directory: directory.set_aside("t", 0, "1"),
+        lambda directory: (directory.logs.clear(), directory.set_aside("t", 0, "1")),
     ):
         storage = SimulatedStorage()
         directory = directory_of(storage)

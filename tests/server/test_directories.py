@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from minibroker.errors import Error
 from minibroker.log.memory_storage import MemoryStorage
-from tests.server.running import append, running, said, values_of
+from minibroker.protocol.headers import Request
+from minibroker.protocol.messages.alter_configs import AlterConfigsRequest
+from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
+from minibroker.protocol.messages.create_topics import CreateTopicsRequest
+from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from tests.server.running import append, connected, running, said, values_of
 
 
 def memory() -> MemoryStorage:
@@ -69,3 +81,74 @@ async def test_many_topics_of_one_request_are_there_after_a_crash() -> None:
     storage.remove(".kafka_cleanshutdown")
     async with running(storage=storage) as node:
         assert len(node.image.topics) == len(node.replicas) == 20
+
+
+METADATA = "__cluster_metadata"
+
+
+def asks_for(name: str) -> list[tuple[Request, int, Callable[[Any], Iterable[int]]]]:
+    """Return a request of each API that takes the name of a topic and changes something, and what finds its errors."""
+    return [
+        (
+            MetadataRequest(
+                topics=[MetadataRequest.MetadataRequestTopic(name=name, topic_id=bytes(16))],
+                allow_auto_topic_creation=True,
+            ),
+            9,
+            lambda answer: [topic.error_code for topic in answer.topics],
+        ),
+        (
+            CreateTopicsRequest(
+                topics=[
+                    CreateTopicsRequest.CreatableTopic(
+                        name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+                    )
+                ],
+                timeout_ms=1000,
+                validate_only=False,
+            ),
+            7,
+            lambda answer: [topic.error_code for topic in answer.topics],
+        ),
+        (
+            DeleteTopicsRequest(
+                topics=[DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=bytes(16))], timeout_ms=1000
+            ),
+            6,
+            lambda answer: [topic.error_code for topic in answer.responses],
+        ),
+        (
+            CreatePartitionsRequest(
+                topics=[CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=3, assignments=None)],
+                timeout_ms=1000,
+                validate_only=False,
+            ),
+            3,
+            lambda answer: [topic.error_code for topic in answer.results],
+        ),
+        (
+            AlterConfigsRequest(
+                resources=[AlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=name, configs=[])],
+                validate_only=False,
+            ),
+            2,
+            lambda answer: [resource.error_code for resource in answer.responses],
+        ),
+    ]
+
+
+@pytest.mark.parametrize("which", range(5), ids=["Metadata", "Create", "Delete", "CreatePartitions", "AlterConfigs"])
+async def test_nobody_makes_or_changes_a_topic_that_is_called_like_the_metadata_log(which: int) -> None:
+    storage = memory()
+    request, version, errors = asks_for(METADATA)[which]
+    async with running(storage=storage) as node, connected(node) as client:
+        node.create_topic("t")
+        append(node, "t", b"v")
+        before = node.metadata.log.next_offset
+        refusal = Error.TOPIC_AUTHORIZATION_FAILED if which == 1 else Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert list(errors(await client.ask(request, version))) == [refusal]
+        assert node.metadata.log.next_offset == before
+        assert "__cluster_metadata-0" in storage.list("")
+        assert not [name for name in storage.list("") if name.endswith("-stray")]
+    async with running(storage=storage) as node:
+        assert values_of(node, "t") == [b"v"]
