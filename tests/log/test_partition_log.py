@@ -221,7 +221,7 @@ def test_a_segment_without_timestamps_ends_by_the_clock(age_ms: int, segments: i
 def test_a_segment_ends_before_its_offsets_outgrow_the_index() -> None:
     log = new_log(LogSettings())
     log.append_as_follower(build_batch(2, [Record(b"k", b"v", (), 1)], base_offset=0), now_ms=0)
-    far = OFFSET_DELTA_MAX + 1
+    far = OFFSET_DELTA_MAX + 2
     log.append_as_follower(build_batch(2, [Record(b"k", b"w", (), 1)], base_offset=far), now_ms=0)
     assert [segment.base_offset for segment in log.segments] == [0, far]
     found = reading.read(log, 5, 1000, limit_offset=log.next_offset)
