@@ -13,7 +13,7 @@ import shlex
 from pathlib import Path
 
 from minibroker import cli, errors
-from minibroker.broker.apis import SERVED
+from minibroker.broker.apis import NOT_IN_USE, SERVED
 from minibroker.broker.releases import ranges_of
 from minibroker.config.setting import HONOURED, LATER, REFUSED, Setting
 from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
@@ -228,7 +228,9 @@ def apis_page() -> str:
         ours = _range(SERVED[number][:2]) if number in SERVED else "-"
         theirs = [_range(column.get(number)) for column in columns]
         missing = ", ".join(missing_versions(number)) or ""
-        lines.append(f"| {number} | {APIS[number]} | {ours} | {' | '.join(theirs)} | {missing} |")
+        module = SERVED[number][2].partition(".")[0] if number in SERVED else ""
+        note = "not in use" if module in NOT_IN_USE else ""
+        lines.append(f"| {number} | {APIS[number]} | {ours} | {' | '.join(theirs)} | {missing or note} |")
     return "\n".join([*lines, ""])
 
 
@@ -259,7 +261,13 @@ _APIS = """\
 <!-- Made by `python -m docs.generate` from minibroker/broker/: apis.py and releases.py. -->
 
 What the broker announces and serves, beside what Kafka's releases serve on their clients' listeners. Old versions that
-Kafka has dropped are served too; what is not served is not announced. `--as-version` narrows it to what a release did.
+Kafka has dropped are served too; what is not served is not announced. `--as-version` narrows it to what a release did,
+so that clients which tell releases apart by their APIs find that one.
+
+"Not in use": answered as Kafka answers where nobody has set the part up. There is no authorizer (SECURITY_DISABLED), no
+login and no token (a plaintext listener refuses them), no quota, no transaction and nobody who coordinates one
+(NOT_COORDINATOR), and share and streams groups are switched off (UNSUPPORTED_VERSION, as with `share.version` 0). What
+would set a quota or a password is refused: nobody is to rely on what does not happen.
 
 | key | API | minibroker | Kafka 3.9 | Kafka 4.4 | missing |
 |---:|---|---|---|---|---|"""

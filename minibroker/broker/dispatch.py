@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PRODUCE, API_VERSIONS = 0, 18
 # Wishes that the controller of a cluster fulfils, whichever broker they come to.
-FORWARDED = frozenset((19, 20, 33, 37, 43, 44, 45, 46))
+FORWARDED = frozenset((19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 64, 80, 81, 94))
 SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
 LARGE_FRAME_BYTES = 8 * 1024  # from here on a request is read in pieces: some 2,000 elements are in one
 CLIENT_IDS_MAX = 1000  # so many are remembered, if they are not longer than

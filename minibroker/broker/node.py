@@ -24,7 +24,7 @@ from minibroker.broker.producer_ids import ProducerIds
 from minibroker.config import TopicConfig, check_topic_config
 from minibroker.config.listeners import EVERY_ADDRESS, address, advertised_listeners, client_listeners, is_local
 from minibroker.config.start import check_start, connection_overrides
-from minibroker.errors import StorageError
+from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.events import EventStream
 from minibroker.faults.faults import Faults
 from minibroker.log.checkpoints import format_id
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from minibroker.faults.toxics import Toxics
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage
+    from minibroker.metadata.metadata_log import MetadataLog
     from minibroker.protocol.headers import Request, Response
     from minibroker.replication.controller import Controller
     from minibroker.replication.network import Network
@@ -299,6 +300,24 @@ class Node:
     @property
     def controller(self) -> Controller:
         return self._own_metadata.controller
+
+    @property
+    def metadata_log(self) -> MetadataLog:
+        return self._own_metadata.log
+
+    def metadata_observers(self) -> list[tuple[int, int]]:
+        """Return who follows the metadata log without a vote, and how far: nobody but the only voter itself."""
+        return []
+
+    def unregister(self, broker_id: int) -> list[MetadataRecord]:
+        """Return the records that forget a broker: another than this one, of a directory that was Kafka's."""
+        from minibroker.replication.brokers import unregistered
+
+        if broker_id not in self.image.brokers:
+            raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+        if broker_id == self.node_id:
+            raise KafkaError(Error.INVALID_REQUEST, f"broker {broker_id} runs, and would be there again")
+        return unregistered(self.controller, broker_id)
 
     @property
     def _own_metadata(self) -> OwnMetadata:

@@ -65,11 +65,11 @@ RANGES = {
         "3.1 0-12, 4.0 0-13"
     ),
     8: (  # OffsetCommit
-        "0.8.1 0-0, 0.8.2 0-1, 0.9.0 0-2, 0.11.0 0-3, 2.0 0-4, 2.1 0-6, 2.3 0-7, 2.4 0-8, 3.6 0-9, 4.0 2-9, 4.1 2-10"
+        "0.8.1 0-0, 0.8.2 0-1, 0.9.0 0-2, 0.11.0 0-3, 2.0 0-4, 2.1 0-6, 2.3 0-7, 2.4 0-8, 3.6 0-9, 4.0 2-9, 4.2 2-10"
     ),
     9: (  # OffsetFetch
         "0.8.1 0-0, 0.8.2 0-1, 0.10.2 0-2, 0.11.0 0-3, 2.0 0-4, 2.1 0-5, 2.4 0-6, 2.5 0-7, 3.0 0-8, 3.7 0-9, "
-        "4.0 1-9, 4.1 1-10"
+        "4.0 1-9, 4.2 1-10"
     ),
     10: "0.8.2 0-0, 0.11.0 0-1, 2.0 0-2, 2.4 0-3, 3.0 0-4, 3.8 0-5, 3.9 0-6",  # FindCoordinator
     11: "0.9.0 0-0, 0.10.1 0-1, 0.11.0 0-2, 2.0 0-3, 2.2 0-4, 2.3 0-5, 2.4 0-6, 2.5 0-7, 3.2 0-9",  # JoinGroup
@@ -126,19 +126,19 @@ RANGES = {
     72: "3.7 0-0",  # PushTelemetry
     74: "3.7 0-0, 4.1 0-1",  # ListConfigResources
     75: "3.8 0-0",  # DescribeTopicPartitions
-    76: "3.9 0-0, 4.1 1-1",  # ShareGroupHeartbeat
-    77: "3.9 0-0, 4.1 1-1",  # ShareGroupDescribe
-    78: "3.9 0-0, 4.1 1-1, 4.2 1-2",  # ShareFetch
-    79: "3.9 0-0, 4.1 1-1, 4.2 1-2",  # ShareAcknowledge
+    76: "4.1 1-1",  # ShareGroupHeartbeat
+    77: "4.1 1-1",  # ShareGroupDescribe
+    78: "4.1 1-1, 4.2 1-2",  # ShareFetch
+    79: "4.1 1-1, 4.2 1-2",  # ShareAcknowledge
     80: "3.9 0-0, 4.2 0-1",  # AddRaftVoter
     81: "3.9 0-0",  # RemoveRaftVoter
-    83: "3.9 0-0",  # InitializeShareGroupState
-    84: "3.9 0-0",  # ReadShareGroupState
-    85: "3.9 0-0, 4.2 0-1",  # WriteShareGroupState
-    86: "3.9 0-0",  # DeleteShareGroupState
-    87: "3.9 0-0, 4.2 0-1",  # ReadShareGroupStateSummary
-    88: "4.1 0-0, 4.4 0-1",  # StreamsGroupHeartbeat
-    89: "4.1 0-0, 4.4 0-1",  # StreamsGroupDescribe
+    83: "4.1 0-0",  # InitializeShareGroupState
+    84: "4.1 0-0",  # ReadShareGroupState
+    85: "4.1 0-0, 4.2 0-1",  # WriteShareGroupState
+    86: "4.1 0-0",  # DeleteShareGroupState
+    87: "4.1 0-0, 4.2 0-1",  # ReadShareGroupStateSummary
+    88: "4.2 0-0, 4.4 0-1",  # StreamsGroupHeartbeat
+    89: "4.2 0-0, 4.4 0-1",  # StreamsGroupDescribe
     90: "4.1 0-0, 4.2 0-1",  # DescribeShareGroupOffsets
     91: "4.1 0-0",  # AlterShareGroupOffsets
     92: "4.1 0-0",  # DeleteShareGroupOffsets

@@ -283,6 +283,23 @@ class ControllerNode:
         """Return whether settings of a broker can be altered here."""
         return broker_id in self.image.brokers
 
+    @property
+    def metadata_log(self) -> MetadataLog:
+        return self.log
+
+    def metadata_observers(self) -> list[tuple[int, int]]:
+        """Return the brokers, which follow the metadata log without a vote, and up to where each has applied it."""
+        sessions = self.registrations.sessions
+        return [(broker_id, session.metadata_offset) for broker_id, session in sorted(sessions.items())]
+
+    def unregister(self, broker_id: int) -> list[MetadataRecord]:
+        """Return the records that forget a broker."""
+        session = self.registrations.sessions.get(broker_id)
+        if session is not None and session.contact_ms is not None:
+            # Kafka: forgets it, and it goes on without ever being heard again.
+            raise KafkaError(Error.INVALID_REQUEST, f"broker {broker_id} runs: stop it first")
+        return self.registrations.unregister(broker_id)
+
     # Messages
 
     def answer(self, source: NodeId, message: Any, version: int) -> Any:

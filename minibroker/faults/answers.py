@@ -30,6 +30,7 @@ FETCH, METADATA, OFFSET_FETCH, API_VERSIONS, DESCRIBE_LOG_DIRS = 1, 3, 9, 18, 35
 
 TOPICS = ("topics", "topics")
 RESOURCES = ("resources", "responses")
+STATES = (("topics", "results"), ("partitions", "partitions"))
 # API -> fields of the request and of the answer, and from which version on. What is not here has one error for all.
 LEVELS: dict[int, dict[int, Levels]] = {
     0: {0: (("topic_data", "responses"), ("partition_data", "partition_responses"))},
@@ -48,19 +49,42 @@ LEVELS: dict[int, dict[int, Levels]] = {
     20: {0: (("topic_names", "responses"),), 6: (("topics", "responses"),)},
     21: {0: (TOPICS, ("partitions", "partitions"))},
     23: {0: (TOPICS, ("partitions", "partitions"))},
+    24: {
+        0: (("v3_and_below_topics", "results_by_topic_v3_and_below"), ("partitions", "results_by_partition")),
+        4: (
+            ("transactions", "results_by_transaction"),
+            ("topics", "topic_results"),
+            ("partitions", "results_by_partition"),
+        ),
+    },
+    27: {0: (("markers", "markers"), TOPICS, ("partition_indexes", "partitions"))},
+    28: {0: (TOPICS, ("partitions", "partitions"))},
+    30: {0: (("creations", "results"),)},
+    31: {0: (("filters", "filter_results"),)},
     32: {0: (("resources", "results"),)},
     33: {0: (RESOURCES,)},
+    34: {0: (("topics", "results"), ("partitions", "partitions"))},
     37: {0: (("topics", "results"),)},
     42: {0: (("groups_names", "results"),)},
     43: {0: (("topic_partitions", "replica_election_results"), ("partitions", "partition_result"))},
     44: {0: (RESOURCES,)},
     45: {0: (("topics", "responses"), ("partitions", "partitions"))},
     47: {0: (TOPICS, ("partitions", "partitions"))},
+    49: {0: (("entries", "entries"),)},
+    51: {0: (("deletions", "results"),)},
     61: {0: (TOPICS, ("partition_indexes", "partitions"))},
+    65: {0: (("transactional_ids", "transaction_states"),)},
     69: {0: (("group_ids", "groups"),)},
     75: {0: (TOPICS,)},
+    77: {0: (("group_ids", "groups"),)},
+    **{api: {0: STATES} for api in (83, 84, 85, 86, 87)},
+    89: {0: (("group_ids", "groups"),)},
+    90: {0: (("groups", "groups"),)},
 }
-WITHOUT_TOPICS = {10, 13, 15, 42, 69}  # whose entries are something else
+# APIs whose topics are named in several lists of the request, and come back in one.
+IN_SEVERAL = {34: "dirs"}
+# Whose entries are something else, or are asked for by none but brokers.
+WITHOUT_TOPICS = {10, 13, 15, 24, 27, 30, 31, 34, 42, 49, 51, 65, 69, 77, 83, 84, 85, 86, 87, 89, 90}
 WITHOUT_PARTITIONS = {3, 19, 20, 32, 33, 37, 44, 75} | WITHOUT_TOPICS
 # Errors of a whole fetch: its session is at fault, and no partition. All others stand at partitions, where clients act
 # on them: with NOT_LEADER_OR_FOLLOWER at the top a client would only begin a new session.
@@ -81,6 +105,7 @@ ALL_ERRORS_SINCE = 3  # of DescribeLogDirs; before, each directory had its own
 TOPIC_RESOURCE = 2
 NO_ID = bytes(16)
 
+ERROR_CODES = ("error_code", "partition_error_code")
 NAMES = ("name", "topic", "key")
 NUMBERS = ("index", "partition", "partition_index", "partition_id")
 TAKEN_OVER = ("topic_id", "group_id", "member_id", "group_instance_id", "resource_type", "resource_name")
@@ -146,7 +171,10 @@ def refuse(request: Request, api: int, version: int, fault: Fault) -> Response:
     if api == DESCRIBE_LOG_DIRS and version < ALL_ERRORS_SINCE:
         response.results = [_entry(_struct(type(response), "results"), None, fault)]  # type: ignore[attr-defined]
     if levels:
-        _, entries = _split(request, type(response), levels, ("", NO_ID), lambda *_: True, fault)
+        owners = getattr(request, IN_SEVERAL[api]) if api in IN_SEVERAL else [request]
+        entries = []
+        for owner in owners:
+            entries += _split(owner, type(response), levels, ("", NO_ID), lambda *_: True, fault)[1]
         setattr(response, levels[0][1], entries)
     return response
 
@@ -283,13 +311,13 @@ def _entry(cls: Any, asked: Any, fault: Fault | None) -> Any:
     values: dict[str, Any] = {}
     for field, annotation in cls.__fields__.items():
         spec = cls.__specs__.get(field)
-        if field == "error_code":
+        if field in ERROR_CODES:
             values[field] = Error.NONE if fault is None else fault.code
         elif field == "error_message" and fault is not None:
             values[field] = fault.message
         elif field in NAMES and asked is not None:
             values[field] = asked if isinstance(asked, str) else getattr(asked, field)
-        elif field == "group_id" and isinstance(asked, str):
+        elif field in ("group_id", "transactional_id") and isinstance(asked, str):
             values[field] = asked
         elif field in NUMBERS and asked is not None:
             values[field] = _number_of(asked)

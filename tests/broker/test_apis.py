@@ -6,20 +6,13 @@ import pytest
 
 from docs.generate import missing_versions
 from minibroker.broker.apis import SERVED, find_route
+from minibroker.broker.appearance import PRODUCE, Appearance
 from minibroker.broker.releases import RELEASES, ranges_of, release_named
 from minibroker.errors import KafkaError
 from minibroker.protocol.registry import APIS
 
-# Transactions, security, quotas, share and streams groups, telemetry, and what only several brokers need.
-NOT_YET = {
-    *(24, 25, 26, 27, 28, 65, 66),  # transactions
-    *(17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),  # security
-    *(48, 49),  # quotas
-    *(34, 55, 57, 64, 80, 81, 94),  # several brokers and directories
-    *(71, 72, 74),  # client metrics
-    *(76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),  # share groups
-    *(88, 89, 93),  # streams groups
-}
+NOT_YET = {71, 72}  # client metrics, which Kafka announces only with a plugin that takes them
+INIT_PRODUCER_ID = 22
 UNSTABLE = {22: ["6 of 4.4"]}  # two-phase commit, which no release switches on
 
 
@@ -55,3 +48,36 @@ def test_ranges_follow_the_releases() -> None:
     assert ranges_of("2.8")[0] == (0, 9)
     assert ranges_of("4.4")[0] == (3, 13)
     assert all(0 in ranges_of(release) for release in RELEASES)
+
+
+def guesses(announced: dict[int, tuple[int, int]]) -> set[str]:
+    """Return the releases for which a client takes a broker that goes by the list of APIs, as kcl does."""
+    wanted = {api: last for api, (_, last) in announced.items()}
+    return {
+        release
+        for release in RELEASES
+        if {api: last for api, (_, last) in ranges_of(release).items() if api not in NOT_YET} == wanted
+    }
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_broker_that_is_to_look_like_a_release_is_taken_for_it_by_its_apis(release: str) -> None:
+    announced = Appearance(release).announced
+    expected = {
+        api: (first, 5 if api == INIT_PRODUCER_ID and last == 6 else last)
+        for api, (first, last) in ranges_of(release).items()
+        if api not in NOT_YET
+    }
+    if release >= "4":
+        expected[PRODUCE] = (0, expected[PRODUCE][1])
+    assert announced == expected
+    if release < "4.1":  # from there on ours lacks the version of InitProducerId that no release switches on
+        assert release in guesses(announced)
+
+
+def test_no_other_release_announces_what_the_newest_does() -> None:
+    newest = Appearance().announced
+    assert set(newest) == set(ranges_of("4.4")) - NOT_YET
+    assert {api: last for api, (_, last) in newest.items()} == {
+        api: last for api, (_, last) in Appearance("4.4").announced.items()
+    }

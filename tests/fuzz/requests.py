@@ -141,7 +141,7 @@ def _aim(value: Any, topic_id: bytes) -> None:
         elif field in ("partition", "partition_index", "index", "partition_id") and isinstance(old, int):
             new = 0
         elif field in ("replica_id", "current_leader_epoch", "last_fetched_epoch", "session_epoch", "transactional_id"):
-            new = None if field == "transactional_id" else -1
+            new = -1 if field != "transactional_id" else None if "None" in type(value).__fields__[field] else old
         elif field in ("fetch_offset", "isolation_level", "session_id"):
             new = 0
         elif field in ("max_bytes", "partition_max_bytes", "timeout_ms"):

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from minibroker import Broker
+from minibroker.broker.appearance import Appearance
+from minibroker.broker.releases import release_named
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
 from minibroker.client.groups import Groups
 from minibroker.protocol.framing import decode_response
+from minibroker.protocol.messages.api_versions import ApiVersionsRequest
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.broker.test_features import JOIN
 from tests.differential.kafka import CLUSTER_ID, Kafka, missing_tools
@@ -26,7 +29,7 @@ pytestmark = [
 
 RECORDS = 100
 OFFSETS = {("t", 0): 11, ("t", 1): 22}
-JOIN_VERSION = 1
+JOIN_VERSION, VERSIONS_VERSION = 1, 3
 
 
 async def begin(directory: Path, *, consumer_protocol: bool) -> None:
@@ -53,16 +56,23 @@ def joined(address: str) -> int:
     return int(answer.error_code)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("version", "consumer_protocol"), [("3.9.2", False), ("4.0.1", True), ("4.3.1", True), ("4.4.0", True)]
-)
-async def test_kafka_goes_on_with_a_directory_that_we_began(
-    version: str, consumer_protocol: bool, tmp_path: Path
-) -> None:
+def announced(address: str) -> dict[int, tuple[int, int]]:
+    """Return what a broker announces: as_version promises the same."""
+    side = Side(address)
+    side.send(_frame(ApiVersionsRequest(client_software_name="test", client_software_version="1"), VERSIONS_VERSION))
+    answer = decode_response(side.receive().frame, ApiVersionsRequest.api, VERSIONS_VERSION)[1]
+    side.close()
+    return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "4.0.1", "4.1.1", "4.2.0", "4.3.1", "4.4.0"])
+async def test_kafka_goes_on_with_a_directory_that_we_began(version: str, tmp_path: Path) -> None:
+    consumer_protocol = version >= "4"  # a directory with a group of that protocol needs 4.0
     kafka = Kafka(version, tmp_path)
     await begin(kafka.data, consumer_protocol=consumer_protocol)
     await asyncio.to_thread(kafka.__enter__)
     try:
+        assert await asyncio.to_thread(announced, kafka.address) == Appearance(release_named(version)).announced
         async with Client(kafka.address) as client:
             found = []
             async with Consumer(client) as consumer:

@@ -1,10 +1,14 @@
-"""What there is: DescribeCluster, DescribeLogDirs, DescribeProducers."""
+"""What there is: DescribeCluster, DescribeLogDirs, AlterReplicaLogDirs, DescribeProducers."""
 
 from __future__ import annotations
 
 from minibroker.broker.handlers.context import NO_ID, find_replica
 from minibroker.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
 from minibroker.errors import Error, KafkaError
+from minibroker.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
 from minibroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from minibroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from minibroker.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -81,6 +85,36 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Desc
         usable_bytes=usable_bytes,
     )
     return DescribeLogDirsResponse(throttle_time_ms=0, results=[only])
+
+
+def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
+    """Move replicas into the only directory, where they are already; there is no other."""
+    node = context.node
+    results: dict[str, dict[int, Error]] = {}
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            answers = results.setdefault(topic.name, {})
+            for index in topic.partitions:
+                if wanted.path != node.log_dir:
+                    answers[index] = Error.LOG_DIR_NOT_FOUND
+                elif (topic.name, index) in node.replicas:
+                    answers[index] = Error.NONE
+                else:
+                    answers[index] = Error.REPLICA_NOT_AVAILABLE
+    Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0,
+        results=[
+            Topic(
+                topic_name=name,
+                partitions=[
+                    Topic.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                    for index, code in answers.items()
+                ],
+            )
+            for name, answers in results.items()
+        ],
+    )
 
 
 def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:

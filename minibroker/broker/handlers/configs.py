@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics, brokers and groups."""
+"""Settings of topics, brokers and groups: to describe them, to alter them, and what has some of its own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ from minibroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from minibroker.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from minibroker.replication.controller import check_name
 
 TYPE_CHECKING = False
@@ -40,7 +44,8 @@ Synonym = DescribedConfig.DescribeConfigsSynonym
 Altered = AlterConfigsResponse.AlterConfigsResourceResponse
 IncrementallyAltered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
-BROKER_LOGGER = 8
+BROKER_LOGGER, CLIENT_METRICS = 8, 16
+KINDS_SINCE = 1  # of ListConfigResources; before it is about client metrics only
 
 
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
@@ -188,3 +193,29 @@ def _alter(kind: int, name: str, node: Node, is_trial: bool, plan: Plan) -> tupl
     except KafkaError as error:
         return error.code, None if error.code == Error.UNKNOWN_SERVER_ERROR else error.message
     return Error.NONE, None
+
+
+def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+    """List what has settings of its own, or could have."""
+    node = context.node
+    kinds = list(request.resource_types) if context.api_version >= KINDS_SINCE else [CLIENT_METRICS]
+    brokers = [str(broker_id) for broker_id, *_ in node.brokers_for(context.connection)]
+    names: dict[int, list[str]] = {
+        GROUP: [name for kind, name in node.image.configs if kind == GROUP],
+        CLIENT_METRICS: [],
+        BROKER_LOGGER: brokers,
+        BROKER: brokers,
+        TOPIC: list(node.image.topics),
+    }
+    if not names.keys() >= set(kinds):
+        return ListConfigResourcesResponse(
+            throttle_time_ms=0, error_code=Error.UNSUPPORTED_VERSION, config_resources=[]
+        )
+    Resource = ListConfigResourcesResponse.ConfigResource
+    found = [
+        Resource(resource_name=name, resource_type=kind)
+        for kind in names
+        if not kinds or kind in kinds
+        for name in names[kind]
+    ]
+    return ListConfigResourcesResponse(throttle_time_ms=0, error_code=Error.NONE, config_resources=found)

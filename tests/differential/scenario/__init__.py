@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tests.differential.play import Play
-from tests.differential.scenario import broken, cluster, configs, fetch, groups, offsets, produce, topics
+from tests.differential.scenario import broken, cluster, configs, fetch, groups, offsets, produce, topics, unused
 
 
 def play_all(play: Play) -> None:
     """Play every subject."""
     cluster.ask_what_is_served(play)
     cluster.ask_of_an_empty_cluster(play)
+    unused.ask_all(play)
     topics.create(play)
     topics.create_badly(play)
     cluster.ask_of_topics(play)
