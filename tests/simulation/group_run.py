@@ -122,7 +122,9 @@ class Run:
             "group.min.session.timeout.ms": "500",
             "group.initial.rebalance.delay.ms": str(chance.choice([0, 300, 3000])),
             "group.consumer.session.timeout.ms": str(self.consumer_session_ms),
+            "group.consumer.min.heartbeat.interval.ms": "250",
             "group.consumer.heartbeat.interval.ms": "250",
+            "group.consumer.min.session.timeout.ms": "500",
             "group.consumer.assignment.interval.ms": str(self.assignment_pause_ms),
         }
         self.cluster = Cluster(
