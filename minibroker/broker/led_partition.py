@@ -12,6 +12,7 @@ Not here: reading, writing, waiting (coordinator_log.py), the groups (minibroker
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from minibroker.broker.coordinator_log import CoordinatorLog, Write, rows_bytes
@@ -20,6 +21,7 @@ from minibroker.errors import EncodeError, Error, KafkaError, StorageError
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.migration import classic_group
+from minibroker.groups.patterns import resolve_in_shares
 from minibroker.groups.records import decode, encode
 from minibroker.groups.shard import Shard
 from minibroker.log.formats import COMMIT
@@ -29,7 +31,8 @@ from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
 
     from minibroker.broker.coordinator import Coordinator
     from minibroker.broker.coordinator_log import EncodedRow
@@ -83,6 +86,7 @@ class LedPartition:
         self._unsafe: dict[str, GroupWrite] = {}  # by group the last row that was read above the high watermark
         self._in_flight: dict[str, int] = {}  # by group how many writes are not committed
         self._timers: dict[str, tuple[int, Timer]] = {}  # by group
+        self._tasks: dict[asyncio.Task[None], None] = {}  # regular expressions that are being resolved
         self._retry: Timer | None = None
         self.log.load()
 
@@ -387,6 +391,10 @@ class LedPartition:
             self.shard.drop_unwritten(group_id, now_ms)
         elif group is not None:
             while (due_ms := group.deadline_ms()) is not None and due_ms <= now_ms:
+                wanted = group.take_patterns(now_ms)
+                if wanted is not None:
+                    self._resolve(group, wanted)
+                    continue
                 settings = self.shard.settings_of(group_id)
                 rows = group.expire(now_ms, topics=self.coordinator.topics, config=settings)
                 self.change(group, rows, nobody_waits)
@@ -394,8 +402,37 @@ class LedPartition:
                     break
         self.arm(group_id)
 
+    # Regular expressions
+
+    def _resolve(self, group: ConsumerGroup, wanted: frozenset[str]) -> None:
+        """Look which topics match: at once if they are few, else in shares."""
+        topics = self.coordinator.topics
+        version = topics.version
+        found = self.node.shares.start(resolve_in_shares(wanted, list(topics.names())))
+        if isinstance(found, dict):
+            self._resolved(group, found, version)
+            return
+        task = asyncio.get_running_loop().create_task(self._resolve_later(group, found, version))
+        self._tasks[task] = None
+        task.add_done_callback(lambda task: self._tasks.pop(task, None))
+
+    async def _resolve_later(
+        self, group: ConsumerGroup, work: Coroutine[Any, Any, dict[str, frozenset[str]]], version: int
+    ) -> None:
+        found = await work
+        if not self.log.is_closed and self.shard.groups.get(group.group_id) is group:
+            self._resolved(group, found, version)
+
+    def _resolved(self, group: ConsumerGroup, found: dict[str, frozenset[str]], version: int) -> None:
+        rows = group.patterns_resolved(found, version, self.node.clock.now_ms(), self.coordinator.topics)
+        self.change(group, rows, nobody_waits)
+
+    # The end
+
     def resign(self) -> None:
         """Coordinate no more: who waits has to look for another."""
+        for task in list(self._tasks):
+            task.cancel()
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

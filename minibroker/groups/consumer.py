@@ -239,7 +239,8 @@ class ConsumerGroup:
         if due is None:
             return []
         if due.kind == REFRESH:
-            return self._resolve_patterns(now_ms, topics)
+            found = patterns.resolve(self._patterns or (), topics.names())
+            return self.patterns_resolved(found, topics.version, now_ms, topics)
         member = self.state.members.get(due.member_id)
         if member is None or (due.kind == REBALANCE and member.epoch != due.epoch):
             return []
@@ -260,14 +261,24 @@ class ConsumerGroup:
         """Whether a resolution has been asked for."""
         return self._patterns is not None
 
-    def _resolve_patterns(self, now_ms: int, topics: Topics) -> list[Row]:
-        state, wanted, self._patterns = self.state, self._patterns or frozenset(), None
+    def take_patterns(self, now_ms: int) -> frozenset[str] | None:
+        """Return what is to be resolved now, if that is what is due first; `patterns_resolved` has to follow."""
+        if not self.timers.is_first(REFRESH, now_ms):
+            return None
+        self.timers.pop(now_ms)
+        return self._patterns or frozenset()
+
+    def patterns_resolved(
+        self, found: Mapping[str, frozenset[str]], version: int, now_ms: int, topics: Topics
+    ) -> list[Row]:
+        """Return rows for what expressions match; version: of the metadata that they were resolved with."""
+        state, self._patterns = self.state, None
         matches = dict(state.matches)
         rows = []
-        for pattern, matched in patterns.resolve(wanted, topics.names()).items():
+        for pattern, matched in found.items():
             if state.subscribers_of(pattern):
                 matches[pattern] = matched
-                rows.append(self.pattern_row(pattern, matched, topics.version, now_ms))
+                rows.append(self.pattern_row(pattern, matched, version, now_ms))
         names = {name for member in state.members.values() for name in member.topic_names}
         now_hash = metadata_hash(names.union(*matches.values()), topics)
         has_changed = any(matched != state.matches.get(pattern, frozenset()) for pattern, matched in matches.items())

@@ -80,6 +80,11 @@ class Timers:
         first = self._first()
         return None if first is None else first.at_ms
 
+    def is_first(self, kind: str, now_ms: int) -> bool:
+        """Whether what is due first, and by now, is of a kind."""
+        first = self._first()
+        return first is not None and first.at_ms <= now_ms and first.kind == kind
+
     def pop(self, now_ms: int) -> Due | None:
         """Take out and return what is due first, None if nothing is by now."""
         first = self._first()
