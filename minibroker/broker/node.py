@@ -63,8 +63,9 @@ if TYPE_CHECKING:
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 # Kinds of metadata records.
 PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
+BROKER_RECORDS = frozenset((0, 1, 7, 8, 17))  # one comes, goes, is fenced or unfenced
 
-NOTHING: Mapping[bytes, None] = {}
+NOTHING: Mapping[bytes, object] = {}
 
 
 class Node:
@@ -136,7 +137,9 @@ class Node:
         self.replication: Replication | None = None if network is None else self.metadata.replication  # type: ignore[union-attr]
         self.chores = Chores(self)
         self.watchers: dict[Callable[[], object], None] = {}  # told after each change of the metadata
-        self.changed_topics: Mapping[bytes, None] = {}  # ids of those that the last change was about; some may be gone
+        self.changed_topics: Mapping[
+            bytes, object
+        ] = {}  # ids of those that the last change was about; some may be gone
         self._advertised: dict[str, Listener] = {}  # by name, where that differs from the address that is bound
         self._protocols: dict[str, str] = {}  # by listener
         self.producer_ids = ProducerIds(self)
@@ -338,30 +341,35 @@ class Node:
 
     def follow(self, records: Iterable[MetadataRecord], *, at_once: bool = True) -> None:
         """Do what records say that the image has taken in; at_once: all of it before this returns."""
-        changed: dict[bytes, None] = {}
+        changed: dict[bytes, dict[int, None]] = {}  # partitions by topic
+        brokers: dict[int, None] = {}
         settled: dict[tuple[int, str], None] = {}
         for record in records:
             kind = record.type_number
             if kind in (PARTITION_RECORD, PARTITION_CHANGE_RECORD):
-                changed[bytes(record.topic_id)] = None  # type: ignore[attr-defined]
+                changed.setdefault(bytes(record.topic_id), {})[record.partition_id] = None  # type: ignore[attr-defined]
+            elif kind in BROKER_RECORDS:
+                brokers[record.broker_id] = None  # type: ignore[attr-defined]
             elif kind == CONFIG_RECORD:
                 settled[record.resource_type, record.resource_name] = None  # type: ignore[attr-defined]
             elif kind == REMOVE_TOPIC_RECORD:
-                changed[bytes(record.topic_id)] = None  # type: ignore[attr-defined]
+                changed.setdefault(bytes(record.topic_id), {})  # type: ignore[attr-defined]
                 self.partitions.delete_topic(bytes(record.topic_id), at_once=at_once)  # type: ignore[attr-defined]
         for resource_type, name in settled:
             if resource_type == BROKER:
                 self._take_dynamic_configs()
             self.partitions.take_configs(resource_type, name)
-        for topic_id in changed:
+        for topic_id, numbers in changed.items():
             topic = self.image.topics_by_id.get(topic_id)
             if topic is not None:
-                self.partitions.take(topic, at_once=at_once)
+                self.partitions.take(topic, numbers, at_once=at_once)
+        if brokers:
+            self.partitions.take_brokers(brokers)
         if not at_once:
             self.partitions.begin()
         self.tell_watchers(changed)
 
-    def tell_watchers(self, changed: Mapping[bytes, None] = NOTHING) -> None:
+    def tell_watchers(self, changed: Mapping[bytes, object] = NOTHING) -> None:
         """Say that the metadata have changed, or what this broker has made of them; changed: the topics, by id."""
         for tell in list(self.watchers):
             self.changed_topics = changed  # one that was told may have made another change meanwhile

@@ -16,12 +16,13 @@ from minibroker.config import log_settings
 from minibroker.errors import StorageError
 from minibroker.event_kinds import Recover
 from minibroker.metadata.image import BROKER
+from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
 from minibroker.server.shares import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from minibroker.broker.node import Node
     from minibroker.log.settings import LogSettings
@@ -38,6 +39,7 @@ class Partitions:
         self.node = node
         self.replicas: dict[tuple[str, int], Replica] = {}
         self._topics: dict[bytes, Topic] = {}  # whose partitions have been opened
+        self._taken_counts: dict[bytes, int] = {}  # how many partitions each of them had then
         self._to_open: dict[tuple[str, int], Topic] = {}
         self._to_remove: dict[tuple[str, int], None] = {}
         self._is_at_work = False
@@ -57,13 +59,24 @@ class Partitions:
                 name = self.node.directory.set_aside(topic_name, number, f"{self.node.chance.getrandbits(128):032x}")
                 self.node.reporter.say(f"{topic_name}-{number} belongs to no topic; it is called {name} now")
 
-    def take(self, topic: Topic, *, at_once: bool = True) -> None:
+    def take(self, topic: Topic, numbers: Collection[int] | None = None, *, at_once: bool = True) -> None:
         """Lead, follow or let go of the partitions of a topic, as the metadata say.
 
-        at_once: open what is not open yet now; otherwise `begin` has to follow.
+        numbers: of the partitions that have changed; by default all. at_once: open what is not open yet now; otherwise
+        `begin` has to follow.
         """
         self._topics[topic.id] = topic
-        for partition in topic.partitions:
+        count, known_count = len(topic.partitions), self._taken_counts.get(topic.id, 0)
+        self._taken_counts[topic.id] = count
+        if numbers is None:
+            numbers = range(count)
+        elif known_count < count:
+            # A partition may have been told of before one with a smaller number was, and is one of the topic's now.
+            numbers = sorted({*(number for number in numbers if number < count), *range(known_count, count)})
+        for number in numbers:
+            if number >= count:
+                continue
+            partition = topic.partitions[number]
             key = (topic.name, partition.id)
             replica = self.replicas.get(key)
             if self.node.node_id not in partition.replicas:
@@ -87,6 +100,15 @@ class Partitions:
         )
         if self.node.replication is not None:
             self.node.replication.took(replica)
+
+    def take_brokers(self, changed: Collection[int]) -> None:
+        """Let leaders see who of their followers is alive now: who is waited for depends on it."""
+        steady_ms = self.node.clock.steady_ms()
+        for replica in self.replicas.values():
+            if isinstance(replica.role, LeaderState) and any(broker in replica.role.followers for broker in changed):
+                replica.advance(steady_ms)
+                if replica.waiters:
+                    replica.tell(0)
 
     # What takes its time
 
@@ -205,6 +227,7 @@ class Partitions:
 
     def delete_topic(self, topic_id: bytes, *, at_once: bool = True) -> None:
         topic = self._topics.pop(topic_id, None)
+        self._taken_counts.pop(topic_id, None)
         for partition in topic.partitions if topic is not None else ():
             key = (topic.name, partition.id)  # type: ignore[union-attr]
             self._to_open.pop(key, None)

@@ -30,7 +30,7 @@ from minibroker.metadata.image import BROKER, TOPIC
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest
-from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
@@ -320,12 +320,12 @@ class ControllerNode:
 
     def _heartbeat(self, request: BrokerHeartbeatRequest, version: int) -> Any:
         response = self._beat(request)
+        if _has_to_wait(request, response):
+            response = self._beat(request)  # who is the last one alive has nobody to wait for
         _wake(self._heard)
-        if request.want_shut_down and not response.should_shut_down and response.error_code == Error.NONE:
-            return self._stopping(request, self._begin_wait(self._heard))
-        return response
+        return self._stopping(request, self._begin_wait(self._heard)) if _has_to_wait(request, response) else response
 
-    def _beat(self, request: BrokerHeartbeatRequest) -> Any:
+    def _beat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         steady_ms = self.clock.steady_ms()
         records, response = self.registrations.heartbeat(request, next_offset=self.log.next_offset, steady_ms=steady_ms)
         self.change(records, f"broker {request.broker_id} {'stops in order' if request.want_shut_down else 'is there'}")
@@ -380,6 +380,11 @@ class ControllerNode:
         finally:
             timer.cancel()
             waiting.pop(done, None)
+
+
+def _has_to_wait(request: BrokerHeartbeatRequest, response: BrokerHeartbeatResponse) -> bool:
+    """Whether a broker wants to stop and may not yet."""
+    return request.want_shut_down and not response.should_shut_down and response.error_code == Error.NONE
 
 
 def _wake(waiting: dict[asyncio.Future[None], None]) -> None:

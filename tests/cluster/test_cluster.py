@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from minibroker.client import Admin, NewTopic
@@ -14,6 +16,7 @@ from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.replication.link import CONTROLLER
+from minibroker.replication.replica import Replica
 
 from .virtual import TOPIC, Lab, in_cluster
 
@@ -457,3 +460,99 @@ def test_verbs_say_what_is_wrong() -> None:
             await cluster.waits.leader("no-such", timeout_ms=500)
 
     in_cluster(main)
+
+
+@pytest.mark.parametrize("gone", [(), (2, 3)])
+def test_the_last_broker_alive_waits_for_nobody_when_it_stops(gone: tuple[int, ...]) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 2)
+        await cluster.waits.in_sync()
+        for broker in gone:
+            await cluster.kill(broker)
+        begun_ms = lab.world.clock.steady_ms()
+        await cluster.stop(1)
+        assert lab.world.clock.steady_ms() - begun_ms <= 50
+        assert cluster.controller.image.brokers[1].fenced
+
+    in_cluster(main, brokers=1 + len(gone))
+
+
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000, 86_400_000 * 3650])
+def test_a_clock_that_is_set_fences_nobody_and_throws_nobody_out(jump_ms: int) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 3)
+        await cluster.waits.in_sync()
+        await lab.world.clock.sleep(5_000)
+        lab.heard.clear()
+        for process in (cluster.controller, *cluster.nodes.values()):
+            process.clock.skew_ms += jump_ms
+        await lab.send(b"a", b"b")
+        await lab.world.clock.sleep(60_000)
+        assert lab.lines("broker", "isr", "leader") == []
+
+    in_cluster(main)
+
+
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+def test_who_dies_is_fenced_in_time_whatever_the_clock_is_set_to(jump_ms: int) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[3, 1, 2]])
+        await cluster.waits.in_sync()
+        for process in (cluster.controller, *cluster.nodes.values()):
+            process.clock.skew_ms += jump_ms
+        await cluster.kill(3, notice=False)
+        begun_ms = lab.world.clock.steady_ms()
+        await cluster.waits.leader(TOPIC, 0, other_than=3, timeout_ms=60_000)
+        session_ms = cluster.controller.config["broker.session.timeout.ms"]
+        assert lab.world.clock.steady_ms() - begun_ms <= session_ms + 100
+
+    in_cluster(main)
+
+
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+def test_who_lags_falls_out_in_time_whatever_the_clock_is_set_to(jump_ms: int) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2, 3]])
+        await cluster.waits.in_sync()
+        cluster.links.cut(1, 3)
+        for process in (cluster.controller, *cluster.nodes.values()):
+            process.clock.skew_ms += jump_ms
+        begun_ms = lab.world.clock.steady_ms()
+        await lab.send(b"a", acks=1)
+        await cluster.waits.isr(TOPIC, 0, [1, 2], timeout_ms=60_000)
+        passed_ms = lab.world.clock.steady_ms() - begun_ms
+        assert 20_000 <= passed_ms <= 46_000  # replica.lag.time.max.ms, and half of it until somebody looks
+
+    in_cluster(main)
+
+
+@pytest.mark.parametrize("count", [10, 200])
+def test_acks_of_many_partitions_are_asked_for_a_few_times_each(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[int] = Counter()
+    replicated = Replica.replicated
+
+    def counting(replica: Replica, end_offset: int, leader_epoch: int) -> Error | None:
+        asked[replica.partition] += 1
+        return replicated(replica, end_offset, leader_epoch)
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]] * count)
+        await cluster.waits.in_sync(timeout_ms=60_000)
+        data = build_batch(2, [Record(None, b"value", (), 1_700_000_000_000)])
+        Topic = ProduceRequest.TopicProduceData
+        rows = [Topic.PartitionProduceData(index=number, records=data) for number in range(count)]
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[Topic(name=TOPIC, partition_data=rows)])
+        async with Client(cluster.bootstrap_servers, clock=lab.world.clock) as client:
+            connection = await client.connection(1)
+            answer = await connection.call(request, 9)
+        assert {row.error_code for topic in answer.responses for row in topic.partition_responses} == {0}
+
+    monkeypatch.setattr(Replica, "replicated", counting)
+    in_cluster(main, brokers=2, settings={"log.index.size.max.bytes": "4096"})
+    assert len(asked) == count
+    assert max(asked.values()) <= 4
