@@ -3,11 +3,23 @@
 Times are int milliseconds since 1970. Whoever owns the clock owns time: a test may hand in one that stands still or
 runs a week in a second; nothing else in the broker asks the machine. The clock that can be held in the hand is
 steered_clock.py.
+
+Timers are for one of three things, and whoever moves a clock by a week needs to know for which:
+
+    SESSION   what two sides do to see that the other is there, and what they say meanwhile: heartbeats, sessions,
+              fetches of followers, delays of links, pauses before something is tried again
+    REQUEST   the deadline of a request that waits, or a rule of faults that holds it up
+    CHORE     what happens without being asked: retention, cleaning, expiry, checkpoints; bytes that leave a toxic
+
+A week that is advanced brings the chores of a week and ends the requests that wait, and nobody is taken for dead:
+SESSION timers stand still meanwhile, and so does steady_ms, by which sessions count.
 """
 
 from __future__ import annotations
 
 import time
+
+SESSION, REQUEST, CHORE = "session", "request", "chore"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,14 +39,18 @@ if TYPE_CHECKING:
             ...
 
         def steady_ms(self) -> int:
-            """Return milliseconds as timers go, whatever the clock is set to; their start means nothing."""
+            """Return milliseconds as SESSION timers go, whatever the clock is set to; their start means nothing."""
             ...
 
-        def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+        def elapsed_ms(self) -> int:
+            """Return milliseconds as REQUEST and CHORE timers go: steady_ms, and what was advanced beside it."""
+            ...
+
+        def after(self, delay_ms: float, callback: Callable[[], object], kind: str = SESSION) -> Timer:
             """Call back once, that much later, on the loop; a callback that returns IDLE says that it did nothing."""
             ...
 
-        async def sleep(self, delay_ms: float) -> None: ...
+        async def sleep(self, delay_ms: float, kind: str = SESSION) -> None: ...
 
 
 IDLE = object()  # returned by a timer that found nothing to do: who moves time need not let anybody work after it
@@ -49,18 +65,21 @@ class LoopClock:
     def steady_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
-    def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+    def elapsed_ms(self) -> int:
+        return self.steady_ms()
+
+    def after(self, delay_ms: float, callback: Callable[[], object], kind: str = SESSION) -> Timer:
         import asyncio
 
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
 
-    async def sleep(self, delay_ms: float) -> None:
+    async def sleep(self, delay_ms: float, kind: str = SESSION) -> None:
         import asyncio
 
         await asyncio.sleep(delay_ms / 1000)
 
 
-async def sleep_by_timer(clock: Clock, delay_ms: float) -> None:
+async def sleep_by_timer(clock: Clock, delay_ms: float, kind: str) -> None:
     """Sleep by a timer of the clock itself; for clocks that make their own."""
     import asyncio
 
@@ -68,7 +87,7 @@ async def sleep_by_timer(clock: Clock, delay_ms: float) -> None:
         await asyncio.sleep(0)
         return
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = clock.after(delay_ms, lambda: None if woken.done() else woken.set_result(None))
+    timer = clock.after(delay_ms, lambda: None if woken.done() else woken.set_result(None), kind)
     try:
         await woken
     finally:

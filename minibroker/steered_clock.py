@@ -1,22 +1,30 @@
 """A clock in the hand: freeze it, let it run at another rate, advance it by a week, set it wrong.
 
     clock.freeze()
-    await clock.advance("7d")       # fires every timer in between, in order, and lets the loop work after each
-    clock.rate(10)                  # ten times as fast as the machine's
-    clock.jump("1h")                # only what it shows: timers do not notice, as with a machine whose clock is set
+    await clock.advance("7d")                  # what a week brings, in order, and the loop works after each of it
+    await clock.advance("10s", sessions=True)  # everything that is timed, also heartbeats and sessions
+    clock.rate(10)                             # ten times as fast as the machine's
+    clock.jump("1h")                           # only what it shows: timers do not notice, as with a machine that is set
 
-It keeps its timers in a heap of its own, with one timer of the loop for the first of them.
+It keeps its timers in heaps of its own, with one timer of the loop for the first of them. As long as nobody steers it,
+it shows the machine's time, also after that has been set.
 What must hold: timers fire in the order of their times, those of the same time in the order in which they were set,
 never before their time; unless it was set wrong, `now_ms` shows no less then than what the timer was set for.
+
+Two things are counted: how long it ran (steady_ms), and beside it what was advanced without the sessions. SESSION
+timers go by the first, REQUEST and CHORE timers by both (clock.py says what is what). A request that comes in while the
+clock is advanced has its full time when that is over: a client that asks again and again would be answered a million
+times in a week.
 `advance` cannot see bytes that are under way in the kernel: a client of another process may notice a long advance
 only when it is over.
 """
 
 from __future__ import annotations
 
+import time
 from heapq import heapify, heappop, heappush
 
-from minibroker.clock import IDLE, LoopClock, machine_ms, sleep_by_timer
+from minibroker.clock import IDLE, REQUEST, SESSION, machine_ms, sleep_by_timer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,71 +36,121 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 CANCELLED_MIN = 100
 QUIET_TURNS = 10  # of the loop, without anybody asking the clock: then nobody has anything to do
 TURNS_MAX = 200  # who asks the clock without end does not keep an advance from ending
-IDLE_MAX = 100  # timers that did nothing, one after the other, before the loop gets its turn all the same
+FOREVER_MS = float("inf")
+ROUNDING_MS = 1 / 1024  # sums of fractions may come out a little short
+IDLE_MAX = 500  # timers that did nothing, one after the other, before the loop gets its turn all the same
+
+
+def wall_ms() -> float:
+    """Return what the machine's clock shows."""
+    return time.time_ns() / 1e6
 
 
 class SteeredTimer:
     """Something that will happen at a time of this clock."""
 
-    __slots__ = ("_clock", "callback", "due_ms", "number")
+    __slots__ = ("_timers", "callback", "number")
 
-    def __init__(self, clock: SteeredClock, due_ms: float, number: int, callback: Callable[[], object]):
-        self._clock = clock
-        self.due_ms = due_ms
+    def __init__(self, timers: Timers, number: int, callback: Callable[[], object]):
+        self._timers = timers
         self.number = number
         self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
         if self.callback is not None:
             self.callback = None
-            self._clock.forget_cancelled()
+            self._timers.forget_cancelled()
 
-    def __lt__(self, other: SteeredTimer) -> bool:
-        return (self.due_ms, self.number) < (other.due_ms, other.number)
+
+class Timers:
+    """Timers that go by the same count, the first of them first."""
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[float, int, SteeredTimer]] = []  # when, in which order they were set, which
+        self._cancelled_count = 0  # since the heap was cleaned
+
+    def first(self) -> tuple[float, int, SteeredTimer] | None:
+        """Return when the first fires, its number, and the timer."""
+        heap = self.heap
+        while heap and heap[0][2].callback is None:
+            heappop(heap)
+        return heap[0] if heap else None
+
+    def forget_cancelled(self) -> None:
+        """Clean the heap when half of it may be timers that will not fire: most timers are deadlines that are met."""
+        self._cancelled_count += 1
+        if self._cancelled_count > CANCELLED_MIN and 2 * self._cancelled_count > len(self.heap):
+            self.heap = [each for each in self.heap if each[2].callback is not None]
+            heapify(self.heap)
+            self._cancelled_count = 0
 
 
 class SteeredClock:
     """A Clock that people move."""
 
-    def __init__(self, now_ms: int | None = None, *, source_ms: Callable[[], float] = machine_ms):
+    def __init__(self, now_ms: int | None = None, *, source_ms: Callable[[], float] | None = None):
         """now_ms: what it shows first, the machine's time by default. source_ms: what makes it run."""
         self.watchers: dict[Callable[[str], object], None] = {}  # told what was done, such as "is frozen"
-        self._source_ms = source_ms
-        self._ran_ms = 0.0  # since it was made; timers go by this
-        self._shown_ms = float(LoopClock().now_ms() if now_ms is None else now_ms)  # what it shows when _ran_ms is 0
-        self._rate = 1.0
-        self._is_frozen = False
-        self.is_advancing = False
-        self._looked_ms = source_ms()  # what the source said when _ran_ms was right
-        self._timers: list[SteeredTimer] = []
-        self._timer_count = 0
-        self._cancelled_count = 0  # since the heap was cleaned
-        self._calls = 0  # how often anybody asked: a sign that there is work
+        self._first_shown_ms = now_ms
+        self._source_ms = source_ms or machine_ms
+        self._wall_ms = source_ms or wall_ms
         self._loop: AbstractEventLoop | None = None
         self._alarm: Any = None  # the loop's timer
+        self._timer_count = 0
+        self._calls = 0  # how often anybody asked: a sign that there is work
+        self.is_advancing = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as when it was made, without timers, at no loop."""
+        assert not self.is_advancing
+        self._loop = None
+        self._ran_ms = self._elapsed_ms = 0.0  # as SESSION timers count, and as the others do
+        # By how much what it shows is ahead of _elapsed_ms.
+        self._ahead_ms = wall_ms() if self._first_shown_ms is None else float(self._first_shown_ms)
+        self._rate = 1.0
+        self._is_frozen = False
+        self._looked_ms, self._looked_wall_ms = self._source_ms(), self._wall_ms()  # when those were right
+        self._is_unsteered = self._first_shown_ms is None and self._wall_ms is wall_ms
+        self._sessions, self._others = Timers(), Timers()
+        self._parks = False  # sessions stand still, and requests that come
+        self._parked: list[tuple[float, SteeredTimer]] = []  # with the time that they have
+        self._set_alarm()
 
     # A Clock
 
     def now_ms(self) -> int:
         self._calls += 1
-        return int(self._shown_ms + self._run())
+        if self._is_unsteered:
+            return time.time_ns() // 1_000_000
+        return int(self._shown() + ROUNDING_MS)
 
     def steady_ms(self) -> int:
         self._calls += 1
-        return int(self._run())
+        return int(self._ran_ms + self._since_ms())
 
-    def after(self, delay_ms: float, callback: Callable[[], object]) -> SteeredTimer:
+    def elapsed_ms(self) -> int:
+        self._calls += 1
+        return int(self._elapsed_ms + self._since_ms())
+
+    def after(self, delay_ms: float, callback: Callable[[], object], kind: str = SESSION) -> SteeredTimer:
         self._calls += 1
         self._timer_count += 1
-        timer = SteeredTimer(self, self._run() + max(delay_ms, 0), self._timer_count, callback)
-        heappush(self._timers, timer)
-        if self._timers[0] is timer:
+        timers, begin_ms = self._others, self._elapsed_ms
+        if kind == SESSION:
+            timers, begin_ms = self._sessions, self._ran_ms
+        timer = SteeredTimer(timers, self._timer_count, callback)
+        if self._parks and kind == REQUEST and delay_ms > 0:
+            self._parked.append((delay_ms, timer))
+            return timer
+        heappush(timers.heap, (begin_ms + self._since_ms() + max(delay_ms, 0), self._timer_count, timer))
+        if timers.heap[0][2] is timer:
             self._set_alarm()
         return timer
 
-    async def sleep(self, delay_ms: float) -> None:
+    async def sleep(self, delay_ms: float, kind: str = SESSION) -> None:
         self._calls += 1
-        await sleep_by_timer(self, delay_ms)
+        await sleep_by_timer(self, delay_ms, kind)
 
     # Steering
 
@@ -103,28 +161,30 @@ class SteeredClock:
     @property
     def next_due_ms(self) -> int | None:
         """In how many milliseconds the next timer fires; None: there is none."""
-        self._drop_cancelled()
-        return None if not self._timers else max(0, -int(-(self._timers[0].due_ms - self._run()) // 1))
+        first = self._first()
+        return None if first is None else max(0, -int(-first[0] // 1))
 
     def freeze(self) -> None:
         """Stand still until `thaw`; `advance` still moves it."""
-        self._run()
+        self._note()
+        if not self._is_frozen:
+            self._ahead_ms = int(self._shown()) - self._elapsed_ms  # what it shows is where it stands
         self._is_frozen = True
         self._set_alarm()
         self._tell("is frozen")
 
     def thaw(self) -> None:
         """Run on from where it stands."""
-        self._run()
+        self._note()
         self._is_frozen = False
         self._set_alarm()
         self._tell("runs again")
 
     def rate(self, factor: float) -> None:
         """Run so many times as fast as the machine's clock."""
-        if factor <= 0:
+        if not 0 < factor < float("inf"):
             raise ValueError(f"a clock runs forward: {factor}")
-        self._run()
+        self._note()
         self._rate = factor
         self._set_alarm()
         self._tell(f"runs at x{factor:g}")
@@ -132,41 +192,46 @@ class SteeredClock:
     def jump(self, amount: float | str) -> None:
         """Show another time from now on, earlier if negative; timers go on as if nothing had happened."""
         amount_ms = duration_ms(amount)
-        self._shown_ms += amount_ms
-        self._tell(f"was set by {amount_ms:g} ms")
+        self._note()
+        self._ahead_ms += amount_ms
+        self._tell(f"was set by {_text(amount_ms)} ms")
 
-    async def advance(self, amount: float | str, *, grain: float | str = 0) -> None:
-        """Move on by milliseconds, or "7d". Returns when every timer up to there has fired and the loop is quiet.
+    async def advance(self, amount: float | str, *, sessions: bool = False) -> None:
+        """Move on by milliseconds, or "7d". Returns when what is due up to there has been done and the loop is quiet.
 
-        grain: move in steps of at least so much, so that what happens every second happens once a step: timers fire
-        late, as after a machine slept, and a week takes a moment ("1m").
+        That is the chores of brokers, and the deadlines of requests that wait. Nobody is taken for dead: sessions go on
+        from where they are. sessions: they end as well if nobody says a word; heartbeats and all other timers fire.
         """
-        amount_ms, grain_ms = duration_ms(amount), duration_ms(grain)
-        if amount_ms < 0:
-            raise ValueError(f"time does not go back: {amount}")
+        amount_ms = duration_ms(amount)
+        if not 0 <= amount_ms < float("inf"):
+            raise ValueError(f"time does not go back: {amount}" if amount_ms < 0 else f"{amount!r} is no duration")
         if self.is_advancing:
             raise RuntimeError("somebody is advancing this clock")
-        self._run()
+        self._note()
         self.is_advancing = True  # meanwhile the source does not move it
         self._set_alarm()
         try:
             await self.settle()
-            end_ms = self._ran_ms + amount_ms
+            self._parks = not sessions
+            end_ms = self._elapsed_ms + amount_ms
             idle_count = 0
-            while (due_ms := self._first_due_ms()) is not None and due_ms <= end_ms:
-                self._ran_ms = max(self._ran_ms, due_ms, min(self._ran_ms + grain_ms, end_ms))
-                idle_count = idle_count + 1 if self._fire() else IDLE_MAX
+            first = self._first(self._parks)
+            while first is not None and self._move(*first, end_ms):
+                is_idle, first = self._fire(self._parks)
+                idle_count = idle_count + 1 if is_idle else IDLE_MAX
                 if idle_count >= IDLE_MAX:  # what brokers look after every second is most often nothing
                     await self.settle()
-                    idle_count = 0
+                    idle_count, first = 0, self._first(self._parks)
             if idle_count:
                 await self.settle()
-            self._ran_ms = end_ms
+            self._go_on(end_ms - self._elapsed_ms)
+            self._elapsed_ms = end_ms
         finally:
-            self._looked_ms = self._source_ms()
-            self.is_advancing = False
+            self.is_advancing = self._parks = False
+            self._note_sources()
+            self._unpark()
             self._set_alarm()
-        self._tell(f"was advanced by {amount_ms:g} ms")
+        self._tell(f"was advanced by {_text(amount_ms)} ms")
 
     async def settle(self) -> None:
         """Let the loop turn until nobody has work."""
@@ -183,14 +248,14 @@ class SteeredClock:
             if quiet and (not ready if ready is not None else quiet >= QUIET_TURNS):
                 return
 
-    def from_thread(self, action: Callable[..., Any], *args: object) -> Any:
+    def from_thread(self, action: Callable[..., Any], *args: object, **named: object) -> Any:
         """Do one of the above from another thread, and return when it is done: `from_thread(clock.advance, "7d")`."""
         import asyncio
 
         assert self._loop is not None, "no loop has used this clock yet: call attach() there"
 
         async def act() -> Any:
-            done = action(*args)
+            done = action(*args, **named)
             return await done if asyncio.iscoroutine(done) else done
 
         return asyncio.run_coroutine_threadsafe(act(), self._loop).result()
@@ -201,45 +266,103 @@ class SteeredClock:
 
         self._loop = asyncio.get_running_loop()
 
+    # How far it is
+
+    def _since_ms(self) -> float:
+        """Return how long it has run since it was noted how far it is."""
+        if self._is_frozen or self.is_advancing:
+            return 0.0
+        return (self._source_ms() - self._looked_ms) * self._rate
+
+    def _shown(self) -> float:
+        shown_ms = self._ahead_ms + self._elapsed_ms
+        if self._is_frozen or self.is_advancing:
+            return shown_ms
+        return shown_ms + (self._wall_ms() - self._looked_wall_ms) * self._rate
+
+    def _note(self) -> None:
+        """Note how far it is, before the way in which it runs is changed."""
+        self._is_unsteered = False
+        since_ms, shown_ms = self._since_ms(), self._shown()
+        self._ran_ms += since_ms
+        self._elapsed_ms += since_ms
+        self._ahead_ms = shown_ms - self._elapsed_ms
+        self._note_sources()
+
+    def _note_sources(self) -> None:
+        self._looked_ms, self._looked_wall_ms = self._source_ms(), self._wall_ms()
+
+    def _move(self, due_in_ms: float, due_ms: float, timers: Timers, end_ms: float) -> bool:
+        """Move on until a timer is due; return whether it is before the end."""
+        if self._elapsed_ms + due_in_ms > end_ms:
+            return False
+        self._go_on(due_in_ms)
+        if timers is self._sessions:  # to the very time that is written there: sums are not exact
+            self._ran_ms = max(self._ran_ms, due_ms)
+        else:
+            self._elapsed_ms = max(self._elapsed_ms, due_ms)
+        return True
+
+    def _go_on(self, by_ms: float) -> None:
+        if by_ms > 0:
+            self._elapsed_ms += by_ms
+            if not self._parks:
+                self._ran_ms += by_ms
+
     # Timers
 
-    def _run(self) -> float:
-        """Bring the clock up to what its source says; return how long it has run."""
-        if not self._is_frozen and not self.is_advancing:
-            source_ms = self._source_ms()
-            self._ran_ms += (source_ms - self._looked_ms) * self._rate
-            self._looked_ms = source_ms
-        elif not self.is_advancing:
-            self._looked_ms = self._source_ms()
-        return self._ran_ms
+    def _first(self, skips_sessions: bool = False) -> tuple[float, float, Timers] | None:
+        """Return in how many milliseconds the first timer fires, when by its own count, and where it is kept.
+
+        skips_sessions: none of those that are not due now.
+        """
+        since_ms = self._since_ms()
+        session, other = self._sessions.first(), self._others.first()
+        other_in_ms = FOREVER_MS if other is None else other[0] - self._elapsed_ms - since_ms
+        if session is not None:
+            in_ms = session[0] - self._ran_ms - since_ms
+            is_first = other is None or (in_ms, session[1]) < (other_in_ms, other[1])
+            if is_first and (in_ms <= 0 or not skips_sessions):
+                return in_ms, session[0], self._sessions
+        return None if other is None else (other_in_ms, other[0], self._others)
+
+    def _unpark(self) -> None:
+        """Let the requests that came while the clock was advanced have their time from now on."""
+        parked, self._parked = self._parked, []
+        for delay_ms, timer in parked:
+            if timer.callback is not None:
+                heappush(self._others.heap, (self._elapsed_ms + delay_ms, timer.number, timer))
 
     def _set_alarm(self) -> None:
         """Have the loop wake us for the first timer, unless time comes from elsewhere."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if self._is_frozen or self.is_advancing or not self._timers:
+        if self._is_frozen or self.is_advancing or (first := self._first()) is None:
+            return
+        if self._loop is not None and self._loop.is_closed():  # what is left there will not happen
             return
         if self._loop is None:
             self.attach()
         assert self._loop is not None
-        delay_ms = max(0.0, (self._timers[0].due_ms - self._ran_ms) / self._rate)
-        self._alarm = self._loop.call_later(delay_ms / 1000, self._ring)
+        self._alarm = self._loop.call_later(max(0.0, first[0] / self._rate) / 1000, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
-        self._run()
         self._fire()
         self._set_alarm()
 
-    def _fire(self) -> bool:
-        """Call what is due, and was set before we began; return whether nobody had anything to do."""
-        last, now_ms = self._timer_count, self._ran_ms
-        later, is_idle = [], True
-        while (due_ms := self._first_due_ms()) is not None and due_ms <= now_ms:
-            timer = heappop(self._timers)
+    def _fire(self, skips_sessions: bool = False) -> tuple[bool, tuple[float, float, Timers] | None]:
+        """Call what is due, and was set before we began; return whether nobody had anything to do, and what is next."""
+        last = self._timer_count
+        later: list[tuple[Timers, tuple[float, int, SteeredTimer]]] = []
+        is_idle = True
+        while (first := self._first(skips_sessions)) is not None and first[0] <= 0:
+            timers = first[2]
+            entry = heappop(timers.heap)
+            timer = entry[2]
             if timer.number > last:  # set by what we call: the loop gets its turn first
-                later.append(timer)
+                later.append((timers, entry))
                 continue
             callback, timer.callback = timer.callback, None
             assert callback is not None
@@ -249,29 +372,19 @@ class SteeredClock:
                 assert self._loop is not None
                 self._loop.call_exception_handler({"message": "a timer failed", "exception": failure})
                 is_idle = False
-        for timer in later:
-            heappush(self._timers, timer)
-        return is_idle
-
-    def _first_due_ms(self) -> float | None:
-        self._drop_cancelled()
-        return self._timers[0].due_ms if self._timers else None
-
-    def forget_cancelled(self) -> None:
-        """Clean the heap when half of it may be timers that will not fire: most timers are deadlines that are met."""
-        self._cancelled_count += 1
-        if self._cancelled_count > CANCELLED_MIN and 2 * self._cancelled_count > len(self._timers):
-            self._timers = [timer for timer in self._timers if timer.callback is not None]
-            heapify(self._timers)
-            self._cancelled_count = 0
-
-    def _drop_cancelled(self) -> None:
-        while self._timers and self._timers[0].callback is None:
-            heappop(self._timers)
+        if not later:
+            return is_idle, first
+        for timers, entry in later:
+            heappush(timers.heap, entry)
+        return is_idle, self._first(skips_sessions)
 
     def _tell(self, what: str) -> None:
         for tell in list(self.watchers):
             tell(what)
+
+
+def _text(amount_ms: float) -> str:
+    return f"{int(amount_ms)}" if amount_ms == int(amount_ms) else f"{amount_ms:g}"
 
 
 def duration_ms(amount: float | str) -> float:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from minibroker.broker.node import Node
 from minibroker.client import Cluster, Producer
-from minibroker.clock import IDLE
+from minibroker.clock import CHORE, IDLE, REQUEST, SESSION, LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.simulation.run import World, simulate
@@ -43,10 +46,10 @@ async def test_advancing_fires_timers_in_order_each_at_its_time() -> None:
     fired: list[tuple[str, int]] = []
     for name, delay_ms in [("c", 30), ("a", 10), ("b", 20), ("b2", 20), ("late", 41)]:
         clock.after(delay_ms, lambda name=name: fired.append((name, clock.now_ms())))  # type: ignore[misc]
-    await clock.advance(40)
+    await clock.advance(40, sessions=True)
     assert fired == [("a", 1010), ("b", 1020), ("b2", 1020), ("c", 1030)]
     assert clock.now_ms() == 1040 and clock.next_due_ms == 1
-    await clock.advance(1)
+    await clock.advance(1, sessions=True)
     assert fired[-1] == ("late", 1041) and clock.next_due_ms is None
 
 
@@ -61,11 +64,11 @@ async def test_timers_that_did_nothing_take_no_turn_of_the_loop(monkeypatch: pyt
         return IDLE
 
     clock.after(1000, look)
-    clock.after(150_500, woken.set)
+    clock.after(750_500, woken.set)
     waiting = asyncio.create_task(woken.wait())
-    await clock.advance(200_000)
+    await clock.advance(1_000_000, sessions=True)
     # Now and then it does get one all the same, for whoever came from outside; and whenever somebody did something.
-    assert settled == [0, 100_000, 150_500, 200_000] and waiting.done()
+    assert settled == [0, 500_000, 750_500, 1_000_000] and waiting.done()
 
 
 async def test_timers_set_on_the_way_fire_on_the_way() -> None:
@@ -77,21 +80,8 @@ async def test_timers_set_on_the_way_fire_on_the_way() -> None:
         clock.after(100, again)
 
     clock.after(100, again)
-    await clock.advance("1s")
+    await clock.advance("1s", sessions=True)
     assert fired == list(range(100, 1001, 100))
-
-
-async def test_a_grain_lets_what_recurs_happen_once_a_step() -> None:
-    clock = frozen(0)
-    fired: list[int] = []
-
-    def again() -> None:
-        fired.append(clock.now_ms())
-        clock.after(1000, again)
-
-    clock.after(1000, again)
-    await clock.advance("150s", grain="1m")
-    assert fired == [60_000, 120_000, 150_000] and clock.now_ms() == 150_000
 
 
 async def test_the_loop_works_between_timers() -> None:
@@ -106,7 +96,7 @@ async def test_the_loop_works_between_timers() -> None:
             woken.append(clock.now_ms())
 
     task = asyncio.get_running_loop().create_task(sleeper())
-    await clock.advance("10s")
+    await clock.advance("10s", sessions=True)
     assert woken == [1000, 2000, 3000] and task.done()
 
 
@@ -114,12 +104,12 @@ async def test_a_cancelled_timer_does_not_fire() -> None:
     clock = frozen()
     timer = clock.after(10, lambda: pytest.fail("cancelled"))
     timer.cancel()
-    await clock.advance(100)
+    await clock.advance(100, sessions=True)
     task = asyncio.get_running_loop().create_task(clock.sleep(10))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await clock.advance(100)
+    await clock.advance(100, sessions=True)
     assert clock.next_due_ms is None
 
 
@@ -128,7 +118,7 @@ async def test_deadlines_that_were_met_do_not_pile_up() -> None:
     clock.after(1, int)
     for _ in range(10_000):
         clock.after(30_000, int).cancel()
-    assert len(clock._timers) < 1000 and clock.next_due_ms == 1
+    assert len(clock._sessions.heap) < 1000 and clock.next_due_ms == 1
 
 
 async def test_sleeping_no_time_yields_even_when_time_stands() -> None:
@@ -142,7 +132,7 @@ async def test_a_timer_that_fails_does_not_stop_the_others() -> None:
     fired: list[str] = []
     clock.after(1, lambda: 1 // 0)
     clock.after(1, lambda: fired.append("other"))
-    await clock.advance(1)
+    await clock.advance(1, sessions=True)
     assert fired == ["other"] and isinstance(told[0], ZeroDivisionError)
 
 
@@ -183,14 +173,14 @@ async def test_a_jump_changes_what_is_shown_and_no_timer() -> None:
     clock.after(1000, lambda: fired.append(clock.now_ms()))
     clock.jump("1h")
     assert clock.now_ms() == 3_600_000 and not fired
-    await clock.advance(1000)
+    await clock.advance(1000, sessions=True)
     assert fired == [3_601_000]
     clock.jump("-1h")
     assert clock.now_ms() == 1000
 
 
-@pytest.mark.parametrize("grain", [0, "1m"])
-async def test_a_broker_lives_by_it(grain: float | str) -> None:
+@pytest.mark.parametrize("sessions", [False, True])
+async def test_a_broker_lives_by_it(sessions: bool) -> None:
     clock = SteeredClock()
     clock.freeze()
     config = BrokerConfig.from_sources({"listeners": "PLAINTEXT://127.0.0.1:0"})
@@ -199,11 +189,12 @@ async def test_a_broker_lives_by_it(grain: float | str) -> None:
     try:
         async with Cluster(node.bootstrap_servers) as cluster, Producer(cluster) as producer:
             before = await producer.send("orders", b"before")
-            await clock.advance("1h", grain=grain)
+            await clock.advance("1h", sessions=sessions)
             after = await producer.send("orders", b"after")
             assert (before.offset, after.offset) == (0, 1)
-        await clock.advance("11m", grain=grain)  # longer than connections.max.idle.ms
-        assert not node.servers[0].connections
+            connections = len(node.servers[0].connections)
+            await clock.advance("11m", sessions=sessions)  # longer than connections.max.idle.ms
+            assert len(node.servers[0].connections) == (0 if sessions else connections > 0 and connections)
     finally:
         await node.stop()
 
@@ -259,3 +250,123 @@ def test_durations_are_written_as_people_do(text: str | float, ms: float) -> Non
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no duration"):
         duration_ms(text)
+
+
+# Sessions, requests, chores
+
+
+async def test_advancing_brings_what_is_due_and_lets_sessions_be() -> None:
+    clock = frozen(0)
+    fired: list[tuple[str, int]] = []
+    for kind in (SESSION, REQUEST, CHORE):
+        clock.after(1000, lambda kind=kind: fired.append((kind, clock.now_ms())), kind)  # type: ignore[misc]
+    await clock.advance("1h")
+    assert fired == [(REQUEST, 1000), (CHORE, 1000)]
+    assert (clock.now_ms(), clock.elapsed_ms(), clock.steady_ms()) == (3_600_000, 3_600_000, 0)
+    assert clock.next_due_ms == 1000
+    await clock.advance(1000, sessions=True)
+    assert fired[-1] == (SESSION, 3_601_000)
+    assert (clock.now_ms(), clock.elapsed_ms(), clock.steady_ms()) == (3_601_000, 3_601_000, 1000)
+
+
+async def test_a_client_that_asks_again_and_again_is_answered_once() -> None:
+    clock = frozen(0)
+    answered: list[int] = []
+
+    def ask() -> None:
+        clock.after(500, answer, REQUEST)
+
+    def answer() -> None:
+        answered.append(clock.now_ms())
+        ask()
+
+    ask()
+    await clock.advance("7d")
+    assert answered == [500]
+    await clock.advance(499)
+    assert answered == [500]  # it came while the clock was moved, and has its time from then on
+    await clock.advance(1)
+    assert answered == [500, 7 * DAY_MS + 500]
+
+
+async def test_a_request_that_is_given_up_while_the_clock_is_moved_does_not_fire() -> None:
+    clock = frozen(0)
+
+    def ask_and_go() -> None:
+        clock.after(500, lambda: pytest.fail("cancelled"), REQUEST).cancel()
+
+    clock.after(10, ask_and_go, CHORE)
+    await clock.advance("1h")
+    await clock.advance("1h", sessions=True)
+    assert clock.next_due_ms is None
+
+
+async def test_what_somebody_has_said_already_is_heard_before_time_moves() -> None:
+    """A session timer without a delay is a message on its way."""
+    clock = frozen(0)
+    heard: list[int] = []
+    clock.after(100, lambda: clock.after(0, lambda: heard.append(clock.now_ms())), CHORE)
+    await clock.advance("1h")
+    assert heard == [100]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    timers=st.lists(st.tuples(st.integers(0, 50), st.sampled_from([SESSION, REQUEST, CHORE])), max_size=12),
+    steps=st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=8),
+)
+def test_timers_fire_in_order_each_at_its_time_by_its_own_count(
+    timers: list[tuple[int, str]], steps: list[tuple[int, bool]]
+) -> None:
+    async def main() -> None:
+        clock = frozen(1000)
+        fired: list[int] = []
+        for number, (delay_ms, kind) in enumerate(timers):
+            clock.after(delay_ms, lambda number=number: fired.append(number), kind)  # type: ignore[misc]
+        left = {number: delay_ms for number, (delay_ms, _) in enumerate(timers)}
+        expected: list[int] = []
+        shown_ms = 1000
+        for amount_ms, sessions in steps:
+            await clock.advance(amount_ms, sessions=sessions)
+            shown_ms += amount_ms
+            due = []
+            for number in list(left):
+                moves = sessions or timers[number][1] != SESSION
+                if left[number] <= (amount_ms if moves else 0):
+                    due.append((left.pop(number), number))
+                elif moves:
+                    left[number] -= amount_ms
+            expected += [number for _, number in sorted(due)]
+            assert fired == expected
+            assert clock.now_ms() == shown_ms
+
+    asyncio.run(main())
+
+
+def test_nobody_steers_and_the_machine_is_set() -> None:
+    """As a laptop that slept: its monotonic clock stood still, and who went by it would call all records too new."""
+    clock = SteeredClock()
+    real, hour_ns = time.time_ns, 3_600_000_000_000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: real() + hour_ns)
+        assert abs(clock.now_ms() - LoopClock().now_ms()) < 1000
+        clock.jump("1m")
+        assert 59_000 < clock.now_ms() - LoopClock().now_ms() < 61_000
+        patch.setattr(time, "time_ns", lambda: real() + 2 * hour_ns)
+        assert 59_000 < clock.now_ms() - LoopClock().now_ms() < 61_000
+        clock.freeze()
+        patch.setattr(time, "time_ns", lambda: real() + 3 * hour_ns)
+        assert clock.now_ms() - LoopClock().now_ms() < -3_000_000
+
+
+@pytest.mark.parametrize("now_ms", [None, 1000])
+async def test_a_clock_that_is_reset_is_as_new(now_ms: int | None) -> None:
+    clock = SteeredClock(now_ms)
+    clock.freeze()
+    clock.jump("1d")
+    clock.rate(10)
+    await clock.advance("7d")
+    clock.after(10, lambda: pytest.fail("of another life"))
+    clock.reset()
+    assert clock.next_due_ms is None and not clock.is_frozen
+    assert abs(clock.now_ms() - (now_ms or LoopClock().now_ms())) < 60_000

@@ -7,7 +7,7 @@ Retention and compaction (cleaning.py) are only begun here.
 
 from __future__ import annotations
 
-from minibroker.clock import IDLE
+from minibroker.clock import CHORE, IDLE
 from minibroker.errors import StorageError
 from minibroker.log.settings import FOREVER
 
@@ -34,13 +34,13 @@ class Chores:
         self.node = node
         self._timers: dict[str, Timer] = {}
         self._noted: Offsets = {}  # high watermarks, as of the last time they were written
-        self._begun_ms = -1  # by the steady clock; -1: not yet, or no more
+        self._begun_ms = -1  # by elapsed_ms; -1: not yet, or no more
         self._cleaning: Cleaning | None = None
         self._flushing: Flushing | None = None
         node.directory.has_rolled = self.has_rolled
 
     def start(self) -> None:
-        self._begun_ms = self.node.clock.steady_ms()
+        self._begun_ms = self.node.clock.elapsed_ms()
         config = self.node.config
         self._every(config["log.flush.offset.checkpoint.interval.ms"], self.checkpoint_recovery_points)
         self._every(config["log.flush.start.offset.checkpoint.interval.ms"], self.checkpoint_log_starts)
@@ -52,7 +52,7 @@ class Chores:
         is_compacted = any(replica.log.settings.compact for replica in self.node.replicas.values())
         # Kafka: the cleaner looks for work at once, were there nothing that it could ever clean.
         self._timers["compact"] = self.node.clock.after(
-            0 if is_compacted else config["log.cleaner.backoff.ms"], self.compact
+            0 if is_compacted else config["log.cleaner.backoff.ms"], self.compact, CHORE
         )
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ class Chores:
         """See to what the settings of a log ask for, from now on."""
         if settings.flush_ms < FOREVER and self._begun_ms >= 0 and self.flush_due.__name__ not in self._timers:
             # In step with the start of the broker, whenever it is that somebody wants it.
-            late_ms = (self.node.clock.steady_ms() - self._begun_ms) % FLUSH_MS
+            late_ms = (self.node.clock.elapsed_ms() - self._begun_ms) % FLUSH_MS
             self._every(FLUSH_MS, self.flush_due, FLUSH_MS - late_ms)
 
     def _every(self, period_ms: int, act: Callable[[], object], first_ms: int | None = None) -> None:
@@ -85,7 +85,7 @@ class Chores:
                 return None
 
         delay_ms = period_ms if first_ms is None else first_ms
-        self._timers[act.__name__] = self.node.clock.after(delay_ms, again)
+        self._timers[act.__name__] = self.node.clock.after(delay_ms, again, CHORE)
 
     @property
     def cleaning(self) -> Cleaning:

@@ -21,7 +21,7 @@ from minibroker.broker.cleaning_rows import CompactionRow, CompactionSums
 from minibroker.broker.dirty_logs import LOGS_A_PIECE, DirtyLogs, key_of
 from minibroker.broker.pieces import Pieces
 from minibroker.broker.retention import is_open
-from minibroker.clock import IDLE
+from minibroker.clock import CHORE, IDLE
 from minibroker.errors import KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Compaction as CompactionEvent
 from minibroker.event_kinds import CompactionBegin, CompactionGivenUp
@@ -133,7 +133,7 @@ class Compaction:
             self._timer.cancel()
         if self._is_on and self.node.config["log.cleaner.enable"]:
             backoff_ms: int = self.node.config["log.cleaner.backoff.ms"]
-            self._timer = self.node.clock.after(backoff_ms if delay_ms is None else delay_ms, self._tick)
+            self._timer = self.node.clock.after(backoff_ms if delay_ms is None else delay_ms, self._tick, CHORE)
 
     def _work(self, *, is_turn: bool) -> Work:
         """What somebody asked for, then what is dirty enough, then what is too old."""
@@ -260,7 +260,7 @@ class Compaction:
 
         Kafka: has a thread for it, and other cores for its clients.
         """
-        now_ms = self.node.clock.steady_ms()
+        now_ms = self.node.clock.elapsed_ms()
         owed_ms = size_bytes * 1000 / self.node.config["log.cleaner.io.max.bytes.per.second"]
         self._free_ms = max(self._free_ms, now_ms) + owed_ms
         pause_ms = self._free_ms - now_ms

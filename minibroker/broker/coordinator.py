@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from minibroker.broker.group_topics import ImageTopics
 from minibroker.broker.led_partition import LedPartition
+from minibroker.clock import CHORE
 from minibroker.config.group import GroupConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.consumer import ConsumerGroup
@@ -159,7 +160,7 @@ class Coordinator:
 
     def _expire_later(self) -> None:
         period_ms = self.node.config["offsets.retention.check.interval.ms"]
-        self._expiry = self.node.clock.after(period_ms, self._expire)
+        self._expiry = self.node.clock.after(period_ms, self._expire, CHORE)
 
     def _expire(self) -> None:
         self._expire_later()

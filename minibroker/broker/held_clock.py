@@ -6,7 +6,7 @@ again. `skew_ms` is how wrong the broker's clock is: it shows in what it writes,
 
 from __future__ import annotations
 
-from minibroker.clock import IDLE, sleep_by_timer
+from minibroker.clock import IDLE, SESSION, sleep_by_timer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,13 +32,16 @@ class HeldClock:
     def steady_ms(self) -> int:
         return self._clock.steady_ms()
 
-    def after(self, delay_ms: float, callback: Callable[[], object]) -> Timer:
+    def elapsed_ms(self) -> int:
+        return self._clock.elapsed_ms()
+
+    def after(self, delay_ms: float, callback: Callable[[], object], kind: str = SESSION) -> Timer:
         timer = HeldTimer(self, callback)
-        timer.timer = self._clock.after(delay_ms, timer.fire)
+        timer.timer = self._clock.after(delay_ms, timer.fire, kind)
         return timer
 
-    async def sleep(self, delay_ms: float) -> None:
-        await sleep_by_timer(self, delay_ms)
+    async def sleep(self, delay_ms: float, kind: str = SESSION) -> None:
+        await sleep_by_timer(self, delay_ms, kind)
 
     @property
     def is_moved(self) -> bool:

@@ -18,6 +18,7 @@ from copy import copy
 from types import GeneratorType
 
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from minibroker.clock import REQUEST
 from minibroker.errors import Error
 from minibroker.faults import answers
 from minibroker.protocol.framing import answer_frame, encode_response
@@ -97,7 +98,7 @@ class Injection:
             # Encoded now: what it consists of may be views of files that are not there any more after a delay.
             frame = bytearray().join(_encoded(response, rule, route, correlation_id))
         if rule.delay_ms:
-            await self.node.clock.sleep(rule.delay_ms)
+            await self.node.clock.sleep(rule.delay_ms, REQUEST)
         if rule.close:
             context.connection.close()
             return None
@@ -114,7 +115,7 @@ class Injection:
         if rule.throttle_ms:
             # As Kafka since 2.0: the answer leaves at once, and whoever does not wait by himself is made to (KIP-219).
             context.connection.write([bytes(frame)])
-            await self.node.clock.sleep(rule.throttle_ms)
+            await self.node.clock.sleep(rule.throttle_ms, REQUEST)
             return None
         return [bytes(frame)]
 

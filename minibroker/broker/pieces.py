@@ -14,6 +14,8 @@ import threading
 from contextlib import suppress
 from functools import partial
 
+from minibroker.clock import CHORE
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -79,7 +81,7 @@ class Pieces:
         if self._is_hurried:
             asyncio.get_running_loop().call_soon(self._clock.run, self._step)
         else:
-            self._timer = self._clock.after(pause_ms, self._step)
+            self._timer = self._clock.after(pause_ms, self._step, CHORE)
 
 
 def _failure_of(act: Callable[[], object]) -> BaseException | None:

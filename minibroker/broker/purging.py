@@ -9,6 +9,7 @@ from functools import partial
 from heapq import heappop, heappush
 
 from minibroker.broker.pieces import Pieces
+from minibroker.clock import CHORE
 from minibroker.errors import StorageError
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ class Purging:
 
     def __init__(self, node: Node):
         self.node = node
-        self._due: list[tuple[int, int, Sequence[str]]] = []  # a heap: when by the steady clock, its number, paths
+        self._due: list[tuple[int, int, Sequence[str]]] = []  # a heap: when by elapsed_ms, its number, paths
         self._count = 0
         self._timer: Timer | None = None
         self._pieces: Pieces | None = None
@@ -43,7 +44,7 @@ class Purging:
         """Remove files after a while."""
         if paths:
             self._count += 1
-            heappush(self._due, (self.node.clock.steady_ms() + delay_ms, self._count, paths))
+            heappush(self._due, (self.node.clock.elapsed_ms() + delay_ms, self._count, paths))
             if self._pieces is None or self._pieces.is_over:
                 self._arm()
 
@@ -53,8 +54,8 @@ class Purging:
             self._timer.cancel()
             self._timer = None
         if self._due:
-            delay_ms = max(self._due[0][0] - self.node.clock.steady_ms(), 0)
-            self._timer = self.node.clock.after(delay_ms, self._begin)
+            delay_ms = max(self._due[0][0] - self.node.clock.elapsed_ms(), 0)
+            self._timer = self.node.clock.after(delay_ms, self._begin, CHORE)
 
     def _begin(self) -> None:
         self._timer = None
@@ -63,7 +64,7 @@ class Purging:
     def _purge(self) -> Work:
         from minibroker.log.pruning import purge
 
-        while self._due and self._due[0][0] <= self.node.clock.steady_ms():
+        while self._due and self._due[0][0] <= self.node.clock.elapsed_ms():
             _, _, paths = heappop(self._due)
             for start in range(0, len(paths), FILES_A_PIECE):
                 remove = partial(purge, self.node.storage, paths[start : start + FILES_A_PIECE])

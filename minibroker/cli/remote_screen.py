@@ -68,6 +68,8 @@ class RemoteScreen(Screen):
         verb, *words = line.split()
         try:
             arguments = arguments_of(verb, words)
+            if verb == "advance":
+                arguments["sessions"] = True  # as in a lesson: what brokers say to each other is what is looked at
             await self._ask("waiting", {}, ANSWER_MS_MAX)  # then the first address is one that answers:
             await self._ask_one(self.addresses[0], verb, arguments, VERB_MS)  # no verb may be asked for twice
         except (Refusal, Refused, OSError) as failure:

@@ -19,6 +19,7 @@ from minibroker.broker.apis import find_route
 from minibroker.broker.appearance import Appearance
 from minibroker.broker.handlers.context import Context
 from minibroker.broker.held_clock import HeldClock
+from minibroker.clock import CHORE
 from minibroker.cluster import metadata_feed
 from minibroker.cluster.decisions import tell_decisions
 from minibroker.config import TopicConfig, check_topic_config
@@ -190,7 +191,7 @@ class ControllerNode:
             self._every(name, period_ms, act)
             act()
 
-        self._timers[name] = self.clock.after(period_ms, again)
+        self._timers[name] = self.clock.after(period_ms, again, CHORE)
 
     def _set_expiry(self) -> None:
         """Look again when the next broker has been silent for too long."""

@@ -215,9 +215,9 @@ def thaw(cluster: Cluster) -> None:
 
 
 @verb
-async def advance(cluster: Cluster, duration: str, *, grain: str = "0ms") -> None:
-    """Move the clock on: 7d, 30s, 250ms."""
-    await _clock(cluster).advance(duration, grain=grain)
+async def advance(cluster: Cluster, duration: str, *, sessions: bool = False) -> None:
+    """Move the clock on: 7d, 30s, 250ms; sessions: heartbeats go on, too, and who is silent is taken for dead."""
+    await _clock(cluster).advance(duration, sessions=sessions)
 
 
 @verb

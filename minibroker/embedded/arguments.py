@@ -6,6 +6,8 @@ from minibroker.config.sources import text_of
 from minibroker.config.topic_texts import parse_topic
 from minibroker.steered_clock import SteeredClock
 
+STEERED = "steered"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,8 +33,20 @@ def wanted_topics(topics: str | Iterable[str], environ: Mapping[str, str] | None
     return tuple(parse_topic(text) for text in wanted)
 
 
+def clock_from(clock: Clock | str | None) -> Clock:
+    """Return the clock that an argument means: without one, or as "steered", one of its own that can be moved."""
+    if clock is None or clock == STEERED:
+        return SteeredClock()
+    if isinstance(clock, (str, type)):
+        raise TypeError(f"clock={clock!r} is no clock: leave it out, or give 'steered' or a SteeredClock()")
+    return clock
+
+
 def steered(clock: Clock) -> SteeredClock:
     """Return a clock that can be moved; TypeError for another one."""
     if not isinstance(clock, SteeredClock):
-        raise TypeError(f"{clock!r} cannot be steered: a SteeredClock can")
+        raise TypeError(
+            f"the {type(clock).__name__} that this was made with cannot be moved: leave clock= out, or give a "
+            "SteeredClock()"
+        )
     return clock

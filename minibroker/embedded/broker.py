@@ -19,14 +19,16 @@ from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.config.listeners import address
 from minibroker.config.start import data_directory
-from minibroker.embedded.arguments import dotted, setting_texts, steered, wanted_topics
+from minibroker.embedded.arguments import clock_from, dotted, setting_texts, steered, wanted_topics
 from minibroker.embedded.engine import Engine, Start
 from minibroker.embedded.hosted import Hosted
 from minibroker.embedded.in_process import InProcess, new_storage
+from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Literal
 
     from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
     from minibroker.broker.group_rows import GroupRow, GroupView
@@ -55,7 +57,7 @@ class Broker(Hosted[Engine]):
         node_id: int = 1,
         cluster_id: str | None = None,
         process: bool = False,
-        clock: Clock | None = None,
+        clock: Clock | Literal["steered"] | None = None,
         **settings: object,
     ):
         """Check everything that can be checked without starting; raise ConfigError for what no setting takes.
@@ -65,7 +67,8 @@ class Broker(Hosted[Engine]):
         config: settings by Kafka's names; `settings` are the same with _ for each dot: log_retention_ms=1000.
         environ: where KAFKA_... variables are looked up, such as os.environ; by default nowhere.
         as_version: the release of Kafka to appear as, "0.8.2" to "4.x".
-        process: run it in a process of its own. clock: the machine's by default; a SteeredClock can be moved.
+        process: run it in a process of its own, which goes by the machine's clock.
+        clock: by default, or as "steered", one that shows the machine's time until it is moved, as by `advance`.
         """
         if process and clock is not None:
             raise ValueError("a process of its own has a clock of its own")
@@ -87,7 +90,7 @@ class Broker(Hosted[Engine]):
             cluster_id,
         )
         super().__init__()
-        self.clock: Clock = clock or LoopClock()
+        self.clock: Clock = LoopClock() if process else clock_from(clock)
         self._is_process, self._runs_here = process, not process
         self._storage = None if process else new_storage(self._start.data_dir, self.clock)
 
@@ -223,20 +226,62 @@ class Broker(Hosted[Engine]):
         """Begin new segments, as roll_now does."""
         return await self._await(self._running().roll_now(topic, partition))
 
-    def advance(self, amount: float | str, *, grain: float | str = 0) -> None:
-        """Move the broker's clock on by "7d" or by milliseconds, if it is a SteeredClock.
+    # Time
 
-        Returns when all that is due up to there has been done. grain: in steps of so much.
+    def freeze(self) -> None:
+        """Let the broker's clock stand still."""
+        self._call(self._steer(SteeredClock.freeze))
+
+    async def afreeze(self) -> None:
+        """Let the broker's clock stand still."""
+        await self._await(self._steer(SteeredClock.freeze))
+
+    def thaw(self) -> None:
+        """Let the broker's clock run again, from where it stands."""
+        self._call(self._steer(SteeredClock.thaw))
+
+    async def athaw(self) -> None:
+        """Let the broker's clock run again, as thaw does."""
+        await self._await(self._steer(SteeredClock.thaw))
+
+    def advance(self, amount: float | str, *, sessions: bool = False) -> None:
+        """Move the broker's clock on by "7d" or by milliseconds; return when all that is due up to there has been done.
+
+        Members of groups stay: they would have sent their heartbeats. sessions: those who send none now are put out.
         """
-        self._call(self._advance(amount, grain), blocks=True)
+        self._call(self._advance(amount, sessions), blocks=True)
 
-    async def aadvance(self, amount: float | str, *, grain: float | str = 0) -> None:
+    async def aadvance(self, amount: float | str, *, sessions: bool = False) -> None:
         """Move the broker's clock on, as advance does."""
-        await self._await(self._advance(amount, grain))
+        await self._await(self._advance(amount, sessions))
 
-    async def _advance(self, amount: float | str, grain: float | str) -> None:
+    def rate(self, factor: float) -> None:
+        """Let the broker's clock run so many times as fast."""
+        self._call(self._steer(lambda clock: clock.rate(factor)))
+
+    async def arate(self, factor: float) -> None:
+        """Let the broker's clock run so many times as fast."""
+        await self._await(self._steer(lambda clock: clock.rate(factor)))
+
+    def jump(self, amount: float | str) -> None:
+        """Set the broker's clock wrong by "1h", or "-1h"; timers do not notice."""
+        self._call(self._steer(lambda clock: clock.jump(amount)))
+
+    async def ajump(self, amount: float | str) -> None:
+        """Set the broker's clock wrong, as jump does."""
+        await self._await(self._steer(lambda clock: clock.jump(amount)))
+
+    async def _advance(self, amount: float | str, sessions: bool) -> None:
+        await self._steered().advance(amount, sessions=sessions)
+
+    async def _steer(self, act: Callable[[SteeredClock], None]) -> None:
+        act(self._steered())
+
+    def _steered(self) -> SteeredClock:
         self._running()
-        await steered(self.clock).advance(amount, grain=grain)
+        if self._is_process:
+            raise TypeError("a broker in a process of its own goes by the machine's clock, which cannot be moved")
+        return steered(self.clock)
 
     @property
     def faults(self) -> BrokerFaults:

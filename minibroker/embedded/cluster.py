@@ -22,7 +22,7 @@ from minibroker.config import BrokerConfig
 from minibroker.config.start import data_directory
 from minibroker.embedded import cluster_verbs as verbs
 from minibroker.embedded import cluster_views as views
-from minibroker.embedded.arguments import dotted, wanted_topics
+from minibroker.embedded.arguments import clock_from, dotted, wanted_topics
 from minibroker.embedded.cluster_engine import (
     ClusterEngine,
     ClusterStart,
@@ -35,12 +35,11 @@ from minibroker.embedded.hosted import Hosted
 from minibroker.embedded.in_process import LogReporter
 from minibroker.embedded.watching import Heard
 from minibroker.events import EventStream
-from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-    from typing import Any, Concatenate, ParamSpec, TypeVar
+    from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
     from minibroker.clock import Clock
     from minibroker.embedded.faults import BrokerFaults
@@ -93,7 +92,7 @@ class Cluster(Hosted[ClusterEngine]):
         environ: Mapping[str, str] | None = None,
         as_version: str | None = None,
         cluster_id: str | None = None,
-        clock: Clock | None = None,
+        clock: Clock | Literal["steered"] | None = None,
         **settings: object,
     ):
         """Check everything that can be checked without starting; raise ConfigError for what no setting takes.
@@ -116,7 +115,7 @@ class Cluster(Hosted[ClusterEngine]):
             from minibroker.broker.releases import release_named
 
             release_named(as_version)  # raises for what was never released
-        self.clock: Clock = clock or SteeredClock()
+        self.clock: Clock = clock_from(clock)
         self.events = EventStream(self.clock.now_ms)
         self._start = ClusterStart(
             checked.static,

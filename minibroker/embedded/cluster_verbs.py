@@ -238,12 +238,13 @@ async def thaw(engine: ClusterEngine, /) -> None:
     steered(engine.clock).thaw()
 
 
-async def advance(engine: ClusterEngine, /, amount: float | str, *, grain: float | str = 0) -> None:
+async def advance(engine: ClusterEngine, /, amount: float | str, *, sessions: bool = False) -> None:
     """Move time on by "7d" or by milliseconds; return when all that is due up to there has been done.
 
-    grain: in steps of so much, so that a week takes a moment: "1m".
+    Brokers and members of groups stay: they would have sent their heartbeats. sessions: heartbeats, fetches of
+    followers and whatever else is timed go on as well, and who is silent meanwhile is taken for dead.
     """
-    await steered(engine.clock).advance(amount, grain=grain)
+    await steered(engine.clock).advance(amount, sessions=sessions)
 
 
 async def rate(engine: ClusterEngine, /, factor: float) -> None:

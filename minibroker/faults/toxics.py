@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from minibroker.clock import CHORE
 from minibroker.faults import FaultError
 from minibroker.faults.links import Link
 
@@ -96,7 +97,7 @@ class Stage:
             self._timer = None
             act()
 
-        self._timer = self.clock.after(delay_ms, due)
+        self._timer = self.clock.after(delay_ms, due, CHORE)  # also when time is moved: nobody is asked
 
 
 class Latency(Stage):
@@ -110,7 +111,7 @@ class Latency(Stage):
         jitter = self.attributes["jitter"]
         delay_ms = self.attributes["latency"] + (self.chance.randrange(2 * jitter) - jitter if jitter else 0)
         self._hold(data)
-        self._due_ms.append(self.clock.steady_ms() + max(delay_ms, 0))
+        self._due_ms.append(self.clock.elapsed_ms() + max(delay_ms, 0))
         self._wait()
 
     def finish(self) -> None:
@@ -120,11 +121,11 @@ class Latency(Stage):
 
     def _wait(self) -> None:
         if self._timer is None and self._held:
-            self._after(max(self._due_ms[0] - self.clock.steady_ms(), 0), self._let_go)
+            self._after(max(self._due_ms[0] - self.clock.elapsed_ms(), 0), self._let_go)
 
     def _let_go(self) -> None:
-        now_ms = self.clock.steady_ms()
-        while self._held and self._due_ms[0] <= now_ms:
+        elapsed_ms = self.clock.elapsed_ms()
+        while self._held and self._due_ms[0] <= elapsed_ms:
             self._due_ms.popleft()
             self._pass_one()
         self._wait()

@@ -214,7 +214,7 @@ class Stage:
         self.clock.thaw()
 
     async def _advance(self, command: Command) -> None:
-        await self.clock.advance(command["TIME"])
+        await self.clock.advance(command["TIME"], sessions=True)
 
     # Waits
 

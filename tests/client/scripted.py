@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from minibroker.client.connection import last_stable_version
+from minibroker.clock import SESSION
 from minibroker.errors import Error
 from minibroker.protocol.framing import FrameReader, decode_request, encode_response
 from minibroker.protocol.headers import Request, RequestHeader, Response
@@ -179,14 +180,17 @@ class TestClock:
     def steady_ms(self) -> int:
         return self.now
 
-    def after(self, delay_ms: float, callback: Callable[[], object]) -> _Timer:
+    def elapsed_ms(self) -> int:
+        return self.now
+
+    def after(self, delay_ms: float, callback: Callable[[], object], kind: str = SESSION) -> _Timer:
         timer = _Timer()
         self._timers.append((self.now + delay_ms, callback, timer))
         if delay_ms == 0:
             asyncio.get_running_loop().call_soon(self.pass_time, 0)
         return timer
 
-    async def sleep(self, delay_ms: float) -> None:
+    async def sleep(self, delay_ms: float, kind: str = SESSION) -> None:
         self.slept.append(delay_ms)
         await asyncio.sleep(0)
 

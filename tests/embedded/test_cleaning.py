@@ -13,6 +13,7 @@ from minibroker.embedded import CompactionRow, RetentionRow, RollRow
 from minibroker.errors import Error, KafkaError
 from minibroker.steered_clock import SteeredClock
 
+from .groups import CONSUMER, EAGER, team
 from .test_broker import EVERYWHERE, PROCESS
 
 USERS = "users:2:compact"
@@ -113,17 +114,68 @@ def test_in_a_thread_too() -> None:
     clock = SteeredClock()
     with Broker(clock=clock, topics=["orders:1:retention.ms=86400000"]) as broker:
         asyncio.run(produce(broker.bootstrap_servers, "orders"))
-        broker.advance("7d", grain="1m")
+        broker.advance("7d")
         assert broker.records("orders") == []
         clock.from_thread(clock.advance, "1d")
+
+
+def test_no_clock_need_be_handed_in() -> None:
+    with Broker(topics=["orders:1:retention.ms=86400000"]) as broker:
+        asyncio.run(produce(broker.bootstrap_servers, "orders"))
+        broker.advance("2d")
+        assert broker.records("orders") == []
+        broker.freeze()
+        before_ms = broker.clock.now_ms()
+        broker.jump("1h")
+        assert broker.clock.now_ms() == before_ms + 3_600_000
+        broker.thaw()
+        broker.rate(2)
+        asyncio.run(produce(broker.bootstrap_servers, "orders"))
+    assert abs(Broker(clock="steered").clock.now_ms() - LoopClock().now_ms()) < 60_000
+
+
+async def test_in_a_loop_time_has_twins() -> None:
+    async with Broker() as broker:
+        await broker.afreeze()
+        before_ms = broker.clock.now_ms()
+        await broker.aadvance("1d")
+        await broker.ajump("-1h")
+        assert broker.clock.now_ms() == before_ms + 23 * 3_600_000
+        await broker.athaw()
+        await broker.arate(10)
+
+
+def test_time_of_a_process_cannot_be_moved() -> None:
+    with Broker(process=True) as broker, pytest.raises(TypeError, match="goes by the machine's clock"):
+        broker.advance("1s")
+
+
+@pytest.mark.parametrize("by", [EAGER, CONSUMER])
+async def test_a_member_stays_in_its_group_unless_sessions_go_on(by: str) -> None:
+    """Its offsets stay, too, though nobody has committed for longer than offsets.retention.minutes."""
+    async with Broker(topics="orders") as broker, team(broker.bootstrap_servers, "readers", ["orders"], by) as readers:
+        await broker.afreeze()
+        await readers.join("a")
+        if by == EAGER:
+            await readers.share()
+        await readers.commit("a", "orders", 0, 0)
+        before = await broker.agroup("readers")
+        await broker.aadvance("8d")
+        await readers.beat("a")
+        after = await broker.agroup("readers")
+        assert (after.state, len(after.members), after.epoch) == ("Stable", 1, before.epoch)
+        assert after.partition("orders", 0).committed == 0
+        await broker.aadvance("1m", sessions=True)
+        assert (await broker.agroup("readers")).state == "Empty"
 
 
 async def test_a_clock_that_cannot_be_moved_says_so() -> None:
     with pytest.raises(ValueError, match="a clock of its own"):
         Broker(process=True, clock=SteeredClock())
-    async with Broker() as broker:
-        assert isinstance(broker.clock, LoopClock)
-        with pytest.raises(TypeError, match="a SteeredClock can"):
+    with pytest.raises(TypeError, match="clock='frozen' is no clock"):
+        Broker(clock="frozen")  # type: ignore[arg-type]
+    async with Broker(clock=LoopClock()) as broker:
+        with pytest.raises(TypeError, match=r"the LoopClock that this was made with cannot be moved: leave clock= out"):
             await broker.aadvance("1s")
 
 
@@ -162,7 +214,7 @@ async def test_a_follower_drops_old_segments_by_itself_and_goes_on() -> None:
         for broker in (1, 2):
             await cluster.await_high_watermark("orders", 0, 30, broker=broker)
         with cluster.watching("retention") as heard:
-            await cluster.aadvance("10m", grain="1s")
+            await cluster.aadvance("10m")
         assert {(event.broker, event.start_offset) for event in heard} == {(1, 30), (2, 30)}  # type: ignore[attr-defined]
         await produce(cluster.bootstrap_servers, "orders", 3)
         for broker in (1, 2):

@@ -38,3 +38,32 @@ async def test_aiokafka_produces_and_consumes_in_the_loop_of_the_broker() -> Non
         await consumer.seek_to_beginning(partition)
         assert (await consumer.getone()).value == b"hello"
         await consumer.stop()
+
+
+def test_a_consumer_of_librdkafka_notices_nothing_of_a_week_but_what_retention_took(kafka: Broker) -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    kafka.create_topic("orders", retention_ms=86_400_000)
+    heard: list[str] = []
+    consumer = confluent.Consumer(
+        {**kafka.client_config("confluent"), "group.id": "readers", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(
+        ["orders"],
+        on_assign=lambda *_: heard.append("assign"),
+        on_revoke=lambda *_: heard.append("revoke"),
+        on_lost=lambda *_: heard.append("lost"),
+    )
+    producer = confluent.Producer(kafka.client_config("confluent"))
+    for value in (b"before", b"after"):
+        producer.produce("orders", value)
+        producer.flush()
+        while (message := consumer.poll(0.1)) is None:
+            pass
+        assert message.error() is None and message.value() == value
+        consumer.commit(message, asynchronous=False)
+        kafka.advance("8d")
+        assert kafka.records("orders") == []
+    assert kafka.group("readers").state == "Stable"
+    assert kafka.wait_committed("readers", "orders", offset=2) == 2
+    assert heard == ["assign"]
+    consumer.close()

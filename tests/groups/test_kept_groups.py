@@ -166,9 +166,9 @@ async def test_members_of_a_group_are_known_after_a_restart() -> None:
         )
         assert await caller.beat(joined.member_id, joined.generation_id) == Error.NONE
         assert await caller.commit(1, member_id=joined.member_id, generation=joined.generation_id) == Error.NONE
-        await clock.advance(9_999)
+        await clock.advance(9_999, sessions=True)
         assert await caller.groups() == {"g": "Stable"}
-        await clock.advance(1)
+        await clock.advance(1, sessions=True)
         assert await caller.groups() == {"g": "Empty"}
 
 
@@ -182,9 +182,9 @@ async def test_a_clock_that_is_set_ends_no_session_and_lengthens_none() -> None:
         clock.jump("1h")
         assert await caller.beat(joined.member_id, joined.generation_id) == Error.NONE
         clock.jump("-2h")
-        await clock.advance(9_999)
+        await clock.advance(9_999, sessions=True)
         assert await caller.groups() == {"g": "Stable"}
-        await clock.advance(1)
+        await clock.advance(1, sessions=True)
         assert await caller.groups() == {"g": "Empty"}
 
 
@@ -199,13 +199,13 @@ async def test_offsets_of_an_empty_group_expire_and_take_it_with_them() -> None:
         await caller.sync(joined.member_id, joined.generation_id, b"", group="used")
         await caller.commit(2, group="used", member_id=joined.member_id, generation=joined.generation_id)
         for _ in range(59 * 60 // 9):
-            await clock.advance("9s", grain="9s")
+            await clock.advance("9s", sessions=True)
             await caller.beat(joined.member_id, joined.generation_id, group="used")
         assert await caller.committed() == {("t", 0): 1}
-        await clock.advance("11m", grain="1m")
+        await clock.advance("11m", sessions=True)
         assert await caller.committed() == {} and "g" not in await caller.groups()
         assert await caller.committed("used") == {("t", 0): 2}  # it emptied when its member fell silent, later
-        await clock.advance("2h", grain="1m")
+        await clock.advance("2h", sessions=True)
         assert await caller.groups() == {}
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from minibroker.broker.handlers.context import code_for, find_replica, known_leader, say_if_damaged
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE, Session
+from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError, LogDamaged
 from minibroker.log import reading
 from minibroker.log.compression import ZSTD
@@ -56,7 +57,7 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[
     if round_.read() or request.max_wait_ms <= 0:
         return round_.response()
     round_.watch(list(round_.watched.changed))
-    return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end))
+    return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end, REQUEST))
 
 
 def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:

@@ -7,6 +7,8 @@ cost P questions and one more for each change.
 
 from __future__ import annotations
 
+from minibroker.clock import REQUEST
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import Future
@@ -75,7 +77,7 @@ async def wait_for_decisions(
 
     done: Future[None] = asyncio.get_running_loop().create_future()
     decisions = _Decisions(waits, done)
-    timer = clock.after(max(timeout_ms, 0), decisions.end)
+    timer = clock.after(max(timeout_ms, 0), decisions.end, REQUEST)
     for each in decisions.each:
         each.watch()
     try:
