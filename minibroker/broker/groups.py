@@ -19,6 +19,9 @@ class Groups:
 
     def __init__(self, node: Node):
         self.node = node
+        # Since 4.0; and where it is switched off a client is told what a broker that does not know it would say.
+        protocols = node.config["group.coordinator.rebalance.protocols"]
+        self.serves_consumer_protocol = "consumer" in protocols and not node.appearance.is_before_4
         self._coordinator: Coordinator | None = None
         self._has_stopped = False
 

@@ -82,8 +82,8 @@ group.consumer.regex.refresh.interval.ms | int read-only internal | 600000 | [10
   How often a group's regular expressions are compared with the topics anew.
 group.consumer.session.timeout.ms | int read-only | 45000 | [1,...]
   A consumer group's member that is silent for that long is out.
-group.coordinator.rebalance.protocols | list read-only later | classic,consumer,streams | [consumer, classic, share, streams]
-  Group protocols that are served.
+group.coordinator.rebalance.protocols | list read-only | classic,consumer,streams | [consumer, classic, share, streams]
+  Group protocols that are served; share and streams are not there yet.
 group.initial.rebalance.delay.ms | int read-only | 3000
   How long the first rebalance of an empty group waits for more members.
   here 0: a test must not wait three seconds for its first record

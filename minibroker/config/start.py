@@ -28,6 +28,7 @@ LOG_DIRS, LOG_DIR, METADATA_LOG_DIR = "log.dirs", "log.dir", "metadata.log.dir"
 PER_ADDRESS, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
 QUEUED_BYTES, FRAME_BYTES = "queued.max.request.bytes", "socket.request.max.bytes"
 LARGEST_NUMBER = (1 << 31) - 1
+PROTOCOLS = "group.coordinator.rebalance.protocols"
 _GROUP = "group.consumer."
 # The first must not be above the second.
 NOT_ABOVE = (
@@ -76,6 +77,8 @@ def check_together(config: BrokerConfig) -> None:
     for low, high in NOT_ABOVE:
         if config[low] > config[high]:
             raise config.error(low, f"{low} must be less than or equal to {high}")
+    if "classic" not in config[PROTOCOLS]:
+        raise config.error(PROTOCOLS, "Disabling the 'classic' protocol is not supported.")
     beat, session = f"{_GROUP}heartbeat.interval.ms", f"{_GROUP}session.timeout.ms"
     if config[beat] >= config[session]:
         raise config.error(beat, f"{beat} must be less than {session}")

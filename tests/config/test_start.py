@@ -68,6 +68,7 @@ def test_one_plaintext_listener_does_not_hide_another_that_is_not(protocol: str)
         ({"log.retention.hours": 0}, "must be unlimited"),
         ({"log.roll.ms": 0}, "must be greater than or equal to 1"),
         ({"log.roll.jitter.ms": -1}, "must be greater than or equal to 0"),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "Disabling the 'classic' protocol is not supported"),
         ({"queued.max.request.bytes": 5}, "must be larger or equal to socket.request.max.bytes"),
         (
             {"group.consumer.heartbeat.interval.ms": 10_000, "group.consumer.session.timeout.ms": 10_000}

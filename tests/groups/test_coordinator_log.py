@@ -184,6 +184,15 @@ async def test_one_who_fails_when_it_is_told_keeps_nobody_from_an_answer() -> No
         assert [type(each["exception"]) for each in failures] == [ZeroDivisionError] * 2
 
 
+async def test_the_consumer_protocol_can_be_switched_off() -> None:
+    async with serving(MemoryStorage(int), "t", group_coordinator_rebalance_protocols="classic") as (_, caller):
+        await caller.find("new")
+        assert (await caller.call(ENTER, 1)).error_code == Error.UNSUPPORTED_VERSION
+        asked = ConsumerGroupDescribeRequest(group_ids=["new"], include_authorized_operations=False)
+        assert (await caller.call(asked, 1)).groups[0].error_code == Error.UNSUPPORTED_VERSION
+        assert (await caller.join(group="new")).error_code == Error.NONE
+
+
 # More than one batch can hold
 
 

@@ -39,7 +39,7 @@ def consumer_group_heartbeat(
     """Take note of what a member says, and tell it what it shall have; answer when that is safe."""
     node = context.node
     try:
-        if node.appearance.is_before_4:  # there it is switched off, and nothing said about it
+        if not node.groups.serves_consumer_protocol:
             return _refused(Error.UNSUPPORTED_VERSION)
         if request.member_epoch == JOINING:
             node.need_feature(GROUP_VERSION, 1)
@@ -97,7 +97,7 @@ def consumer_group_describe(request: ConsumerGroupDescribeRequest, context: Cont
 
 
 def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:
-    if context.node.appearance.is_before_4:
+    if not context.node.groups.serves_consumer_protocol:
         return _undescribed(group_id, Error.UNSUPPORTED_VERSION)
     try:
         check_id(group_id)
