@@ -27,7 +27,6 @@ from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
-from minibroker.log.validation import UNLIMITED_COUNT, ValidationSettings
 
 START_MS = 1600000000000
 LARGE_COUNT = 9_500  # records of 100 bytes, framed: just below the 1,048,588 bytes that a batch may have
@@ -39,12 +38,6 @@ ROWS: dict[str, tuple[int, int, bool, LogSettings]] = {  # records, codec, may b
     "1 MB, bytes": (LARGE_COUNT, 0, False, LogSettings()),
     "1 MB, bytearray": (LARGE_COUNT, 0, True, LogSettings()),
     "1 MB lz4, bytearray": (LARGE_COUNT, LZ4, True, LogSettings()),
-    "1 MB, every record looked at": (
-        LARGE_COUNT,
-        0,
-        True,
-        LogSettings(validation=ValidationSettings(records_checked_max=UNLIMITED_COUNT)),
-    ),
     "1 record, bytes": (1, 0, False, LogSettings()),
     "1 record, bytearray": (1, 0, True, LogSettings()),
     "10 records, bytearray": (10, 0, True, LogSettings()),

@@ -198,7 +198,7 @@ max.connections.per.ip | int cluster-wide | 2147483647 | [0,...]
 max.connections.per.ip.overrides | string cluster-wide |
   Other limits for some addresses, as in host:100,127.0.0.1:200.
 max.decompressed.message.bytes | int cluster-wide | 2147483639 | [1,...,2147483639]
-  Most bytes that a compressed batch may unpack to.
+  Most bytes of one record, its batch having been unpacked.
 max.incremental.fetch.session.cache.slots | int read-only | 1000 | [0,...]
   Most fetch sessions that are kept.
 max.request.partition.size.limit | int read-only | 2000 | [1,...]

@@ -167,6 +167,7 @@ def validation_settings(topic: TopicConfig, message_format: int = 2) -> Validati
         timestamp_after_max_ms=topic["message.timestamp.after.max.ms"],
         compacted="compact" in topic["cleanup.policy"],
         max_message_bytes=topic["max.message.bytes"],
+        max_decompressed_message_bytes=topic["max.decompressed.message.bytes"],
     )
 
 

@@ -34,7 +34,7 @@ local.retention.ms | long ignored | -2 | [-2,...] | log.local.retention.ms
 max.compaction.lag.ms | long | 9223372036854775807 | [1,...] | log.cleaner.max.compaction.lag.ms
   Latest time at which a record is compacted.
 max.decompressed.message.bytes | int | 2147483639 | [1,...,2147483639] | max.decompressed.message.bytes
-  Most bytes that a compressed batch may unpack to.
+  Most bytes of one record, its batch having been unpacked.
 max.message.bytes | int | 1048588 | [0,...] | message.max.bytes
   Largest batch that is accepted, with its compression.
 message.downconversion.enable | boolean later 3.9 | true |  | log.message.downconversion.enable

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from minibroker.log.producers import ProducerStates, Verification
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Chunk, Storage
-    from minibroker.log.validation import AcceptedBatch
+    from minibroker.log.validation import AcceptedBatch, Unpacking
 
 
 def _nobody(*_: int) -> None:
@@ -126,10 +126,12 @@ class PartitionLog:
         origin: str = CLIENT,
         verification: Verification | None = None,
         transaction_version: int = 0,
+        unpacking: Unpacking | None = None,
     ) -> Appended:
         """Check what a producer sent, give it offsets, and append it; `data` is the log's to change.
 
         verification: what the coordinator confirmed of the batch's transaction. transaction_version: of a marker.
+        unpacking: what the batches of the request may still unpack to.
         """
         self.check_online()
         checked = validate(
@@ -139,6 +141,7 @@ class PartitionLog:
             leader_epoch=leader_epoch,
             now_ms=now_ms,
             origin=origin,
+            unpacking=unpacking,
         )
         if checked.size_bytes > self.settings.segment_bytes:
             raise KafkaError(

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError, LogDamaged, ProtocolError
 from minibroker.log.batches import batches
+from minibroker.log.compression import decompress
 from minibroker.log.convert import convert
+from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.producers import ProducerStates
-from minibroker.log.records import code_of
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX, code_of
+from minibroker.log.scan import check_sizes
 from minibroker.log.segment import Slice
 from minibroker.log.snapshots import load_producers, snapshot_offsets
 
@@ -235,13 +238,24 @@ def _find_in(
 
 
 def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: int) -> Record | None:
+    found, count = None, 0
     try:
         for record in batch.records():
+            count += 1
             if record.timestamp >= timestamp and record.offset >= start_offset:
-                return record
+                found = record
+                break
+        _check_sizes(batch, count, log.settings.validation.max_decompressed_message_bytes)
     except ProtocolError as error:
         raise _damaged(log, error, code_of(error)) from error
-    return None
+    return found
+
+
+def _check_sizes(batch: Batch, count: int, size_bytes_max: int) -> None:
+    """Refuse to have unpacked records that are larger than the topic allows now, as Kafka does."""
+    if batch.magic == 2 and batch.codec and size_bytes_max < DECOMPRESSED_BYTES_MAX:
+        packed = batch.buffer[batch.position + HEADER_BYTES : batch.end_position]
+        check_sizes(bytes(decompress(batch.codec, packed, DECOMPRESSED_BYTES_MAX)), count, size_bytes_max)
 
 
 def _epoch_of(segment: Segment, offset: int) -> int | None:

@@ -97,13 +97,15 @@ def code_of(error: ProtocolError) -> Error:
 # Format v2
 
 
-def batch_records(batch: Batch, limit_bytes: int) -> Iterator[Record]:
-    """Yield the records of a v2 batch.
+def batch_records(batch: Batch, limit_bytes: int, unpacked: bytes | None = None) -> Iterator[Record]:
+    """Yield the records of a v2 batch. unpacked: what it unpacks to, if somebody has done that already.
 
     Kafka: where the count is 0, records that are there nevertheless are passed over; here they are an error.
     """
     start, count = batch.position + HEADER_BYTES, batch.count
-    data = _unpacked(batch, batch.buffer[start : batch.end_position], start, limit_bytes)
+    data = unpacked
+    if data is None:
+        data = _unpacked(batch, batch.buffer[start : batch.end_position], start, limit_bytes)
     end = len(data)
     if not 0 <= count * RECORD_BYTES_MIN <= end:
         raise _wrong_count(batch, f"{count} records cannot be in {end} bytes")

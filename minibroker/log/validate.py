@@ -39,6 +39,7 @@ from minibroker.log.validation import ValidationSettings as ValidationSettings
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.log.storage import Chunk
+    from minibroker.log.validation import Unpacking
 
 # Who appends. Only clients are held to the rules for clients: offsets from 0, no control batches, sequence numbers.
 CLIENT, COORDINATOR, RAFT_LEADER = "client", "coordinator", "raft leader"
@@ -56,11 +57,13 @@ def validate(
     now_ms: int,
     origin: str = CLIENT,
     partition: str = "",
+    unpacking: Unpacking | None = None,
 ) -> Validated:
     """Return what the leader appends for `data`, or raise the KafkaError that its sender gets.
 
     A batch that is cut off at the end is left out. RecordsRejected says which records were at fault; only its message
     is for the client, the others are for the broker's own log. partition: the name to put into messages.
+    unpacking: what compressed batches may still unpack to; without it each has its own limit.
     """
     found = _checked_batches(data, settings.max_message_bytes, leader_epoch, origin)
     append_time = now_ms if settings.timestamp_type == APPEND_TIME else -1
@@ -71,7 +74,7 @@ def validate(
     if len(found) > 1 and (sent_codec or first.magic == 2):
         raise KafkaError(Error.INVALID_RECORD, f"{len(found)} batches, where one may be compressed or of format 2")
     codec = sent_codec if settings.codec is None else settings.codec
-    rules = RecordRules(settings, now_ms, partition)
+    rules = RecordRules(settings, now_ms, partition, unpacking)
     try:
         if len(found) == 1 and first.magic == settings.message_format == 2 and sent_codec == codec:
             # What nearly every request brings; the same as below without the lists.

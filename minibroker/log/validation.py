@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from minibroker.log.compression import CODEC_NAMES, NONE
 from minibroker.log.formats import CONTROL_BIT, CREATE_TIME, TRANSACTIONAL_BIT
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ PRODUCER = "producer"  # compression.type: keep the codec that the producer chos
 UNCOMPRESSED = "uncompressed"
 
 UNLIMITED_MS = (1 << 63) - 1
-UNLIMITED_COUNT = (1 << 31) - 1
-RECORDS_CHECKED_MAX = 16  # costs as much as the rest of the validation of a small batch
+RECORD_BYTES_MAX = 2_147_483_639  # max.decompressed.message.bytes, as Kafka has it
 
 
 class ValidationSettings:
@@ -31,9 +31,9 @@ class ValidationSettings:
         "codec",
         "compacted",
         "level",
+        "max_decompressed_message_bytes",
         "max_message_bytes",
         "message_format",
-        "records_checked_max",
         "refuse_append_time",
         "timestamp_after_max_ms",
         "timestamp_before_max_ms",
@@ -51,7 +51,7 @@ class ValidationSettings:
         timestamp_after_max_ms: int = 3_600_000,
         compacted: bool = False,
         max_message_bytes: int = 1_048_588,
-        records_checked_max: int = RECORDS_CHECKED_MAX,
+        max_decompressed_message_bytes: int = RECORD_BYTES_MAX,
         refuse_append_time: bool = False,
     ):
         assert message_format in (0, 1, 2), message_format
@@ -67,7 +67,21 @@ class ValidationSettings:
         self.compacted = compacted  # every record needs a key
         self.refuse_append_time = refuse_append_time  # of a producer, whatever the topic has: the rule before 3.0
         self.max_message_bytes = max_message_bytes  # of a batch, its 12 bytes of offset and size included
-        self.records_checked_max = records_checked_max  # see validate_records.py; UNLIMITED_COUNT is what Kafka does
+        self.max_decompressed_message_bytes = max_decompressed_message_bytes  # of one record in a compressed batch
+
+
+class Unpacking:
+    """How many bytes the compressed batches of one request may unpack to from now on."""
+
+    __slots__ = ("left_bytes",)
+
+    def __init__(self, left_bytes: int):
+        self.left_bytes = left_bytes
+
+    @property
+    def limit_bytes(self) -> int:
+        """How many bytes the next one may unpack to."""
+        return max(min(self.left_bytes, DECOMPRESSED_BYTES_MAX), 0)
 
 
 class AcceptedBatch:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from minibroker.log.producers import Verification
     from minibroker.log.segment import Segment
     from minibroker.log.storage import Chunk
+    from minibroker.log.validation import Unpacking
     from minibroker.metadata.image import Partition
     from minibroker.replication.follower import CutLog
     from minibroker.replication.leader import FindBroker, KnownBroker
@@ -226,6 +227,7 @@ class Replica:
         origin: str = CLIENT,
         verification: Verification | None = None,
         transaction_version: int = 0,
+        unpacking: Unpacking | None = None,
     ) -> Appended:
         """Append what a producer sent, if this broker leads and enough replicas are in sync.
 
@@ -243,6 +245,7 @@ class Replica:
             origin=origin,
             verification=verification,
             transaction_version=transaction_version,
+            unpacking=unpacking,
         )
         if not appended.is_duplicate:
             size_bytes = max(log.active.size_bytes - size_bytes, 1)

@@ -19,10 +19,13 @@ from minibroker.config import BrokerConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Compaction
 from minibroker.events import Event
+from minibroker.log.build import build_batch
 from minibroker.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.records import Record
 from minibroker.server.server import Reporter
 from minibroker.steered_clock import SteeredClock
+from tests.sealing import seal
 
 BEGIN_MS = 1_795_000_000_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -788,3 +791,17 @@ async def test_a_new_start_of_the_log_gets_into_its_checkpoint() -> None:
             await Admin(client).delete_records({("orders", 0): 3})
         await broker.clock.advance("1m")
         assert read_offsets(broker.storage, "log-start-offset-checkpoint") == {("orders", 0): 3}
+
+
+async def test_retention_does_not_believe_a_time_that_the_records_do_not_have() -> None:
+    async with held() as broker:
+        broker.node.create_topic("orders", 1, {"retention.ms": "60000"})
+        now_ms = broker.clock.now_ms()
+        for count in (10, 20, 500):
+            sent = bytearray(build_batch(2, [Record(b"k", b"v", (), now_ms)] * count))
+            sent[35:43] = (5).to_bytes(8, "big")  # the largest timestamp, as the header has it
+            seal(sent)
+            broker.log("orders").append_as_leader(sent, leader_epoch=0, now_ms=now_ms)
+            broker.log("orders").roll()
+        rows = await broker.node.cleaning.retention_now()
+        assert (rows[0].segments, rows[0].start_offset) == (0, 0)

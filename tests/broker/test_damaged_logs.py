@@ -135,7 +135,7 @@ def fill(node: Node, topic: str, codec: int) -> int:
         record = Record(b"k", b"v%d" % offset, (), LATE_MS + offset * 1000)
         if offset == DAMAGED:
             position = node.replicas[topic, 0].log.size_bytes
-        node.replicas[topic, 0].append(bytearray(build_batch(2, [record], codec=codec)), now_ms=LATE_MS)
+        node.replicas[topic, 0].append(bytearray(build_batch(2, [record], codec=codec)), now_ms=LATE_MS, steady_ms=0)
         if offset == BATCHES - 2:
             node.replicas[topic, 0].log.roll()  # the segment that is damaged is not the one that is written to
     return position

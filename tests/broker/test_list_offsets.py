@@ -38,7 +38,7 @@ async def with_open_transaction() -> MemoryStorage:
         node.create_topic("orders", 1)
         records = [Record(b"k", b"v", (), TIME_MS), Record(b"k", b"v", (), TIME_MS + 1)]
         for more in ({}, {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}):
-            node.replicas["orders", 0].append(bytearray(build_batch(2, records, **more)), now_ms=TIME_MS)
+            node.replicas["orders", 0].append(bytearray(build_batch(2, records, **more)), now_ms=TIME_MS, steady_ms=0)
     return storage
 
 

@@ -12,7 +12,9 @@ from minibroker.broker.handlers.context import code_for, find_replica, is_intern
 from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import ZSTD
 from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.validate_records import RecordsRejected
+from minibroker.log.validation import Unpacking
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 TYPE_CHECKING = False
@@ -34,6 +36,7 @@ LeaderHint = PartitionResponse.LeaderIdAndEpoch
 CHECKED_SINCE = 3  # version from which batches are looked at before anything else
 ZSTD_SINCE = 7
 IDS_SINCE = 13
+UNPACKED_RATIO_MAX = 20  # what compressed batches of one request may unpack to, by their length; or that of one batch
 ACKS = (-1, 0, 1)
 ALL = -1
 TOLD = frozenset(("produce", "ack"))  # kinds of events
@@ -68,6 +71,7 @@ def _produce(
     waits: list[Wait] = []
     now_ms, steady_ms = context.now_ms, context.steady_ms
     refusal = _refusal_of_all(request, context)
+    unpacking = _unpacking_of(request)
     for topic in request.topic_data:
         answers = []
         partitions = topic.partition_data
@@ -88,7 +92,7 @@ def _produce(
                 if request.acks not in ACKS:
                     raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
                 replica = found
-                waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms)
+                waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms, unpacking)
             except KafkaError as error:
                 _refuse(answer, error, replica, context)
                 if error.code == Error.NOT_LEADER_OR_FOLLOWER:
@@ -131,6 +135,15 @@ def _refusal_of_all(request: ProduceRequest, context: Context) -> KafkaError | N
     return None
 
 
+def _unpacking_of(request: ProduceRequest) -> Unpacking | None:
+    """Return how much all batches together may unpack to; None: there is only one, which has a limit anyway."""
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return None
+    sent_bytes = sum(len(partition.records or b"") for topic in topics for partition in topic.partition_data)
+    return Unpacking(max(DECOMPRESSED_BYTES_MAX, UNPACKED_RATIO_MAX * sent_bytes))
+
+
 def _append(
     request: ProduceRequest,
     partition: PartitionRequest,
@@ -139,13 +152,16 @@ def _append(
     context: Context,
     now_ms: int,
     steady_ms: int,
+    unpacking: Unpacking | None,
 ) -> int:
     """Append to one partition; return the offset that the high watermark has to reach."""
     if is_internal(replica.topic) and context.client_id != ADMIN_CLIENT:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"{replica.topic} is an internal topic")
     if partition.records is None:
         raise KafkaError(Error.INVALID_RECORD, "no records")
-    appended = replica.append(partition.records, now_ms=now_ms, steady_ms=steady_ms, acks=request.acks)
+    appended = replica.append(
+        partition.records, now_ms=now_ms, steady_ms=steady_ms, acks=request.acks, unpacking=unpacking
+    )
     answer.base_offset = appended.first_offset
     answer.log_append_time_ms = appended.append_time_ms
     answer.log_start_offset = replica.log.log_start_offset
