@@ -58,7 +58,7 @@ _HOP = Layout(">qiibIhi")
 
 
 class Slice:
-    """Some bytes of a segment, not read yet: for sendfile, or as a view."""
+    """Some bytes of a segment, not read yet."""
 
     __slots__ = ("position", "segment", "size_bytes")
 

@@ -260,7 +260,7 @@ class OsFile:
     def __init__(self, storage: OsStorage, path: str, handle: int):
         self.path = path
         self.real_path = storage.real_path(path)
-        self.handle = handle  # what sendfile wants
+        self.handle = handle  # the file descriptor
         self.size_bytes = os.fstat(handle).st_size
         self._storage = storage
         self._mappings = storage.mappings
