@@ -286,6 +286,8 @@ class Member:
             count += len(found)
             if self._is_open:
                 self.node.follow(found, at_once=count <= AT_ONCE_MAX)  # type: ignore[arg-type]
+            if self._waiting:
+                self._wake()  # the next batch may undo what somebody waits for
             if count > RECORDS_AT_ONCE_MAX:
                 count = AT_ONCE_MAX + 1
                 self.node.directory.sync_names()
@@ -293,6 +295,14 @@ class Member:
         self.node.directory.sync_names()
         if self.node.events.observed:
             self.node.events.emit(Metadata(broker=self.node.node_id, offset=image.offset))
+        # Who stops waits until everybody has heard of it, so it is told at once and not with the next heartbeat.
+        stopping = {broker_id for broker_id, each in image.brokers.items() if each.in_controlled_shutdown}
+        if stopping - self._stopping_seen:
+            self._poke()
+        self._stopping_seen = stopping
+
+    def _wake(self) -> None:
+        """Tell those who wait that the metadata are as they want them."""
         still = []
         for condition, done in self._waiting:
             if not done.done():
@@ -301,11 +311,6 @@ class Member:
                 else:
                     still.append((condition, done))
         self._waiting = still
-        # Who stops waits until everybody has heard of it, so it is told at once and not with the next heartbeat.
-        stopping = {broker_id for broker_id, each in image.brokers.items() if each.in_controlled_shutdown}
-        if stopping - self._stopping_seen:
-            self._poke()
-        self._stopping_seen = stopping
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         """Return when the metadata here say so."""

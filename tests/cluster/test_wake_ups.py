@@ -21,9 +21,14 @@ import pytest
 from minibroker.client import Cluster as Client
 from minibroker.cluster.cluster import Cluster
 from minibroker.errors import Error, StorageError
-from minibroker.log.build import build_batch
+from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.records import Record
+from minibroker.log.validate import COORDINATOR
+from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.replication.link import CONTROLLER
 from minibroker.replication.replica import Replica
 
 from .virtual import TOPIC, Lab, in_cluster
@@ -159,6 +164,304 @@ def test_a_fetch_that_waits_is_answered_when(name: str, factor: int, version: in
         assert fetched(answer) == (case.error, case.size)
 
     in_cluster(main)
+
+
+@pytest.mark.parametrize("version", [12, 17])
+@pytest.mark.parametrize("name", [name for name, case in FETCHES.items() if 12 in case.versions])
+def test_a_fetch_session_that_waits_is_answered_when(name: str, version: int) -> None:
+    case = FETCHES[name]
+
+    async def main(lab: Lab) -> None:
+        leader = await prepared(lab, case.factors[-1], case.before)
+        epoch = leader.leader_epoch if case.names_epoch else -1
+        request = fetch(
+            lab, version, offset=case.offset, min_bytes=case.min_bytes, committed=case.committed, epoch=epoch
+        )
+        async with Client(lab.cluster.bootstrap_servers, clock=lab.world.clock) as client:
+            await client.metadata()
+            connection = await client.connection(leader.node_id)
+            request.max_wait_ms, request.session_id, request.session_epoch = 0, 0, 0
+            opened = await connection.call(request, version)
+            request.max_wait_ms, request.session_id, request.session_epoch = WAIT_MS, opened.session_id, 1
+            request.topics = []
+        answer = await answered_after(lab, leader, request, version, case.what)
+        assert fetched(answer) == (case.error, case.size)
+
+    in_cluster(main)
+
+
+def test_a_fetch_whose_session_goes_on_with_another_request_is_answered() -> None:
+    async def main(lab: Lab) -> None:
+        leader = await prepared(lab, 1)
+        async with Client(lab.cluster.bootstrap_servers, clock=lab.world.clock) as client:
+            await client.metadata()
+            connection = await client.connection(leader.node_id)
+            request = fetch(lab, 12)
+            request.max_wait_ms, request.session_id, request.session_epoch = 0, 0, 0
+            session_id = (await connection.call(request, 12)).session_id
+
+            async def ask_again(_cluster: Cluster, _leader: Replica) -> None:
+                again = FetchRequest(
+                    replica_id=-1, max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=2, topics=[]
+                )
+                await connection.call(again, 12)
+
+            waits = FetchRequest(
+                replica_id=-1, max_wait_ms=WAIT_MS, min_bytes=1, session_id=session_id, session_epoch=1, topics=[]
+            )
+            answer = await answered_after(lab, leader, waits, 12, ask_again)
+            assert answer.error_code == Error.INVALID_FETCH_SESSION_EPOCH
+
+            async def close(_cluster: Cluster, _leader: Replica) -> None:
+                ends = FetchRequest(
+                    replica_id=-1, max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=-1, topics=[]
+                )
+                await connection.call(ends, 12)
+
+            waits.session_epoch = 3
+            answer = await answered_after(lab, leader, waits, 12, close)
+            assert (answer.error_code, answer.responses) == (0, [])
+
+    in_cluster(main)
+
+
+def test_a_fetch_of_committed_records_is_answered_when_their_transaction_ends() -> None:
+    ids: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
+    open_batch = build_batch(2, [Record(None, b"a", (), 1_700_000_000_000)], base_sequence=0, transactional=True, **ids)
+
+    async def commit(cluster: Cluster, leader: Replica) -> None:
+        append(leader, b"behind it")  # moves the high watermark, and not the last stable offset
+        await lab_clock(cluster).sleep(1_000)
+        marker = build_transaction_marker(offset=0, commit=True, timestamp=0, coordinator_epoch=0, **ids)
+        leader.append(bytearray(marker), now_ms=1_700_000_000_000, steady_ms=0, origin=COORDINATOR)
+
+    async def main(lab: Lab) -> None:
+        leader = await prepared(lab, 3)
+        leader.append(bytearray(open_batch), now_ms=1_700_000_000_000, steady_ms=0)
+        await lab.cluster.waits.high_watermark(TOPIC, 0, 1)
+        answer = await answered_after(lab, leader, fetch(lab, 12, committed=True), 12, commit)
+        error, size_bytes = fetched(answer)
+        assert error == 0
+        assert size_bytes > len(open_batch) + len(batch(b"behind it"))
+
+    in_cluster(main)
+
+
+def lab_clock(cluster: Cluster) -> Any:
+    return cluster.clock
+
+
+@pytest.mark.parametrize("what", ["a follower is fenced", "min.insync.replicas"])
+def test_a_fetch_is_answered_when_the_high_watermark_rises_without_a_record(what: str) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        configs = {"min.insync.replicas": "2"} if what == "min.insync.replicas" else {}
+        leader = await prepared(lab, 3, configs=configs)
+        others = [each for each in leader.replicas if each != leader.node_id]
+        if configs:
+            for broker in others:
+                await cluster.kill(broker)
+            await cluster.waits.isr(TOPIC, 0, [leader.node_id])
+        else:
+            cluster.pause(others[0])
+        append(leader, b"a")
+
+        async def happen(cluster: Cluster, leader: Replica) -> None:
+            if configs:
+                lower_min_in_sync(cluster, leader)
+            else:
+                await cluster.kill(others[0])
+
+        answer = await answered_after(lab, leader, fetch(lab, 12), 12, happen)
+        assert fetched(answer) == (0, ONE)
+
+    in_cluster(main)
+
+
+@pytest.mark.parametrize("what", ["append", "delete"])
+def test_a_fetch_from_a_follower_is_answered_when(what: str) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        leader = await prepared(lab, 3)
+        follower = cluster.replica(TOPIC, 0, next(each for each in leader.replicas if each != leader.node_id))
+        assert follower is not None
+        answer = await answered_after(
+            lab, follower, fetch(lab, 12), 12, lambda cluster, _: FETCHES[what].what(cluster, leader)
+        )
+        assert fetched(answer) == (FETCHES[what].error, FETCHES[what].size)
+
+    in_cluster(main, racks=("a", "b", "c"))
+
+
+# Acks
+
+
+def produce(lab: Lab, acks: int = -1) -> ProduceRequest:
+    Topic = ProduceRequest.TopicProduceData
+    rows = [Topic.PartitionProduceData(index=0, records=batch(b"a"))]
+    return ProduceRequest(acks=acks, timeout_ms=WAIT_MS, topic_data=[Topic(name=TOPIC, partition_data=rows)])
+
+
+class Held(NamedTuple):
+    """Something that waits for a follower which hangs, and what comes of it."""
+
+    what: Callable[[Cluster, Replica, int], Awaitable[None] | None]  # it is told which follower hangs
+    error: int
+
+
+def resume(cluster: Cluster, leader: Replica, hanging: int) -> None:
+    cluster.resume(hanging)
+
+
+async def kill(cluster: Cluster, leader: Replica, hanging: int) -> None:
+    await cluster.kill(hanging)
+
+
+def move_to_third(cluster: Cluster, leader: Replica, hanging: int) -> None:
+    cluster.move_leader(TOPIC, 0, next(each for each in leader.replicas if each not in (leader.node_id, hanging)))
+
+
+ENDINGS = {
+    "follower goes on": Held(resume, 0),
+    "follower dies": Held(kill, 0),
+    "delete": Held(lambda cluster, leader, _: delete_topic(cluster, leader), Error.UNKNOWN_TOPIC_OR_PARTITION),
+    "leader moves": Held(move_to_third, Error.NOT_LEADER_OR_FOLLOWER),
+    "disk fails": Held(lambda cluster, leader, _: fail_disk(cluster, leader), Error.KAFKA_STORAGE_ERROR),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_acks_of_all_are_decided_when(name: str) -> None:
+    async def main(lab: Lab) -> None:
+        leader, hanging = await hang_one(lab)
+        happen = ENDINGS[name].what
+        answer = await answered_after(
+            lab, leader, produce(lab), 9, lambda cluster, leader: happen(cluster, leader, hanging)
+        )
+        (row,) = answer.responses[0].partition_responses
+        assert row.error_code == ENDINGS[name].error
+
+    in_cluster(main)
+
+
+def test_acks_of_all_are_decided_when_fewer_have_to_be_in_sync() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        leader, hanging = await hang_one(lab, configs={"min.insync.replicas": "3"})
+        clock = lab.world.clock
+
+        async def kill_and_lower(cluster: Cluster, leader: Replica) -> None:
+            await cluster.kill(hanging)
+            await clock.sleep(5_000)  # too few are in sync: nothing is committed
+            lower_min_in_sync(cluster, leader)
+
+        answer = await answered_after(lab, leader, produce(lab), 9, kill_and_lower)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert cluster.partition(TOPIC, 0).leader == leader.node_id
+
+    in_cluster(main)
+
+
+def test_what_all_replicas_had_is_a_success_though_the_leader_moves_before_the_answer_leaves() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2], [1, 3]])
+        await cluster.waits.in_sync()
+        cluster.pause(3)
+        request = produce(lab)
+        Topic = ProduceRequest.TopicProduceData
+        request.topic_data[0].partition_data.append(Topic.PartitionProduceData(index=1, records=batch(b"b")))
+        leader = cluster.leader(TOPIC, 0)
+        assert leader is not None
+
+        async def move_and_delete(cluster: Cluster, leader: Replica) -> None:
+            cluster.move_leader(TOPIC, 0, 2)
+            await cluster.waits.leader(TOPIC, 0, 2)
+            await cluster.kill(3)
+
+        answer = await answered_after(lab, leader, request, 9, move_and_delete)
+        assert [row.error_code for row in answer.responses[0].partition_responses] == [0, 0]
+
+    in_cluster(main)
+
+
+# Deletions of records
+
+
+def delete_all(lab: Lab) -> DeleteRecordsRequest:
+    Topic = DeleteRecordsRequest.DeleteRecordsTopic
+    rows = [Topic.DeleteRecordsPartition(partition_index=0, offset=-1)]
+    return DeleteRecordsRequest(timeout_ms=WAIT_MS, topics=[Topic(name=TOPIC, partitions=rows)])
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_a_deletion_of_records_is_over_when(name: str) -> None:
+    async def main(lab: Lab) -> None:
+        leader, hanging = await hang_one(lab, count=1)
+        happen = ENDINGS[name].what
+        answer = await answered_after(
+            lab, leader, delete_all(lab), 2, lambda cluster, leader: happen(cluster, leader, hanging)
+        )
+        (row,) = answer.topics[0].partitions
+        assert row.error_code == ENDINGS[name].error
+        assert row.low_watermark == (-1 if row.error_code else 1)
+
+    in_cluster(main)
+
+
+def test_a_deletion_of_records_waits_no_more_for_a_follower_out_of_sync_that_dies() -> None:
+    async def main(lab: Lab) -> None:
+        leader, hanging = await hang_one(lab, count=1, lives=True)
+        append(leader, b"one that it does not get")
+        await lab.cluster.waits.isr(TOPIC, 0, [each for each in leader.replicas if each != hanging], timeout_ms=100_000)
+        answer = await answered_after(lab, leader, delete_all(lab), 2, lambda cluster, _: cluster.kill(hanging))
+        (row,) = answer.topics[0].partitions
+        assert (row.error_code, row.low_watermark) == (0, 2)
+
+    in_cluster(main)
+
+
+# Topics that are made because somebody asks for them
+
+
+def test_who_waits_for_a_topic_that_is_made_and_deleted_again_is_answered() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        await lab.world.clock.sleep(1_000)
+        cluster.links.delay(CONTROLLER, 1, 200, one_way=True)  # so that both changes come in one answer
+        async with Client(cluster.bootstrap_servers, clock=lab.world.clock, timeout_ms=WAIT_MS) as client:
+            connection = await client.connection(1)
+            topics = [MetadataRequest.MetadataRequestTopic(name="made")]
+            request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+            cluster.create_topic("before", 1, 1)
+            await lab.world.clock.sleep(10)
+            answer = asyncio.get_running_loop().create_task(connection.call(request, 9), name="request")
+            await lab.world.clock.sleep(20)
+            assert "made" in cluster.controller.image.topics
+            cluster.delete_topic("made")
+            found = await answer
+        assert found.topics[0].error_code in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.LEADER_NOT_AVAILABLE)
+
+    in_cluster(main)
+
+
+# Helpers
+
+
+async def hang_one(
+    lab: Lab, count: int = 0, configs: dict[str, str] | None = None, *, lives: bool = False
+) -> tuple[Replica, int]:
+    """Make the topic with three replicas, and let one of the followers hang; return the leader and that one.
+
+    lives: its fetches alone do not get through, its heartbeats do.
+    """
+    leader = await prepared(lab, 3, count, configs)
+    hanging = next(each for each in leader.replicas if each != leader.node_id)
+    if lives:
+        lab.cluster.links.cut(leader.node_id, hanging)
+    else:
+        lab.cluster.pause(hanging)
+    return leader, hanging
 
 
 async def prepared(lab: Lab, factor: int, count: int = 0, configs: dict[str, str] | None = None) -> Replica:

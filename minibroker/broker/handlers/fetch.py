@@ -126,6 +126,7 @@ class Round:
         self.found_bytes = 0
         self.is_incremental = False
         self.is_over = False  # the time that the client wants to wait
+        self._has_waited = False
         self._wanted = wanted_in(request)  # of a fetch without a session
         self.session = session = self._find_session()  # of the client
         self.session_id = NO_SESSION if session is None else session.session_id
@@ -189,6 +190,7 @@ class Round:
 
     def watch(self, keys: Iterable[Key]) -> None:
         """Hear of the next change of partitions that have been read; all of them could be."""
+        self._has_waited = True
         session = self.watched
         for key in keys:
             session.changed.pop(key, None)
@@ -236,8 +238,8 @@ class Round:
             except KafkaError as error:
                 self._is_due = True
                 say_if_damaged(self.context.node, error)
-                if error.code == Error.UNKNOWN_TOPIC_ID and key in self._answers:
-                    # The id was known when the request came; the topic has been deleted since.
+                if error.code == Error.UNKNOWN_TOPIC_ID and self._has_waited:
+                    # The id was known when the request came, or it would not have waited.
                     error = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, error.message)
                 self._refuse(key, answer, error, replica)
                 if replica is None:
