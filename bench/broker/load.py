@@ -40,6 +40,8 @@ CONSUMED_AT_ONCE = 10_000
 SMALL_BYTES = 100
 LARGE_BYTES = 1 << 20
 WARM_UP_REQUESTS = 200
+DELIVERIES_WARM_UP = 20
+PAUSE_SECONDS = 0.01  # between records that are delivered one by one
 
 # librdkafka would otherwise send metrics to the one broker that takes them.
 CLIENT = {"enable.metrics.push": False}
@@ -154,6 +156,27 @@ def round_trips(broker: Broker, topic: str, count: int) -> Figures:
         check_stored(raw, topic, first, WARM_UP_REQUESTS + count)
     centiles = statistics.quantiles(took, n=100)
     return {"p50_us": centiles[49] * 1e6, "p99_us": centiles[98] * 1e6, "cpu_us": cpu / count * 1e6}
+
+
+def deliveries(broker: Broker, topic: str, count: int) -> Figures:
+    """Produce one small record after the other, and see how long each takes to a consumer of librdkafka that waits."""
+    frame = produce_frame(topic, batch(SMALL_BYTES, 1))
+    consumer = Consumer({"bootstrap.servers": broker.address, **CLIENT, "group.id": "bench"})
+    took = []
+    with Raw(broker.address) as raw:
+        (_, end), *_ = Topics(raw).ends(topic, 1)
+        consumer.assign([TopicPartition(topic, 0, end)])
+        for number in range(DELIVERIES_WARM_UP + count):
+            time.sleep(PAUSE_SECONDS)  # its next fetch waits by then
+            start = time.perf_counter()
+            raw.round_trips(frame, 1)
+            got = consumer.poll(TIMEOUT_SECONDS)
+            if got is None or got.error():
+                raise RuntimeError(f"record {number} did not come: {got and got.error()}")
+            took.append(time.perf_counter() - start)
+    consumer.close()
+    centiles = statistics.quantiles(took[DELIVERIES_WARM_UP:], n=100)
+    return {"p50_ms": centiles[49] * 1e3, "p99_ms": centiles[98] * 1e3}
 
 
 def pipelined(broker: Broker, topic: str, seconds: float, in_flight: int = 64) -> Figures:

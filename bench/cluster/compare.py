@@ -1,6 +1,7 @@
 """Three replicas beside one, and beside a real Kafka of three brokers: the same loads in one run, interleaved.
 
-    loads        produce with acks=all and fetch through librdkafka, single requests over one plain socket to the leader
+    loads        produce with acks=all and fetch through librdkafka, single requests over a plain socket to the leader;
+                 how long a record takes to a consumer that waits for it, with librdkafka's own settings
     start        from the start of the process until all brokers answer, and until a record is acknowledged
     partitions   10,000 replicas: how long they take to make, what they hold, what they cost while nothing happens
     events       produce while nobody watches, and while somebody in the process is told of one kind or of everything
@@ -68,6 +69,7 @@ class Plan(NamedTuple):
     records: dict[int, int]  # how many, by their size
     warm_up_records: int
     round_trips: int
+    deliveries: int  # to a consumer, one by one
     seconds: float  # of loads that have no end of their own
     partitions: int  # of three replicas each
     idle_seconds: float
@@ -75,8 +77,8 @@ class Plan(NamedTuple):
     appends: int  # inside
 
 
-QUICK = Plan(3, 1, {100: 200_000, 1024: 40_000}, 100_000, 500, 0.4, 667, 5.0, 5, 1000)
-FULL = Plan(5, 3, {100: 500_000, 1024: 100_000}, 200_000, 1500, 0.7, 3334, 10.0, 5, 1500)
+QUICK = Plan(3, 1, {100: 200_000, 1024: 40_000}, 100_000, 500, 150, 0.4, 667, 5.0, 5, 1000)
+FULL = Plan(5, 3, {100: 500_000, 1024: 100_000}, 200_000, 1500, 400, 0.7, 3334, 10.0, 5, 1500)
 
 
 class Clusters(Rounds):
@@ -123,6 +125,7 @@ class Clusters(Rounds):
                 broker.delete_topic(each.topic)
         self.measure("round trip, 1 x 100 B", self.round_trips)
         self.measure("pipelined, 1 x 100 B, 64 in flight", self.pipelined)
+        self.measure("delivery, 1 x 100 B", lambda broker: loads.deliveries(broker, SMALL, self.plan.deliveries))
         self.each_alone("after load", lambda broker: broker.memory_mb())
 
     def warm_up(self, broker: Broker) -> Figures:
@@ -134,6 +137,7 @@ class Clusters(Rounds):
             loads.fetch(broker, WARM_UP, self.plan.warm_up_records)
             loads.pipelined(broker, SMALL, self.plan.seconds)
             loads.round_trips(broker, SMALL, self.plan.round_trips)
+            loads.deliveries(broker, SMALL, self.plan.deliveries)
         broker.delete_topic(WARM_UP.topic)
         return figures
 

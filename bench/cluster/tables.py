@@ -47,6 +47,7 @@ RATIOS = (
 )
 START_MARK = {THREE: 400.0, THREE_MEMORY: 400.0}
 IDLE_MARK = {THREE: 2.0, THREE_MEMORY: 2.0}
+DELIVERY_MARKS = {THREE: 5.0, THREE_MEMORY: 5.0, TO_KAFKA: 1.0}
 KEPT = {ONE_KIND_TO_NONE: 0.95, ALL_TO_NONE: 0.95}
 
 TABLES = (
@@ -67,6 +68,8 @@ TABLES = (
             Row("round trip", "cpu_us", "CPU µs a request"),
             Row("pipelined", "requests_s", "requests/s", more_is_better=True),
             Row("pipelined", "cpu_us", "CPU µs a request"),
+            Row("delivery", "p50_ms", "p50 ms until a consumer has it", DELIVERY_MARKS),
+            Row("delivery", "p99_ms", "p99 ms"),
             Row("after load", "rss_mb", "MB resident"),
             Row("after load", "anonymous_mb", "MB of it not page cache"),
         ),
