@@ -3,8 +3,8 @@
     lag(spark).show()            all running queries
     lag(query, servers="...")    one; brokers are asked for the newest offsets
 
-A query commits its offsets to a group, `kafka.group.id` or one named after what it reads, so that everything that shows
-groups shows it too: `minibroker groups --describe`, the broker's pages, anybody's tools.
+With `commitOffsets` a query commits its offsets to a group, `kafka.group.id` or one named after what it reads, so that
+everything that shows groups shows it too: `minibroker groups --describe`, the broker's pages, anybody's tools.
 What must hold: numbers are those of the query's last progress. Before Spark 4.2 that has no newest offsets but the end
 of the micro-batch, so the lag is then what brokers say, if there are some to ask, and null if not.
 Spark: its Kafka source commits nothing, its group has another name at each start.

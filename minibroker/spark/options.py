@@ -80,7 +80,8 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "kafkaConsumer.pollTimeoutMs": ("120000", "how long to wait for records; not with `path`"),
     "fetchOffset.numRetries": ("3", "how often to ask again for offsets; not with `path`"),
     "fetchOffset.retryIntervalMs": ("1000", "how long to wait in between; not with `path`"),
-    "groupIdPrefix": ("spark-kafka-source", "how the name of a stream's group begins; not with `path`"),
+    "commitOffsets": ("false", "whether a stream commits its offsets to a group, for others to see; not with `path`"),
+    "groupIdPrefix": ("spark-kafka-source", "how the name of that group begins, without kafka.group.id"),
 }
 POLL_TIMEOUT_MS, RETRIES, RETRY_PAUSE_MS = 120_000, 3, 1000
 TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
@@ -133,8 +134,10 @@ class Options:
     poll_timeout_ms: int
     retries: int  # of asking for offsets
     retry_pause_ms: int
+    commits: bool  # whether a stream's offsets are committed to a group
     group_prefix: str
     kafka: dict[str, str]  # the rest of what consumers are told, without `kafka.`
+    must_match: bool = True  # whether a pattern that no topic matches is an error; Spark takes it for an empty table
     columns: list[str] | None = None  # the schema that a query gives: None is all there are
 
     @property
@@ -177,6 +180,7 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
     found.poll_timeout_ms = _positive(told, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS
     found.retries = _positive(told, "fetchOffset.numRetries") or RETRIES
     found.retry_pause_ms = _positive(told, "fetchOffset.retryIntervalMs") or RETRY_PAUSE_MS
+    found.commits = flag(told, "commitOffsets", False)
     found.group_prefix = told.get("groupIdPrefix", OPTIONS["groupIdPrefix"][0])
     most, least = found.trigger_offsets_max, found.trigger_offsets_min
     if most is not None and least is not None and least > most:

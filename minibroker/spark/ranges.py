@@ -50,7 +50,7 @@ def check_all_there(
             known = [each for name, each in found if name == topic]
             told = f"{topic} has no partition {partition} here, only {known}" if known else ""
             raise OptionError(f"assign: {told or _absent(topic, topics(), where)}")
-    if options.pattern is not None and not found:
+    if options.pattern is not None and not found and options.must_match:
         raise OptionError(f"subscribePattern: no topic matches {options.pattern.pattern}; {_known(topics())}")
 
 

@@ -91,7 +91,11 @@ def test_micro_batches_and_lag_are_those_of_the_connector(spark: Session, tmp_pa
     with Broker(topics=["orders:3"], data_dir=tmp_path / "data") as broker:
         produce(broker, "orders", {0: 20, 1: 7, 2: 1})
         told = {"subscribe": "orders", "maxOffsetsPerTrigger": "10", "startingOffsets": "earliest"}
-        wire = told | {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.group.id": "readers"}
+        wire = told | {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "kafka.group.id": "readers",
+            "commitOffsets": "true",
+        }
         of_path = told | {"path": str(tmp_path / "data"), "endOfLog": "logEnd"}
         found = {
             name: spark.call(STEPS, source=source, options=options, checkpoint=str(tmp_path / name))

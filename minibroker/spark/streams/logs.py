@@ -16,6 +16,8 @@ from minibroker.spark.filters import Filters
 from minibroker.spark.ranges import resolved
 from minibroker.spark.streams.offsets import told
 
+COMMITTED_BY = "minibroker-spark"  # in the metadata of each commit: what has something else is not ours
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,20 +135,35 @@ class WireLogs:
         return divided(whole, self._options.partitions_min, self._options.records_max)
 
     def commit(self, offsets: Numbers) -> None:
-        """Note in the query's group how far it is; without that it goes on as well."""
-        from minibroker.client.groups import Groups
+        """Note in the query's group how far it is, if that was asked for; without that it goes on as well."""
+        from minibroker.client.groups import CommittedOffset, Groups
         from minibroker.spark.lag import group_of
 
-        if self._cannot_commit or not offsets:
+        if not self._options.commits or self._cannot_commit or not offsets:
             return
-        group = group_of(self._options)
+        group, cluster = group_of(self._options), self._connected()
+
+        async def commit() -> str:
+            groups = Groups(cluster)
+            there = (await groups.fetch_offsets([group]))[group]
+            # Asked each time: an application may have begun to use the group since.
+            others = [key for key, committed in there.items() if committed.metadata != COMMITTED_BY]
+            if others:
+                return f"it has offsets that somebody else has committed, as that of {told(others[:1])}"
+            await groups.alter_offsets(
+                group, {key: CommittedOffset(offset, COMMITTED_BY) for key, offset in offsets.items()}
+            )
+            return ""
+
         try:
-            self._run(Groups(self._connected()).alter_offsets(group, offsets))
+            problem = self._run(commit())
         except KafkaError as error:
             if error.code.retriable:
                 return  # the next micro-batch commits for this one too; or a topic has been deleted
+            problem = str(error)
+        if problem:
             self._cannot_commit = True
-            print(f"minibroker: group {group} does not show where this stream is: {error}", file=sys.stderr)
+            print(f"minibroker: group {group} does not show where this stream is: {problem}", file=sys.stderr)
 
     def close(self) -> None:
         if self._runner is not None:

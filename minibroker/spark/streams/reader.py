@@ -3,7 +3,8 @@
 What must hold: a reader that starts anew goes on from the checkpoint, whatever it is asked first. Spark before 4.2 does
 not say where a micro-batch begins when it asks where it ends; then the reader remembers: a new query asks for the end
 before anything else, one that is restarted for the tasks of its last micro-batch first.
-When Spark asks where the next micro-batch ends, the last one is done: then its offsets are committed to the group.
+When Spark asks where the next micro-batch ends, the last one is done: then its offsets are committed to the group, if
+`commitOffsets` asks for that.
 Spark: `Trigger.AvailableNow` with `maxOffsetsPerTrigger` reads all that is there from 4.2 on only; before, it stops
 after one micro-batch, and the next run goes on from there.
 Not here: rules for offsets (offsets.py), asking for them (logs.py), lag as a table (minibroker/spark/lag.py).
