@@ -183,7 +183,15 @@ DOORS = {
         r"|asyncio\.(sleep|wait_for|timeout|timeout_at)|\?\.(call_later|call_at)",
     ),
     "files": Door(
-        ("log/storage.py", "log/read_only_storage.py", "cli/", "serve.py", "spark/folders.py", "spark/java.py"),
+        (
+            "log/storage.py",
+            "log/read_only_storage.py",
+            "cli/",
+            "serve.py",
+            "spark/folders.py",
+            "spark/java.py",
+            "spark/packing.py",
+        ),
         rf"(io\.)?open|os\.({FILE_CALLS})|mmap\.mmap|(pathlib|shutil|tempfile)(\..*)?"
         r"|\?\.(read_text|write_text|read_bytes|write_bytes)",
     ),

@@ -11,10 +11,13 @@ EPILOG = "minibroker spark without a job lists them; minibroker spark JOB --help
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--package", metavar="FILE.zip", help="write minibroker as a zip for the workers of a cluster (--py-files)"
+    )
     parser.add_argument("words", nargs="...", metavar="JOB ...", help="the job and what it takes")
 
 
 def run(options: argparse.Namespace) -> int:
-    from minibroker.spark.jobs.command import main
+    from minibroker.spark.jobs.command import PACKAGE, main
 
-    return main(options.words)
+    return main(options.words if options.package is None else [PACKAGE, options.package, *options.words])

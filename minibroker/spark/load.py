@@ -19,7 +19,7 @@ from minibroker.spark.loading.directory import LoadDirectory
 from minibroker.spark.loading.options import CONFIG, parse_load
 from minibroker.spark.loading.plans import Piece
 from minibroker.spark.loading.segments import load_segments
-from minibroker.spark.workers import settle
+from minibroker.spark.workers import naming_packages, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ def _task_of(plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         import pyarrow as pa
 
         settle()
-        pieces = load_segments(batches, plan, *this_task())
+        with naming_packages():
+            pieces = load_segments(batches, plan, *this_task())
         if pieces:
             kinds = (pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.int64(), pa.binary())
             columns = map(pa.array, zip(*pieces, strict=True), kinds)

@@ -10,6 +10,7 @@ import sys
 
 from minibroker.spark.columns import Manner
 from minibroker.spark.options import QUARANTINE
+from minibroker.spark.workers import naming_packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def reader_of(task: Any, options: Options, filters: Filters | None = None) -> Ta
 def read(task: Any, options: Options, filters: Filters | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task; what had to be left out is told where Spark keeps what its workers say."""
     reader = reader_of(task, options, filters)
-    yield from reader.batches()
+    with naming_packages():
+        yield from reader.batches()
     for told in reader.left_out if options.mode != QUARANTINE else ():
         print(f"minibroker left out {told}", file=sys.stderr)
     for told in reader.noticed:

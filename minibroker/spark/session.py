@@ -1,18 +1,23 @@
 """The session of Spark that jobs work in: the one that is there, or a new one, with our data source in it.
 
+    spark = open_session()
+
 Under spark-submit and in notebooks a session is there already, with a master and memory that somebody has chosen; on a
-laptop there is none, and `local[*]` is what is meant.
+laptop there is none, and `local[*]` is what is meant. Workers of a laptop are this Python, with what is installed for
+it, whether or not its environment is activated: Spark itself would start the python3 of the PATH.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 from minibroker.spark.java import use_java
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from pyspark.sql import SparkSession  # pyright: ignore
 
@@ -26,12 +31,16 @@ LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.
 
 
 class SparkMissing(Exception):
-    """PySpark or what our source needs is not installed; the text says what helps."""
+    """PySpark or what our source needs is not installed, or PySpark is too old; the text says what helps."""
 
     def __init__(self, error: ImportError):
-        super().__init__(
-            f"{error.name} is not installed, which the jobs of Spark need: pip install 'minibroker[spark]'"
-        )
+        if (error.name or "").startswith("pyspark."):
+            from pyspark import __version__ as version  # pyright: ignore
+
+            text = f"PySpark {version} is too old: sources in Python came with 4.0. What is newer takes"
+        else:
+            text = f"{error.name} is not installed, which the jobs of Spark need:"
+        super().__init__(f"{text} pip install 'minibroker[spark]'")
 
 
 def open_session(
@@ -41,10 +50,11 @@ def open_session(
     try:
         import numpy
         import pyarrow
+        import pyspark.sql.datasource  # pyright: ignore
         from pyspark.sql import SparkSession  # pyright: ignore
     except ImportError as error:
         raise SparkMissing(error) from None
-    del numpy, pyarrow
+    del numpy, pyarrow, pyspark
     told = dict(settings or {})
     is_remote = "SPARK_REMOTE" in os.environ or "spark.remote" in told or (master or "").startswith("sc://")
     session = SparkSession.getActiveSession()
@@ -59,7 +69,10 @@ def open_session(
             chosen = master or os.environ.get("SPARK_MASTER") or told.get("spark.master")
             if chosen is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit says it for itself
                 chosen = "local[*]"
-            told = {**DEFAULTS, **(LOCAL if (chosen or "").startswith("local") else {}), **told}
+            is_local = (chosen or "").startswith("local")
+            told = {**DEFAULTS, **(LOCAL if is_local else {}), **told}
+            if is_local:
+                os.environ.setdefault("PYSPARK_PYTHON", told.get("spark.pyspark.python", sys.executable))
             if chosen is not None:
                 builder = builder.master(chosen)
             if memory is not None:
@@ -67,7 +80,17 @@ def open_session(
         for name, value in told.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
-    from minibroker.spark.source import MinibrokerSource
-
-    session.dataSource.register(MinibrokerSource)
+    use_source(session)
     return session
+
+
+def use_source(session: Any) -> None:
+    """Let a session know our data source, unless it does."""
+    from minibroker.spark.source import NAME, MinibrokerSource
+
+    try:
+        is_known = session._jsparkSession.sessionState().dataSourceManager().dataSourceExists(NAME)
+    except Exception:  # Spark Connect: only the server could say
+        is_known = False
+    if not is_known:
+        session.dataSource.register(MinibrokerSource)

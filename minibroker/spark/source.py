@@ -11,6 +11,8 @@ Not here: reading (reading.py), streams (streams/reader.py), writers (sink.py in
 
 from __future__ import annotations
 
+import sys
+
 from pyspark.sql.datasource import (  # pyright: ignore
     DataSource,
     DataSourceReader,
@@ -27,7 +29,7 @@ from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import QUARANTINE, parse
 from minibroker.spark.reading import plan, read
-from minibroker.spark.workers import remember_archives, settle
+from minibroker.spark.workers import prepare, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def asked(given: Mapping[str, str], schema: StructType, *, streaming: bool = Fal
                 "say that, and turn it into something else in the query"
             )
     options.columns = schema.names
+    options.must_match = False  # as in Spark's source: a table without rows, a stream that waits for a topic
     return options
 
 
@@ -69,7 +72,7 @@ class MinibrokerSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        remember_archives()
+        prepare()
         try:
             return from_arrow_schema(columns_of(parse(self.options)))
         except OptionError as problem:
@@ -80,17 +83,18 @@ class MinibrokerSource(DataSource):
                 raise problem from None
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        remember_archives()
-        return Reader(asked(self.options, schema))
+        prepare()
+        kind = FilteringReader if hands_filters_down() else Reader
+        return kind(asked(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        remember_archives()
+        prepare()
         from minibroker.spark.streams.reader import stream_reader
 
         return stream_reader(asked(self.options, schema, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        remember_archives()
+        prepare()
         if "path" in self.options:
             from minibroker.spark.loading.sink import segment_writer
 
@@ -100,10 +104,24 @@ class MinibrokerSource(DataSource):
         return wire_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        remember_archives()
+        prepare()
         from minibroker.spark.sending.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
+
+
+# Which program plans a query whose filters Spark hands down, where `spark.sql.python.filterPushdown.enabled` is true.
+FILTERING_PROGRAM = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+def hands_filters_down() -> bool:
+    """Return whether this process will call `pushFilters`.
+
+    Spark tells readers nothing of its settings, and from 4.1 on refuses one that has `pushFilters` unless the setting
+    is on, which it is not by default. But it has a program of its own for handing filters down, started only then.
+    """
+    main = getattr(sys.modules["__main__"].__spec__, "name", "")
+    return main == FILTERING_PROGRAM or FILTERING_PROGRAM in sys.modules
 
 
 class Reader(DataSourceReader):
@@ -113,10 +131,6 @@ class Reader(DataSourceReader):
         self.options = options
         self.filters = Filters()
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Take filters (from Spark 4.1 on); those that are returned Spark keeps itself."""
-        return filters if self.options.mode == QUARANTINE else self.filters.take(filters)
-
     def partitions(self) -> list[InputPartition]:
         # Without tasks Spark would ask for one row of nothing.
         return [InputPartition(task) for task in plan(self.options, self.filters)] or [InputPartition(None)]
@@ -125,3 +139,11 @@ class Reader(DataSourceReader):
         if partition.value is not None:
             settle()
             yield from read(partition.value, self.options, self.filters)
+
+
+class FilteringReader(Reader):
+    """One that keeps filters itself; only where Spark hands them down."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Take filters (from Spark 4.1 on); those that are returned Spark keeps itself."""
+        return filters if self.options.mode == QUARANTINE else self.filters.take(filters)

@@ -1,4 +1,4 @@
-"""What spark-submit starts: `spark-submit --py-files minibroker.whl submit.py export --path data ...`."""
+"""What spark-submit starts: `spark-submit --py-files minibroker.zip submit.py export --path data ...`."""
 
 from __future__ import annotations
 

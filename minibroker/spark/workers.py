@@ -6,15 +6,63 @@ PySpark's own archive a dozen times, and Spark's jar with 5,000 classes and no m
 After each task Spark's daemon collects garbage, and looks at every object of numpy, pyarrow and pandas for it.
 What must hold: nothing that can be imported is lost. Only Spark's own archives, which do not change while it runs, are
 remembered; those of the user's (`--py-files`) are not touched.
+A machine that lacks a package says which, and what helps, when the query is planned or its first task begins.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from zipimport import zipimporter
 
+# Module -> package. Codecs are needed only where records are compressed so.
+NEEDED = {"numpy": "numpy", "pyarrow": "pyarrow", "google_crc32c": "google-crc32c"}
+CODECS = {"lz4": "lz4", "snappy": "python-snappy", "zstandard": "zstandard"}
+
 OF_SPARK = ("pyspark.zip", "py4j-", "spark-core_")  # how the names of its archives begin
+
+
+class PackageMissing(Exception):
+    """This Python, of a worker or where queries are planned, lacks packages; the text says which and what helps."""
+
+    def __init__(self, packages: list[str]):
+        from platform import node
+
+        super().__init__(
+            f"{', '.join(packages)} cannot be imported by {sys.executable} on {node()}: install "
+            "minibroker[spark] for that Python on each machine, or set PYSPARK_PYTHON to one that has it "
+            "(docs/spark-cluster.md)"
+        )
+
+
+@cache
+def check_packages() -> None:
+    """Raise PackageMissing unless this Python can read and write records."""
+    missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
+    if missing:
+        raise PackageMissing(missing)
+
+
+@contextmanager
+def naming_packages() -> Iterator[None]:
+    """Raise PackageMissing for a codec whose package is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = {**NEEDED, **CODECS}.get((error.name or "").partition(".")[0])
+        if package is None:
+            raise
+        raise PackageMissing([package]) from error
+
+
+def prepare() -> None:
+    """Make a process ready to plan a query."""
+    check_packages()
+    remember_archives()
 
 
 def remember_archives() -> None:
@@ -30,6 +78,6 @@ def _keep() -> None:
 
 def settle() -> None:
     """Make a worker ready for many tasks; what it has imported at the first of them is never garbage."""
-    remember_archives()
+    prepare()
     if not gc.get_freeze_count():
         gc.freeze()

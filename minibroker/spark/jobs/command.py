@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 USAGE = 2
 FAILED = 1
+PACKAGE = "--package"
 
 
 def parser_of(name: str, program: str = "minibroker spark") -> argparse.ArgumentParser:
@@ -27,6 +28,9 @@ def parser_of(name: str, program: str = "minibroker spark") -> argparse.Argument
     module.add_arguments(parser)
     session = parser.add_argument_group("Spark")
     session.add_argument("--master", metavar="URL", help="where Spark runs: local[4], spark://..., sc://... (local[*])")
+    session.add_argument(
+        "--py-files", metavar="ZIP", help="code for the workers of a cluster, as minibroker spark --package writes it"
+    )
     session.add_argument("--driver-memory", metavar="SIZE", help="memory of the driver, as 2g")
     session.add_argument(
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; may be repeated"
@@ -40,7 +44,11 @@ def parser_of(name: str, program: str = "minibroker spark") -> argparse.Argument
 def overview() -> str:
     width = max(map(len, JOBS))
     lines = [f"  {name.ljust(width)}  {what}" for name, what in JOBS.items()]
-    return "\n".join(["usage: minibroker spark JOB ...", "", *lines, "", "minibroker spark JOB --help tells more."])
+    more = [
+        "minibroker spark JOB --help tells more.",
+        f"minibroker spark {PACKAGE} FILE.zip writes minibroker as a zip for the workers of a cluster.",
+    ]
+    return "\n".join(["usage: minibroker spark JOB ...", "", *lines, "", *more])
 
 
 def reason_of(error: Exception) -> str | None:
@@ -51,19 +59,41 @@ def reason_of(error: Exception) -> str | None:
     return said[1] if said else None
 
 
+def _write_package(words: Sequence[str]) -> int:
+    from minibroker.spark.option_values import OptionError
+    from minibroker.spark.packing import write_package
+
+    if len(words) != 1:
+        print(f"minibroker spark {PACKAGE} FILE.zip: one name is wanted", file=sys.stderr)
+        return USAGE
+    try:
+        print(write_package(words[0]))
+    except OptionError as error:
+        print(f"minibroker spark {error}", file=sys.stderr)
+        return USAGE
+    except OSError as error:
+        print(f"minibroker spark {PACKAGE}: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
 def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     """Run a job; return the exit status."""
     from minibroker.errors import KafkaError, ProtocolError
     from minibroker.spark.java import JavaMissing
     from minibroker.spark.jobs.progress import Progress
     from minibroker.spark.option_values import OptionError
+    from minibroker.spark.packing import check_workers
     from minibroker.spark.ranges import DataLoss
     from minibroker.spark.session import SparkMissing, open_session
+    from minibroker.spark.wire.planning import NoBroker
 
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         return 0 if words else USAGE
     name, *rest = words
+    if name == PACKAGE:
+        return _write_package(rest)
     if name not in JOBS:
         print(f"minibroker spark: there is no job {name!r}; there are {', '.join(JOBS)}", file=sys.stderr)
         return USAGE
@@ -80,13 +110,16 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
             print(f"--conf {setting}: write it as NAME=VALUE", file=sys.stderr)
             return USAGE
         settings[key] = value
+    if options.py_files:
+        settings["spark.submit.pyFiles"] = options.py_files
     try:
         spark = open_session(options.master, settings, memory=options.driver_memory)
+        check_workers(spark)
         summary = job_module(name).run(spark, options, Progress(spark, not options.quiet))
     except (OptionError, SparkMissing, JavaMissing) as error:
         print(f"minibroker spark {name}: {error}", file=sys.stderr)
         return USAGE
-    except (ProtocolError, KafkaError, DataLoss) as error:
+    except (ProtocolError, KafkaError, DataLoss, NoBroker) as error:
         print(f"minibroker spark {name}: {error}", file=sys.stderr)
         return FAILED
     except Exception as error:

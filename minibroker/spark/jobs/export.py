@@ -31,6 +31,7 @@ from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.ranges import DataLoss
+from minibroker.spark.session import use_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ class _Export:
     def _frame(self, ranges: dict[Any, Any], shape: dict[str, Any]) -> Any:
         from minibroker.spark.source import NAME
 
+        use_source(self.spark)
         frame = self.spark.read.format(NAME).options(**reading(self.source, ranges)).load()
         if shape["values"] == JSON and "json" not in shape:
             with self.progress.step("guessing fields of JSON"):

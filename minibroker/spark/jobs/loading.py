@@ -14,6 +14,7 @@ from minibroker.spark.jobs.loading_files import Choice, as_records, format_of, o
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError
+from minibroker.spark.session import use_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ def _to_brokers(rows: Any, target: Mapping[str, str], progress: Progress) -> tup
 
     from minibroker.spark.source import NAME
 
+    use_source(rows.sparkSession)
     seen = Observation()
     sizes = [sql.coalesce(sql.octet_length(name), sql.lit(0)) for name in ("value", "key") if name in rows.columns]
     counted = rows.observe(seen, sql.count(sql.lit(1)).alias("records"), sql.sum(sum(sizes)).alias("bytes"))

@@ -22,6 +22,7 @@ from minibroker.spark.jobs.slice_masking import HOWS, MASKS_MAX, Mask, Masker, p
 from minibroker.spark.jobs.slice_sampling import By, newest, sampled
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError, duration_ms
+from minibroker.spark.session import use_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ def cut(
     progress, clock = progress or Progress(None, False), clock or LoopClock()
     with progress.step("looking for topics"):
         there = available(source, {})
+    use_source(spark)
     frame = spark.read.format(NAME).options(**{**source, "includeHeaders": "true"}).load()
     rows = sampled(
         frame,

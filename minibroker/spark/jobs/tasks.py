@@ -14,6 +14,7 @@ import pickle
 from typing import TypeVar
 
 from minibroker.errors import ProtocolError, StorageError
+from minibroker.spark.workers import PackageMissing, naming_packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ def run_tasks(spark: Any, function: Callable[[Work], Result], works: Sequence[Wo
 
 def _run(function: Callable[[Work], Result], work: bytes) -> bytes:
     try:
-        return pickle.dumps((function(pickle.loads(work)), ""))
-    except (ProtocolError, StorageError) as error:
+        with naming_packages():
+            return pickle.dumps((function(pickle.loads(work)), ""))
+    except (ProtocolError, StorageError, PackageMissing) as error:
         return pickle.dumps((None, str(error) or repr(error)))
 
 

@@ -19,7 +19,7 @@ from minibroker.spark.loading.directory import LoadDirectory
 from minibroker.spark.loading.options import parse_load
 from minibroker.spark.loading.segments import load_segments
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.workers import settle
+from minibroker.spark.workers import naming_packages, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class SegmentWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         settle()
         batches = (batch.select(self.used) for batch in iterator)
-        return Written(load_segments(batches, self.plan, *this_task()))
+        with naming_packages():
+            return Written(load_segments(batches, self.plan, *this_task()))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]

@@ -32,7 +32,7 @@ from minibroker.spark.sending.options import WriteOptions, check_columns, parse
 from minibroker.spark.sending.queue import WriteFailed, error_in
 from minibroker.spark.sending.task import open_cluster, write_rows
 from minibroker.spark.wire.loop import run
-from minibroker.spark.workers import remember_archives, settle
+from minibroker.spark.workers import naming_packages, prepare, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool) -> WriteOptions:
-    remember_archives()
+    prepare()
     told = parse(options, streaming=streaming)
     if overwrite:
         what = "output mode complete" if streaming else 'mode("overwrite")'
@@ -166,4 +166,6 @@ def write_task(iterator: Iterator[pa.RecordBatch], options: WriteOptions, write_
         names = [query, options.sink_name] if query else ["write", str(write_id)]
         name = "-".join([options.group_prefix, *filter(None, names)])
     query_run = context.getLocalProperty(RUN_ID) if query else None
-    return Written(name, batch, write_rows(iterator, options, name, batch, context.partitionId(), query_run or ""))
+    with naming_packages():
+        sent = write_rows(iterator, options, name, batch, context.partitionId(), query_run or "")
+    return Written(name, batch, sent)
