@@ -98,7 +98,7 @@ def test_rows_are_those_in_the_files(isolation: str, fetch_bytes: int, shared: t
             continue
         wanted = one_by_one(path, read_committed=isolation == "read_committed")
         told: dict[str, Any] = {"assign": json.dumps({topic: [partition]}), "kafka_isolation_level": isolation}
-        start = all_ranges(asked(broker, topic, **told))[topic, partition][0]
+        (start,) = (each.first_offset for each in all_ranges(asked(broker, topic, **told)))
         told["kafka_max_partition_fetch_bytes"] = fetch_bytes
         found = read(broker, topic, includeHeaders="true", group_bytes=2000, **told)
         assert found == [row for row in wanted if row[0] >= start], topic
@@ -127,7 +127,7 @@ def test_rows_of_a_real_kafka_are_those_in_the_files(tmp_path: Path) -> None:
                 "includeHeaders": "true",
             }
             options = parse(told)
-            start = all_ranges(options)[topic, 0][0]
+            (start,) = (each.first_offset for each in all_ranges(options))
             found = [row for task in plan(options) for row in rows_of(WireTaskReader(task, options))]
             assert found == [row for row in rows if row[0] >= start], name
 

@@ -25,11 +25,12 @@ from minibroker.spark.jobs.export_files import (
     write,
 )
 from minibroker.spark.jobs.export_manifest import Lake, Manifest
-from minibroker.spark.jobs.export_ranges import Plan, available, plan, reading, told_lost
+from minibroker.spark.jobs.export_ranges import Plan, available, broken_in, check_topics, look, plan, reading, told_lost
 from minibroker.spark.jobs.export_tables import FORMATS, ICEBERG, PARQUET, append, check_there
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError
+from minibroker.spark.options import SKIP
 from minibroker.spark.ranges import DataLoss
 from minibroker.spark.session import use_source
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from minibroker.clock import Clock
     from minibroker.spark.folders import Folder
+    from minibroker.spark.jobs.export_ranges import Ranges
 
 DESCRIPTION = "Write topics to Parquet, each record once, as far as there are new ones since the last time."
 EPILOG = """examples:
@@ -51,6 +53,7 @@ EPILOG = """examples:
 SMALL_BYTES, FILE_BYTES = 32 << 20, 128 << 20
 GROUPS_MAX = 64  # of small files that one version rewrites
 COMPRESSION = "zstd"
+FROM_ANYWHERE = {"startingOffsets": "earliest", "endingOffsets": "latest"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -162,6 +165,8 @@ class _Export:
         self.written = Written()
         self.rewritten = 0
         self.was_unfinished = False
+        self.topic_ids: dict[str, str] = {}
+        self.broken: list[str] = []
 
     def open(self, asked: dict[str, Any], schema: str | None) -> None:
         """Read the manifest, and finish what a run left that was killed."""
@@ -190,8 +195,10 @@ class _Export:
             self._append_planned()
         with self.progress.step("looking for what is new"):
             there = available(self.source, self.lake.manifest.offsets)
+            check_topics(there.topic_ids, self.lake.manifest.topic_ids)
+        self.topic_ids = there.topic_ids
         has_end = any(name.lower().startswith("ending") for name in self.source)
-        self.plan = plan(there, self.lake.manifest.offsets, offsets_max=offsets_max, has_end=has_end)
+        self.plan = plan(there.ranges, self.lake.manifest.offsets, offsets_max=offsets_max, has_end=has_end)
         lost = told_lost(self.plan.lost)
         if lost and fail_on_data_loss:
             raise DataLoss(f"{'; '.join(lost[:3])}{f' and {len(lost) - 3} more' if len(lost) > 3 else ''}")
@@ -215,9 +222,21 @@ class _Export:
                 shape["json"] = json_schema(frame)
         return shaped(frame, shape)
 
+    def _look_back(self, following: Manifest, ranges: Ranges) -> None:
+        """Note what reading has left out; raise if the topics have become others while it was at work."""
+        check_topics(look(reading(self.source, ranges) | FROM_ANYWHERE).topic_ids, following.topic_ids)
+        offsets = sum(end - first for first, end in ranges.values())
+        is_whole = following.shape["format"] == PARQUET and self.written.count("records") == offsets
+        mode = [value for name, value in self.source.items() if name.lower() == "mode"]
+        if ranges and not is_whole and mode == [SKIP]:
+            with self.progress.step("looking for broken batches"):
+                lost, self.broken = broken_in(self.spark, self.source, ranges)
+            following.lost += [each for each in lost if each not in following.lost]
+
     def _following(self, run: str) -> Manifest:
         following = self.lake.manifest.following(run, self.clock.now_ms())
         following.lost += [each for each in self.plan.lost if each not in following.lost]
+        following.topic_ids |= self.topic_ids
         return following
 
     def _write_files(self) -> None:
@@ -229,6 +248,7 @@ class _Export:
             following.shape["schema"] = frame.schema.json()
             with self.progress.step(f"exporting {self.plan.offsets:,} offsets of {len(ranges)} partitions"):
                 self.written = write(frame, lake.folder, run, ranges, self.compression)
+            self._look_back(following, ranges)
         following.files |= self.written.files
         following.moves = self.written.moves
         _advance(following, ranges)
@@ -242,6 +262,7 @@ class _Export:
             append(frame, shape["format"], self.target, lake.manifest.version, lake.folder.place)
         following = lake.manifest.following("", self.clock.now_ms())
         following.shape = shape
+        self._look_back(following, ranges)
         _advance(following, ranges)
         lake.commit(following)
 
@@ -293,7 +314,7 @@ class _Export:
         }
         notes = [] if ranges else [f"nothing new in {self.plan.partitions} partitions"]
         table = Table("topics", ["topic", "partitions", "offsets", "records", "bytes"], rows)
-        return Summary("export", figures, [table], told_lost(self.plan.lost), notes)
+        return Summary("export", figures, [table], told_lost(self.plan.lost) + self.broken, notes)
 
 
 def _advance(manifest: Manifest, ranges: Mapping[Any, tuple[int, int]]) -> None:

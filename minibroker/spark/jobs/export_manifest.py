@@ -53,6 +53,7 @@ class Manifest:
         self.lost: list[
             tuple[str, int, int, int]
         ] = []  # topic, partition, offsets that were gone before they came here
+        self.topic_ids: dict[str, str] = {}  # which topics the offsets are of, as far as that is known
         self.files: dict[str, dict[str, int]] = {}  # name -> bytes, records
         self.moves: dict[str, str] = {}  # name in the staging folder -> name in the folder
         self.removed: list[str] = []
@@ -64,6 +65,7 @@ class Manifest:
         found = Manifest(self.version + 1)
         found.run, found.ended_ms, found.shape = run, now_ms, dict(self.shape)
         found.offsets, found.lost, found.files = dict(self.offsets), list(self.lost), dict(self.files)
+        found.topic_ids = dict(self.topic_ids)
         return found
 
     def as_json(self) -> bytes:
@@ -74,7 +76,7 @@ class Manifest:
     def from_json(cls, data: bytes, name: str) -> Manifest:
         found = cls()
         try:
-            told = json.loads(data)
+            told = {"topic_ids": {}, **json.loads(data)}
             for field in vars(found):
                 setattr(found, field, told[field])
             found.offsets, found.planned = _flat(told["offsets"]), _flat(told["planned"])

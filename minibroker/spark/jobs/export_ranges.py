@@ -2,7 +2,7 @@
 
 What must hold: a range begins where the last one ended, or at a later offset if what was between them is gone: then it
 is in `lost`, in words and in the manifest, and ends the job unless it may go on. A topic that ends before the manifest
-does is another one of the same name, and is refused whatever was said.
+does, or has another id than the manifest notes, is another one of the same name, and is refused whatever was said.
 Not here: where a log begins and ends (planning.py in path/ and wire/).
 """
 
@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 
+from minibroker.log.checkpoints import format_id
+from minibroker.schema.types import NO_ID
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import parse
+from minibroker.spark.options import QUARANTINE, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from minibroker.spark.option_values import TopicPartition
 
@@ -37,29 +40,56 @@ class Plan:
         return sum(end - first for first, end in self.ranges.values())
 
 
-def available(source: Mapping[str, str], exported: Ranges) -> Ranges:
-    """Return the offsets that there are of what was asked for, also of partitions without any.
+class There:
+    """What there is of the topics that were asked for."""
+
+    def __init__(self, ranges: Ranges, topic_ids: dict[str, str]):
+        self.ranges = ranges  # also of partitions that hold nothing
+        self.topic_ids = topic_ids  # as Kafka's tools show them; without topics whose id nobody tells
+
+
+def available(source: Mapping[str, str], exported: Ranges) -> There:
+    """Return what there is of what was asked for.
 
     Where to start is asked for the first time only: from then on a partition begins where its log does, and what has
     gone since the manifest's end is a loss.
     """
     anywhere = {name: value for name, value in source.items() if not name.lower().startswith("starting")}
-    there = _ranges(anywhere)
-    if len(anywhere) == len(source) or not there.keys() - exported.keys():
+    there = look(anywhere)
+    if len(anywhere) == len(source) or not there.ranges.keys() - exported.keys():
         return there
-    return {key: there[key] if key in exported else limits for key, limits in _ranges(source).items()}
+    begun = look(source)
+    ranges = {key: there.ranges[key] if key in exported else limits for key, limits in begun.ranges.items()}
+    return There(ranges, begun.topic_ids)
 
 
-def _ranges(source: Mapping[str, str]) -> Ranges:
+def look(source: Mapping[str, str]) -> There:
+    """Return what the options of a query come to now."""
     options = parse(source)
     if options.is_path:
         from minibroker.spark.path.planning import resolved_ranges
 
         found = resolved_ranges(options, Filters())
-        return {(each.files.topic, each.files.partition): (each.first_offset, each.end_offset) for each in found}
-    from minibroker.spark.wire.planning import all_ranges
+        ranges = {(each.files.topic, each.files.partition): (each.first_offset, each.end_offset) for each in found}
+        ids = {each.files.topic: each.files.topic_id for each in found}
+    else:
+        from minibroker.spark.wire.planning import all_ranges
 
-    return all_ranges(options)
+        tasks = all_ranges(options)
+        ranges = {(each.topic, each.partition): (each.first_offset, each.end_offset) for each in tasks}
+        ids = {each.topic: each.topic_id for each in tasks}
+    return There(ranges, {topic: format_id(value) for topic, value in ids.items() if value != NO_ID})
+
+
+def check_topics(now: Mapping[str, str], noted: Mapping[str, str]) -> None:
+    """Raise unless topics are those whose ids were noted; one that has none now or then cannot be told apart."""
+    for topic, topic_id in now.items():
+        if noted.get(topic, topic_id) != topic_id:
+            raise OptionError(
+                f"{topic} is another topic than the one that was exported: its id is {topic_id} and was "
+                f"{noted[topic]}, so it was deleted and made again, or is one of another cluster; export it to "
+                "another folder"
+            )
 
 
 def plan(there: Ranges, exported: Ranges, *, offsets_max: int | None = None, has_end: bool = False) -> Plan:
@@ -110,6 +140,27 @@ def told_lost(lost: list[tuple[str, int, int, int]]) -> list[str]:
         f"{topic}-{partition}: offsets {first} to {end - 1} were deleted before they were exported"
         for topic, partition, first, end in lost
     ]
+
+
+def broken_in(
+    spark: Any, source: Mapping[str, str], ranges: Ranges
+) -> tuple[list[tuple[str, int, int, int]], list[str]]:
+    """Return the offsets of broken batches that `mode` skip has left out, and a sentence for each of the batches.
+
+    Tasks tell nobody what they leave out but their log: it is read once more, as the table of what is broken.
+    """
+    from minibroker.spark.source import NAME
+
+    asked = {name: value for name, value in reading(source, ranges).items() if name.lower() != "mode"}
+    rows = spark.read.format(NAME).options(**asked, mode=QUARANTINE).load().drop("bytes").collect()
+    lost, told = [], []
+    for row in sorted(rows, key=lambda row: (row.topic, row.partition, row.firstOffset is None, row.firstOffset)):
+        where = "unknown offsets"
+        if row.firstOffset is not None:
+            lost.append((row.topic, row.partition, row.firstOffset, row.lastOffset + 1))
+            where = f"offsets {row.firstOffset} to {row.lastOffset}"
+        told.append(f"{row.topic}-{row.partition}: {where} are in a broken batch, which was left out: {row.error}")
+    return lost, told
 
 
 def reading(source: Mapping[str, str], ranges: Ranges) -> dict[str, str]:

@@ -162,7 +162,7 @@ def cut(
         raise OptionError("the slice would go into the topics that it is taken of: say --prefix, or other brokers")
     progress, clock = progress or Progress(None, False), clock or LoopClock()
     with progress.step("looking for topics"):
-        there = available(source, {})
+        there = available(source, {}).ranges
     use_source(spark)
     frame = spark.read.format(NAME).options(**{**source, "includeHeaders": "true"}).load()
     rows = sampled(

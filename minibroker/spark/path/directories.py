@@ -21,8 +21,10 @@ from minibroker.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    BrokenFile,
     read_clean_shutdown,
     read_offsets,
+    read_topic_id,
 )
 from minibroker.log.directory import split_name
 from minibroker.log.producers import ProducerStates
@@ -30,6 +32,7 @@ from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.recovery import finish_swaps
 from minibroker.log.segment import SWAP, Segment
 from minibroker.log.snapshots import load_producers, load_snapshot_file, snapshot_offsets, snapshot_path
+from minibroker.schema.types import NO_ID
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
@@ -125,6 +128,14 @@ class PartitionFiles:
         self.high_watermark = root.high_watermarks.get((topic, partition))  # None: nobody has noted it
         self._end_offset: int | None = None
         self._end_position = 0  # where that is in the last segment
+
+    @property
+    def topic_id(self) -> bytes:
+        """Return the id that the directory notes; 16 zeros if it notes none, or none that can be read."""
+        try:
+            return read_topic_id(self.storage, self.directory) or NO_ID
+        except BrokenFile:
+            return NO_ID
 
     def _parts(self, names: list[str]) -> Iterable[Part]:
         for name in names:

@@ -103,10 +103,9 @@ def plan(options: Options, filters: Filters | None = None) -> list[WireTask]:
     return divided(_resolve(options, filters or Filters()), options.partitions_min, options.records_max)
 
 
-def all_ranges(options: Options) -> dict[TopicPartition, tuple[int, int]]:
-    """Return first and end offset of each partition of a query, also where there is nothing between them."""
-    found = _resolve(options, Filters())
-    return {(task.topic, task.partition): (task.first_offset, task.end_offset) for task in found}
+def all_ranges(options: Options) -> list[WireTask]:
+    """Return what there is of each partition of a query, also where that is nothing."""
+    return _resolve(options, Filters())
 
 
 def _resolve(options: Options, filters: Filters) -> list[WireTask]:

@@ -12,9 +12,20 @@ from minibroker.spark.jobs.export import export
 from tests.spark.jobs.dying_folder import DyingFolder, Killed
 
 
-def exported(spark: Any, *, target: str, path: str = "", servers: str = "", topic: str = "orders", **told: Any) -> Any:
+def exported(
+    spark: Any,
+    *,
+    target: str,
+    path: str = "",
+    servers: str = "",
+    topic: str = "orders",
+    mode: str = "fail",
+    **told: Any,
+) -> Any:
     """Export; return the summary, or what was wrong."""
-    options = {"subscribe": topic} | ({"path": path} if path else {"kafka.bootstrap.servers": servers})
+    options = {"subscribe": topic, "mode": told.pop("mode", "fail")} | (
+        {"path": path} if path else {"kafka.bootstrap.servers": servers}
+    )
     try:
         return json.loads(export(spark, options, target, **told).as_json())
     except Exception as error:

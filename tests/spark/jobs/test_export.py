@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
+from minibroker import Broker
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
-from tests.spark.logs import open_at, written
+from tests.spark.logs import every_batch, open_at, written
 from tests.spark.session import Session
+from tests.spark.test_streams import produce
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 LAKES = "tests.spark.jobs.lakes"
@@ -123,6 +126,43 @@ def test_what_was_deleted_before_it_was_exported_is_told(spark: Session, tmp_pat
     written(root, 2)
     again = spark.call(f"{LAKES}:exported", **told)
     assert "orders-0 ends at 2, and 20 were exported already" in again["error"]
+
+
+def test_a_topic_that_was_made_anew_is_not_joined_to_the_old_one(spark: Session, tmp_path: Path) -> None:
+    """Not even if it is longer by now than what was exported."""
+    broker = Broker(topics=["orders"], data_dir=tmp_path / "data")
+    of_path = {"path": str(tmp_path / "data"), "target": str(tmp_path / "path")}
+    with broker:
+        produce(broker, "orders", {0: 10})
+        wire = {"servers": broker.bootstrap_servers, "target": str(tmp_path / "wire")}
+        assert spark.call(f"{LAKES}:exported", **wire)["records"] == 10
+    assert spark.call(f"{LAKES}:exported", **of_path)["records"] == 10
+    with broker:
+        broker.delete_topic("orders")
+        broker.create_topic("orders")
+        produce(broker, "orders", {0: 30})
+        refused = spark.call(f"{LAKES}:exported", **wire | {"servers": broker.bootstrap_servers})
+    for told in (refused, spark.call(f"{LAKES}:exported", **of_path)):
+        assert "orders is another topic than the one that was exported: its id is" in told["error"]
+    assert len(spark.call(f"{LAKES}:rows", target=wire["target"])) == 10
+
+
+def test_broken_batches_that_are_left_out_are_problems(spark: Session, tmp_path: Path) -> None:
+    root, lake = tmp_path / "data", tmp_path / "lake"
+    log_of(root, "orders-0", orders(0, 10))
+    log = root / "orders-0/00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    broken = list(every_batch(log.parent))[4]
+    data[broken.end_position - 1] ^= 1
+    log.write_bytes(data)
+    told = {"path": str(root), "target": str(lake)}
+    assert "CorruptBatch" in spark.call(f"{LAKES}:exported", **told)["error"]
+    done = spark.call(f"{LAKES}:exported", **told, mode="skip")
+    assert (done["offsets"], done["records"]) == (10, 9)
+    (problem,) = done["problems"]
+    assert problem.startswith("orders-0: offsets 4 to 4 are in a broken batch, which was left out: ")
+    newest = sorted((lake / "_manifest").iterdir())[-1]
+    assert json.loads(newest.read_text())["lost"] == [["orders", 0, 4, 5]]
 
 
 def test_tables_that_the_session_lacks_are_refused(spark: Session, tmp_path: Path) -> None:

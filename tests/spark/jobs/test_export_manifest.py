@@ -13,7 +13,7 @@ import pytest
 from minibroker.spark.folders import Entry, open_folder, walk
 from minibroker.spark.jobs.export_files import small_files
 from minibroker.spark.jobs.export_manifest import VERSIONS_KEPT, Conflict, Lake, Manifest, newest, staging_of, versions
-from minibroker.spark.jobs.export_ranges import plan, reading, told_lost
+from minibroker.spark.jobs.export_ranges import check_topics, plan, reading, told_lost
 from minibroker.spark.option_values import OptionError
 from tests.spark.jobs.dying_folder import DyingFolder, Killed
 
@@ -141,6 +141,7 @@ def test_a_manifest_is_what_it_was_when_it_is_read_again() -> None:
     manifest = Manifest(3)
     manifest.offsets = {("a", 0): (1, 5), ("a", 11): (0, 2)}
     manifest.lost = [("a", 0, 5, 9)]
+    manifest.topic_ids = {"a": "x"}
     manifest.planned = {("b", 0): (0, 2)}
     again = Manifest.from_json(manifest.as_json(), "x")
     assert vars(again) == vars(manifest)
@@ -169,6 +170,13 @@ def test_what_was_deleted_before_it_was_exported_is_told() -> None:
         "a-0: offsets 4 to 6 were deleted before they were exported",
         "a-1: offsets 2 to 8 were deleted before they were exported",
     ]
+
+
+def test_a_topic_of_another_id_is_another_one() -> None:
+    check_topics({"a": "x", "b": "y"}, {"a": "x", "c": "z"})
+    check_topics({}, {"a": "x"})
+    with pytest.raises(OptionError, match="a is another topic than the one that was exported: its id is y and was x"):
+        check_topics({"a": "y"}, {"a": "x"})
 
 
 def test_a_topic_that_became_shorter_is_another_one() -> None:
