@@ -34,7 +34,7 @@ def main(told: dict[str, str]) -> None:
         .trigger(processingTime="0 seconds")
         .start()
     )
-    write = {"kafka.bootstrap.servers": told["servers"], "topic": told["target"]}
+    write = {"kafka.bootstrap.servers": told["servers"], "topic": told["target"], "exactlyOnce": "true"}
     copy = (
         rows.select("key", "value")
         .writeStream.format("minibroker")

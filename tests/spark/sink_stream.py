@@ -37,7 +37,7 @@ def main() -> None:
     given = {"rowsPerBatch": told.batch_rows, "numPartitions": told.tasks, "startTimestamp": 0}
     rows = spark.readStream.format("rate-micro-batch").options(**given).load()
     rows = rows.selectExpr("cast(value % 97 as string) as key", "cast(value as string) as value")
-    options = {"kafka.bootstrap.servers": told.bootstrap_server, "topic": told.topic}
+    options = {"kafka.bootstrap.servers": told.bootstrap_server, "topic": told.topic, "exactlyOnce": "true"}
     options |= dict(each.split("=", 1) for each in told.option)
     rows = rows.where(f"cast(value as long) < {told.rows}")
     writer = rows.writeStream.format("minibroker").options(**options)

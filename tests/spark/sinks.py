@@ -32,7 +32,7 @@ def stream(
 ) -> int:
     """Write what is there in one topic to another, from the checkpoint on; return the number of micro-batches."""
     frame = spark.readStream.format("kafka").options(**given).load().selectExpr(*columns)
-    writer = frame.writeStream.format(OURS).outputMode(mode).options(**options)
+    writer = frame.writeStream.format(OURS).outputMode(mode).options(**{"exactlyOnce": "true", **options})
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     return finished(query)
 

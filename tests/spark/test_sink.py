@@ -39,7 +39,7 @@ def fill(address: str) -> None:
     from minibroker.spark.sending.task import write_rows
     from tests.spark.test_sink_once import batches
 
-    write_rows(batches(range(ROWS)), parse({"kafka.bootstrap.servers": address, "topic": "numbers"}, streaming=False))
+    write_rows(batches(range(ROWS)), parse({"kafka.bootstrap.servers": address, "topic": "numbers"}))
 
 
 def to(broker: Broker, **told: object) -> dict[str, str]:
@@ -224,9 +224,9 @@ def test_real_kafka_takes_each_row_once(spark: Session, tmp_path: Path) -> None:
         told = servers | {"topic": "task", "kafka.batch.size": "500", "kafka.compression.type": "zstd"}
         for done in (150, 300, 250):
             with pytest.raises(Killed):
-                write_rows(batches(range(done), killed=True), parse(told, streaming=True), GROUP, 7)
-        write_rows(batches(range(ROWS)), parse(told, streaming=True), GROUP, 7)
-        write_rows(batches(range(ROWS, ROWS)), parse(told, streaming=True), GROUP, 8)
+                write_rows(batches(range(done), killed=True), parse(told), GROUP, 7)
+        write_rows(batches(range(ROWS)), parse(told), GROUP, 7)
+        write_rows(batches(range(ROWS, ROWS)), parse(told), GROUP, 8)
         given = servers | {"subscribe": "numbers", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
         asked = {"given": given, "options": servers | {"topic": "out"}, "checkpoint": str(tmp_path / "checkpoint")}
         assert spark.call("tests.spark.sinks:stream", **asked, columns=KEYED) == 2

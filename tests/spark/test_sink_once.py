@@ -43,7 +43,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
 def options(broker: Broker, **told: object) -> WriteOptions:
     named = {name.replace("_", "."): str(value) for name, value in told.items()}
     named = {"topic": "orders", "kafka.batch.size": "500", "kafka.retry.backoff.ms": "1"} | named
-    return parse({"kafka.bootstrap.servers": broker.bootstrap_servers} | named, streaming=True)
+    return parse({"kafka.bootstrap.servers": broker.bootstrap_servers} | named)
 
 
 def keyed(numbers: Iterable[int]) -> pa.RecordBatch:
@@ -127,6 +127,44 @@ def test_equal_rows_are_counted(broker: Broker) -> None:
         write_rows(batches([5] * 60, killed=True), options(broker), GROUP, 1)
     write_rows(iter(same), options(broker), GROUP, 1)
     assert sorted(numbers_in(broker)) == [5] * 100 + [6] * 3
+
+
+def timed(times: Iterable[int]) -> pa.RecordBatch:
+    """Return rows that are equal but for their time; below 0 they have none of their own."""
+    of_rows = list(times)
+    columns = {"key": [b"k"] * len(of_rows), "value": [b"beat"] * len(of_rows)}
+    return pa.record_batch(columns | {"timestamp": pa.array([t if t >= 0 else None for t in of_rows], pa.int64())})
+
+
+def times_in(broker: Broker) -> list[int]:
+    return sorted(record.timestamp for record in broker.records("orders"))
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_rows_that_differ_only_in_their_time_are_told_apart(broker: Broker, step: int) -> None:
+    times = [1_700_000_000_000 + number for number in range(ROWS)]
+    with pytest.raises(Killed):
+        write_rows(batches(times[:150], timed, killed=True), options(broker), GROUP, 1)
+    write_rows(batches(times[::step], timed), options(broker), GROUP, 1)
+    assert times_in(broker) == times
+
+
+def test_rows_without_a_time_of_their_own_are_known_by_the_rest(broker: Broker) -> None:
+    """What the column does not say is the time of the write, another one at each attempt."""
+    with pytest.raises(Killed):
+        write_rows(batches([-1] * 150, timed, killed=True), options(broker), GROUP, 1)
+    write_rows(batches([-1] * ROWS, timed), options(broker), GROUP, 1)
+    assert len(times_in(broker)) == ROWS
+
+
+def test_a_topic_that_sets_the_times_itself_keeps_none_of_the_rows(broker: Broker) -> None:
+    broker.delete_topic("orders")
+    broker.create_topic("orders", 3, message_timestamp_type="LogAppendTime")
+    times = [1_700_000_000_000 + number for number in range(ROWS)]
+    with pytest.raises(Killed):
+        write_rows(batches(times[:150], timed, killed=True), options(broker), GROUP, 1)
+    write_rows(batches(times, timed), options(broker), GROUP, 1)
+    assert len(times_in(broker)) == ROWS
 
 
 def test_rows_may_come_in_another_order(broker: Broker) -> None:

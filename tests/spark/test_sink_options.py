@@ -13,14 +13,14 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
 def parsed(**told: str) -> WriteOptions:
-    return parse(SERVERS | {name.replace("_", "."): value for name, value in told.items()}, streaming=False)
+    return parse(SERVERS | {name.replace("_", "."): value for name, value in told.items()})
 
 
 def test_defaults_are_those_of_kafkas_producer() -> None:
     found = parsed()
     assert (found.acks, found.idempotent, found.codec, found.delivery_timeout_ms) == (-1, True, 0, 120_000)
     assert found.topic is None and not found.exactly_once
-    assert parse(SERVERS, streaming=True).exactly_once
+    assert parse(SERVERS | {"exactlyOnce": "true"}).exactly_once
 
 
 def test_settings_of_the_producer_are_read() -> None:
@@ -61,12 +61,12 @@ def test_settings_of_the_producer_are_read() -> None:
 )  # fmt: skip
 def test_what_cannot_be_used_is_refused(told: dict[str, str], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
-        open_cluster(parse(SERVERS | told, streaming=False))
+        open_cluster(parse(SERVERS | told))
 
 
 def test_brokers_must_be_named() -> None:
     with pytest.raises(OptionError, match=r"nowhere to write to: set kafka\.bootstrap\.servers"):
-        parse({"topic": "orders"}, streaming=False)
+        parse({"topic": "orders"})
 
 
 HEADERS = "array<struct<key:string,value:binary>>"

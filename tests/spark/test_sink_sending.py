@@ -27,7 +27,7 @@ def shared() -> Iterator[Broker]:
 
 def options(broker: Broker, **told: object) -> WriteOptions:
     named = {name.replace("_", "."): str(value) for name, value in told.items()}
-    return parse({"kafka.bootstrap.servers": broker.bootstrap_servers} | named, streaming=False)
+    return parse({"kafka.bootstrap.servers": broker.bootstrap_servers} | named)
 
 
 def rows(**columns: Any) -> pa.RecordBatch:

@@ -1,8 +1,9 @@
 """What of a batch is written already: a multiset of records, from which the rows of a repeated batch are taken out.
 
-Records are known by a digest of topic, key, value and headers. A row with a key, or with a partition that it asked
-for, is found only there; any other row in whatever partition it went to. Of equal rows each is found as often as it is
-there.
+Records are known by a digest of topic, key, value and headers, and by their time where that is the row's own: the time
+of the write is another one at each attempt, and a topic with LogAppendTime keeps none of the rows'. A row with a key,
+or with a partition that it asked for, is found only there; any other row in whatever partition it went to. Of equal
+rows each is found as often as it is there.
 What must hold: rows are taken out in their order, so what is left is what comes behind what was written.
 Memory: about 200 bytes for each record that was written; only a batch that is repeated has any.
 Not here: reading what was written (once.py).
@@ -50,13 +51,14 @@ class Found:
 
     def __init__(self) -> None:
         self.count = 0
-        self._places: dict[bytes, list[int]] = {}  # digest -> partitions, one for each record
+        # Digest -> time in ms, None where the broker has set it -> partitions, one for each record.
+        self._places: dict[bytes, dict[int | None, list[int]]] = {}
         self._example: TopicPartition | None = None
 
-    def add(self, key: TopicPartition, digests: list[bytes]) -> None:
+    def add(self, key: TopicPartition, digests: list[bytes], times: list[int | None]) -> None:
         """Take note of records of one partition."""
-        for digest in digests:
-            self._places.setdefault(digest, []).append(key[1])
+        for digest, time in zip(digests, times, strict=True):
+            self._places.setdefault(digest, {}).setdefault(time, []).append(key[1])
         self.count += len(digests)
         self._example = self._example or key
 
@@ -67,23 +69,35 @@ class Found:
         assert rows.are_free is not None
         keep = np.ones(len(rows), np.bool_)
         digests = digests_of(rows.topic, rows.keys, rows.values, rows.headers)
-        for place, (digest, partition, is_free) in enumerate(
-            zip(digests, rows.partitions.tolist(), rows.are_free.tolist())
+        timed = [False] * len(rows) if rows.are_timed is None else rows.are_timed.tolist()
+        for place, (digest, partition, is_free, time, is_timed) in enumerate(
+            zip(digests, rows.partitions.tolist(), rows.are_free.tolist(), rows.timestamps.tolist(), timed)
         ):
-            partitions = self._places.get(digest)
-            if not partitions:
+            by_time = self._places.get(digest)
+            if by_time is None:
                 continue
-            if partition in partitions:
-                partitions.remove(partition)
-            elif is_free:
-                partitions.pop()
-            else:
-                continue
-            keep[place] = False
-            self.count -= 1
-            if not partitions:
+            for found in (time, None) if is_timed else list(by_time):
+                if self._take(by_time, found, partition, is_free):
+                    keep[place] = False
+                    self.count -= 1
+                    break
+            if not by_time:
                 del self._places[digest]
         return rows if keep.all() else rows.take(np.flatnonzero(keep))
+
+    @staticmethod
+    def _take(by_time: dict[int | None, list[int]], time: int | None, partition: int, is_free: bool) -> bool:
+        """Take a record away; return whether there was one."""
+        partitions = by_time.get(time)
+        if not partitions or not (is_free or partition in partitions):
+            return False
+        if partition in partitions:
+            partitions.remove(partition)
+        else:
+            partitions.pop()
+        if not partitions:
+            del by_time[time]
+        return True
 
     def example(self) -> TopicPartition | None:
         """Return where records were found, for messages."""

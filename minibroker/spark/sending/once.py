@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
+SET_BY_PRODUCER = 0  # the kind of a timestamp
 EPOCH_MAX = (1 << 15) - 2
 FETCH_BYTES = 8 * 1024 * 1024
 DECOMPRESSED_BYTES_MAX = 1 << 30
@@ -193,7 +194,7 @@ class Once:
         """Take note of a batch of ours that the broker has acknowledged; return whether it is really there."""
         if self.is_repeat and key not in self._compared:
             async for batch in self._batches(key, base_offset, base_offset + 1):
-                if sorted(_digests(key[0], batch, 0)) != sorted(
+                if sorted(_records(key[0], batch, 0)[0]) != sorted(
                     digests_of(rows.topic, rows.keys, rows.values, rows.headers)
                 ):
                     return False
@@ -228,7 +229,7 @@ class Once:
             self.sequences[key] = batch.last_sequence + 1 & SEQUENCE_MAX
             if batch.base_offset not in seen:
                 seen.add(batch.base_offset)
-                self.found.add(key, _digests(key[0], batch, first_offset))
+                self.found.add(key, *_records(key[0], batch, first_offset))
 
     async def _batches(self, key: TopicPartition, first_offset: int, end_offset: int) -> AsyncIterator[Batch]:
         """Yield the batches that lie between two offsets."""
@@ -277,12 +278,16 @@ class Once:
         return data
 
 
-def _digests(topic: str, batch: Batch, first_offset: int) -> list[bytes]:
+def _records(topic: str, batch: Batch, first_offset: int) -> tuple[list[bytes], list[int | None]]:
+    """Return digests and times of the records of a batch; no times if the broker has set them."""
     chunk = batch.view
     found: list[bytes] = []
+    times: list[int | None] = []
     for columns in ColumnReader(chunk, first_offset=first_offset, headers=True, limit_bytes=DECOMPRESSED_BYTES_MAX):
         found += digests_of(topic, columns.keys, columns.values, columns.headers)
-    return found
+        for time, kind in zip(columns.timestamps.tolist(), columns.timestamp_types.tolist(), strict=True):
+            times.append(time if kind == SET_BY_PRODUCER else None)
+    return found, times
 
 
 async def unclaimed(cluster: Cluster, name: str, groups: Iterable[str], batch: int) -> str:

@@ -1,6 +1,6 @@
 """The options and columns of a write to topics, read and checked before anything is sent.
 
-    parse({"kafka.bootstrap.servers": "localhost:9092", "topic": "orders"}, streaming=False) -> WriteOptions
+    parse({"kafka.bootstrap.servers": "localhost:9092", "topic": "orders"}) -> WriteOptions
     check_columns([("key", "binary"), ("value", "string")], options)
 
 Names and rules are those of Spark's Kafka sink: `value` must be there, `topic` as a column or an option, `key`,
@@ -29,7 +29,7 @@ WRITE_OPTIONS: dict[str, tuple[str, str]] = {
     "topic": ("", "the topic of all rows; it goes before a column `topic`"),
     "includeHeaders": ("true", "whether a column `headers` is written, if there is one"),
     "exactlyOnce": (
-        "true in a stream, else false",
+        "false",
         "whether a batch or task that is repeated leaves out what is written already",
     ),
     "sinkName": ("", "tells apart several writes with `exactlyOnce` in one foreachBatch function"),
@@ -93,7 +93,7 @@ class WriteOptions:
     security: dict[str, str]  # security.protocol, ssl. and sasl., as they were told
 
 
-def parse(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+def parse(given: Mapping[str, str]) -> WriteOptions:
     """Read the options of a write; raise OptionError for the first that cannot be used."""
     own = {name: value for name, value in given.items() if name.lower() not in GIVEN_BY_SPARK}
     told = by_true_names(
@@ -105,7 +105,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         raise OptionError("nowhere to write to: set kafka.bootstrap.servers to HOST:PORT of a broker")
     found.topic = told.get("topic", "").strip() or None
     found.include_headers = flag(told, "includeHeaders", True)
-    found.exactly_once = flag(told, "exactlyOnce", streaming)
+    found.exactly_once = flag(told, "exactlyOnce", False)
     found.sink_name = told.get("sinkName", "").strip()
     if not re.fullmatch(r"[A-Za-z0-9_-]*", found.sink_name, re.ASCII):
         raise OptionError(f"sinkName is {found.sink_name!r}: it can have letters, digits, - and _")

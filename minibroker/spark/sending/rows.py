@@ -48,7 +48,7 @@ class BadRow(ValueError):
 class Rows:
     """Rows for one topic."""
 
-    __slots__ = ("are_free", "headers", "keys", "partitions", "timestamps", "topic", "values")
+    __slots__ = ("are_free", "are_timed", "headers", "keys", "partitions", "timestamps", "topic", "values")
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Rows:
         timestamps: Int64s,
         partitions: Int32s,
         are_free: Bools | None = None,
+        are_timed: Bools | None = None,
     ):
         self.topic = topic
         self.keys = keys  # None: no row has one
@@ -66,6 +67,7 @@ class Rows:
         self.headers = headers  # of type HEADERS; None: no row has any
         self.timestamps = timestamps
         self.partitions = partitions  # ANY where it is still to be chosen
+        self.are_timed = are_timed  # where the time is the row's own, and not that of the write; None: nowhere
         self.are_free = are_free  # where any partition would have done; None: not known yet
 
     def __len__(self) -> int:
@@ -108,6 +110,7 @@ class Rows:
             self.timestamps[which],
             self.partitions[which],
             None if self.are_free is None else self.are_free[which],
+            None if self.are_timed is None else self.are_timed[which],
         )
 
 
@@ -116,6 +119,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
     free = [part.are_free for part in parts if part.are_free is not None]
+    timed = [part.are_timed for part in parts if part.are_timed is not None]  # of all parts, or of none
     return Rows(
         parts[0].topic,
         _concatenated([part.keys for part in parts], [len(part) for part in parts], pa.binary()),
@@ -124,6 +128,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
         np.concatenate([part.timestamps for part in parts]),
         np.concatenate([part.partitions for part in parts]),
         np.concatenate(free) if free else None,
+        np.concatenate(timed) if timed else None,
     )
 
 
@@ -171,6 +176,7 @@ def _of_batch(batch: pa.RecordBatch, options: WriteOptions, now_ms: int) -> Iter
         None if headers is None else _headers(headers),
         _timestamps(columns.get("timestamp"), batch.num_rows, now_ms),
         _partitions(columns.get("partition"), batch.num_rows),
+        are_timed=np.asarray(columns["timestamp"].is_valid()) if "timestamp" in columns else None,
     )
     if rows.keys is not None and rows.keys.null_count == len(rows):
         rows.keys = None

@@ -60,7 +60,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool) -> WriteOptions:
     prepare()
-    told = parse(options, streaming=streaming)
+    told = parse(options)
     if overwrite:
         what = "output mode complete" if streaming else 'mode("overwrite")'
         raise OptionError(f"{what}: records of a topic cannot be overwritten, only appended to: set append")
