@@ -78,6 +78,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
         log_dir=directory or MEMORY,
         cluster_id=_cluster_id(options),
         as_version=options.as_version,
+        repairs=options.repair,
     )
     _add_faults(node, options)
     stopping = _begin(config, options.quiet)
@@ -107,6 +108,8 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
 
     if options.node_id is not None:
         raise ConfigError("--node-id", str(options.node_id), "", "nothing here: brokers of a cluster are 1, 2, 3, ...")
+    if options.repair:
+        raise ConfigError("--repair", "", "", "only without --brokers: give it the directory of one broker")
     config = _config(options, None)
     check_settings(config)
     clock = SteeredClock()

@@ -80,7 +80,6 @@ class Chores:
             try:
                 return act()
             except StorageError as failure:
-                self.node.reporter.say(str(failure))
                 self.node.disk_failed(failure)
                 return None
 

@@ -90,7 +90,6 @@ class Cleaning:
         try:
             log.roll(now_ms=self.node.clock.now_ms())
         except StorageError as failure:
-            self.node.reporter.say(str(failure))
             self.node.disk_failed(failure)
             reason = str(failure)
         is_rolled = log.active.base_offset != base_offset

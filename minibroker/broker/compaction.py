@@ -286,7 +286,6 @@ class Compaction:
         return cleaned
 
     def _disk_failed(self, failure: StorageError) -> None:
-        self.node.reporter.say(str(failure))
         self.node.disk_failed(failure)
 
 

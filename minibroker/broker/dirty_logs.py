@@ -125,7 +125,6 @@ class DirtyLogs:
             if candidate.checkpoint_is_lost:
                 self.note_end(replica, candidate.first_dirty)
         except StorageError as failure:
-            self.node.reporter.say(str(failure))
             self.node.disk_failed(failure)
         except (KafkaError, ProtocolError) as failure:
             self.leave_alone(replica, failure)

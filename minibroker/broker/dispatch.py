@@ -52,6 +52,9 @@ class Dispatcher:
         self._client_ids: dict[bytes, str] = {}
         self._routes: dict[tuple[int, int], Route] = {}
 
+    def disk_failed(self, failure: Exception) -> None:
+        self.node.disk_failed(failure)
+
     def answer(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request; a ProtocolError closes the connection."""
         if len(frame) < HEADER_START.size:

@@ -58,7 +58,6 @@ class Flushing:
             # What the disk has dropped it does not write later: nobody knows what it holds now.
             if plan.cuts == log.cuts:
                 log.offline = failure
-            self.node.reporter.say(str(failure))
             self.node.disk_failed(failure)
         else:
             log.flushed(plan)

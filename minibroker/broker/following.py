@@ -284,7 +284,6 @@ class Fetcher:
     # What goes wrong
 
     def _disk_failed(self, key: Key, replica: Replica, failure: StorageError) -> None:
-        self.node.reporter.say(f"{replica.topic}-{replica.partition}: {failure}")
         self.remove(key)
         self.node.disk_failed(failure)
 

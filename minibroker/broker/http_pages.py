@@ -20,12 +20,25 @@ def page(node: Node, path: str) -> tuple[str, str, bytes]:
     if path in ("/health", "/healthz", "/live"):
         return "200 OK", TEXT, b"ok\n"
     if path in ("/ready", "/readyz"):
-        return ("200 OK", TEXT, b"ready\n") if node.is_ready else ("503 Service Unavailable", TEXT, b"not ready\n")
+        return _readiness(node)
     if path == "/metrics":
         return "200 OK", PROMETHEUS, "".join(f"{line}\n" for line in metrics(node)).encode()
     if path == "/":
         return "200 OK", TEXT, b"minibroker, a Kafka-compatible broker: /health /ready /metrics /faults /toxics\n"
     return "404 Not Found", TEXT, b"there are /health /ready /metrics /faults /toxics\n"
+
+
+def _readiness(node: Node) -> tuple[str, str, bytes]:
+    """Ready, unless the disk has just refused something; partitions that are not served are named."""
+    if not node.is_ready:
+        return "503 Service Unavailable", TEXT, b"not ready\n"
+    lines = [
+        f"{topic}-{partition} is offline: {why}" for (topic, partition), why in node.disk_trouble.offline().items()
+    ]
+    recent = node.disk_trouble.recent()
+    if recent and recent not in node.disk_trouble.offline().values():
+        return "503 Service Unavailable", TEXT, "\n".join([f"not ready: {recent}", *lines, ""]).encode()
+    return "200 OK", TEXT, "\n".join(["ready", *lines, ""]).encode()
 
 
 def metrics(node: Node) -> Iterator[str]:
@@ -67,6 +80,10 @@ def metrics(node: Node) -> Iterator[str]:
         ("size_bytes", "Bytes of the log.", [each.log.size_bytes for each in here]),
     ):
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, list(zip(replicas, figures)))
+    offline = [(f'partition="{partition}",topic="{topic}"', 1) for topic, partition in node.disk_trouble.offline()]
+    yield from _metric("minibroker_offline_partition", "gauge", "1 for a partition whose disk or log fails.", offline)
+    failures = [("", node.disk_trouble.count)]
+    yield from _metric("minibroker_storage_failures_total", "counter", "What a disk has refused.", failures)
     yield from _groups(node)
     yield from _cleaning(node)
     connections = [(f'listener="{server.listener_name}"', len(server.connections)) for server in node.servers]

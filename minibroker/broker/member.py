@@ -235,7 +235,6 @@ class Member:
                 try:
                     await self._take(found.records)
                 except StorageError as failure:  # a partition could not be made
-                    self.node.reporter.say(str(failure))
                     self.node.disk_failed(failure)
                     return
             elif found.snapshot_id.end_offset >= 0 and self.image.offset < 0:

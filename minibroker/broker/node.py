@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from minibroker.broker.appearance import Appearance
 from minibroker.broker.chores import Chores
+from minibroker.broker.disk_trouble import DiskTrouble
 from minibroker.broker.dispatch import Dispatcher
 from minibroker.broker.groups import Groups
 from minibroker.broker.handlers.fetch_sessions import FetchSessions
@@ -84,12 +85,15 @@ class Node:
         reporter: Reporter | None = None,
         events: EventStream | None = None,
         network: Network | None = None,
+        repairs: bool = False,
     ):
         """log_dir: what clients are told of the storage. as_version: the release of Kafka to appear as.
 
         network: of the cluster that the broker belongs to; without one it is its own controller.
+        repairs: what is damaged or missing in the storage is given up, where otherwise the start is refused.
         """
         self.config = config
+        self.repairs = repairs
         self.storage = storage
         self.log_dir = log_dir
         self.clock = HeldClock(clock)
@@ -103,6 +107,7 @@ class Node:
             storage,
             jitter=lambda most_ms: self.chance.randrange(most_ms) if most_ms else 0,
             say=self.reporter.say,
+            repairs=repairs,
         )
         self.partitions = Partitions(self)
         self.replicas = self.partitions.replicas
@@ -145,7 +150,8 @@ class Node:
         self.producer_ids = ProducerIds(self)
         self.steer: Steer | None = None  # does what a verb says to the cluster that the broker belongs to
         self.groups = Groups(self)
-        self.disk_failed: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
+        self.disk_trouble = DiskTrouble(self)
+        self.when_disk_fails: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
         self.said_once: set[str] = set()  # what people are told once, however often clients ask
 
@@ -164,14 +170,15 @@ class Node:
 
     async def _start(self) -> None:
         meta = check_directory(self.storage, node_id=self.node_id, cluster_id=self.cluster_id or None)
+        self.directory.read()
         if meta is None:
             meta = self.metadata.format(self.cluster_id or format_id(random_id(self.chance)))
         self.cluster_id = meta.cluster_id or ""
         self.directory_id = meta.directory_id or random_id(self.chance)
-        self.directory.start()
         await self.metadata.load()
         self._take_dynamic_configs()
         await self._bind()
+        self.directory.begin()  # not before the metadata have been read: what is refused stays as it was left
         await self.metadata.join()
         self.partitions.set_strays_aside()
         for topic in self.image.topics.values():
@@ -199,32 +206,55 @@ class Node:
         self.storage.unlock()
 
     async def stop(self) -> None:
-        """Return when every socket is closed, every log flushed, and the directory marked clean."""
+        """Return when every socket is closed, every log flushed, and the directory marked clean.
+
+        Whatever fails on the way, the rest is done, and nothing is left open; without a mark of a clean stop the next
+        start is as after a crash.
+        """
         self.is_ready = False
         self.chores.stop()
-        if self.replication is None:
-            self.groups.stop()
-            await self._close_servers()
-            await self.metadata.leave()
-        else:  # the leaders move first, while clients can still be told where they are
-            await self.metadata.leave()
-            self.groups.stop()
-            self.replication.stop()
-            await self._close_servers()
-        self.partitions.finish_removing()
+        left = False
         try:
-            self.metadata.close()
-        except StorageError as failure:
-            self.reporter.say(str(failure))
-            self.metadata.release()
-        is_clean = self.directory.close(
-            {key: replica.high_watermark for key, replica in self.replicas.items()},
-            broker_epoch=self.metadata.broker_epoch,
-        )
+            if self.replication is None:
+                self.groups.stop()
+                await self._close_servers()
+                left = await self._leave()
+            else:  # the leaders move first, while clients can still be told where they are
+                left = await self._leave()
+                self.groups.stop()
+                self.replication.stop()
+                await self._close_servers()
+        finally:
+            is_clean = self._close_logs(left)
+            self.replicas.clear()
+            self.storage.unlock()
         if not is_clean:
             self.reporter.say("a disk refused what was to be written in the end: the next start is as after a crash")
-        self.replicas.clear()
-        self.storage.unlock()
+
+    async def _leave(self) -> bool:
+        """Write down that this broker stops in order; return whether that could be written."""
+        try:
+            await self.metadata.leave()
+        except StorageError as failure:
+            self.disk_failed(failure)
+            return False
+        return True
+
+    def _close_logs(self, left: bool) -> bool:
+        """Flush and close everything; return whether all of it is on the disk, which the clean mark says then."""
+        try:
+            self.partitions.finish_removing()
+            self.metadata.close()
+        except StorageError as failure:
+            self.disk_failed(failure)
+            self.metadata.release()
+            left = False
+        return self.directory.close(
+            {key: replica.high_watermark for key, replica in self.replicas.items()},
+            broker_epoch=self.metadata.broker_epoch,
+            # What could not be opened has not been looked at since it was left as after a crash.
+            may_be_clean=left and (self.directory.was_clean or not self.partitions.unopened),
+        )
 
     async def _close_servers(self) -> None:
         for server in self.servers:
@@ -280,6 +310,11 @@ class Node:
         from minibroker.faults.toxics import Toxics
 
         return Toxics(self.servers, self.clock, self.chance)
+
+    def disk_failed(self, failure: Exception) -> None:
+        """Say that a disk has refused something, and let the cluster know."""
+        self.disk_trouble.note(failure)
+        self.when_disk_fails(failure)
 
     @property
     def cleaning(self) -> Cleaning:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from minibroker.metadata.bootstrap import format_directory, random_id
+from minibroker.log.meta_properties import META_PROPERTIES
+from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory, format_directory, random_id
+from minibroker.metadata.damage import REPAIR, is_blank
 from minibroker.metadata.features import supported
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.replication.brokers import starting, stopping
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from minibroker.broker.node import Node
+    from minibroker.log.directory import LogDirectory
     from minibroker.log.meta_properties import MetaProperties
     from minibroker.metadata.image import MetadataImage
     from minibroker.stored.kinds import MetadataRecord
@@ -38,6 +41,9 @@ class OwnMetadata:
     def format(self, cluster_id: str) -> MetaProperties:
         """Make an empty directory this broker's."""
         node = self.node
+        check_unclaimed(node.directory, META_PROPERTIES, repairs=node.repairs)
+        if node.repairs:
+            node.reporter.say(f"{META_PROPERTIES} is made anew: the directory belongs to cluster {cluster_id} now")
         return format_directory(
             node.storage,
             cluster_id=cluster_id,
@@ -50,17 +56,20 @@ class OwnMetadata:
     # The broker's life
 
     async def load(self) -> None:
-        """Read the metadata and lead them."""
+        """Read the metadata, and change nothing that was in order."""
         node = self.node
         now_ms = node.clock.now_ms()
+        if is_blank(node.storage):
+            check_unclaimed(node.directory, METADATA_DIRECTORY, repairs=node.repairs)
         self.log = MetadataLog(
             node.storage,
             node_id=node.node_id,
             fsync=node.storage.is_durable,
             segment_bytes=node.config["metadata.log.segment.bytes"],
         )
-        self.image = self.log.load(now_ms=now_ms, was_clean=node.directory.was_clean)
-        self.log.lead(now_ms=now_ms)
+        self.image = self.log.load(
+            now_ms=now_ms, was_clean=node.directory.was_clean, repairs=node.repairs, say=node.reporter.say
+        )
         self.controller = Controller(
             self.image,
             node_id=node.node_id,
@@ -71,8 +80,9 @@ class OwnMetadata:
         )
 
     async def join(self) -> None:
-        """Write down that this broker is there and leads its partitions."""
+        """Lead the metadata, write down that this broker is there and leads its partitions."""
         node = self.node
+        self.log.lead(now_ms=node.clock.now_ms())
         steps = starting(
             self.controller,
             node.node_id,
@@ -86,6 +96,10 @@ class OwnMetadata:
         for records in steps:
             self.log.append(records, now_ms=node.clock.now_ms())
         self.broker_epoch = self.image.brokers[node.node_id].broker_epoch
+        if node.repairs:
+            from minibroker.broker.repair import topics_from_directories
+
+            self.log.append(topics_from_directories(node), now_ms=node.clock.now_ms())
 
     async def enter(self) -> None:
         """Be there for clients: it is already."""
@@ -110,7 +124,7 @@ class OwnMetadata:
         self.log.append(records, now_ms=self.node.clock.now_ms())
         self.node.follow(records, at_once=at_once)
         if not self.log.is_together:
-            self.node.directory.sync_names()
+            self.node.partitions.sync_names()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -119,10 +133,21 @@ class OwnMetadata:
             with self.log.together(self.node.clock.now_ms):
                 yield
         finally:
-            self.node.directory.sync_names()
+            self.node.partitions.sync_names()
 
     def allocate_producer_ids(self) -> tuple[int, int]:
         """Return the first of a block of producer ids that nobody had before, and how many they are."""
         records, first, count = self.controller.allocate_producer_ids(self.node.node_id, self.broker_epoch)
         self.change(records)
         return first, count
+
+
+def check_unclaimed(directory: LogDirectory, missing: str, *, repairs: bool) -> None:
+    """Refuse to begin anew where partitions are: nobody would know of their topics, and they would be set aside."""
+    found = directory.found()
+    if found and not repairs:
+        topic, partition = min(found)
+        raise WrongDirectory(
+            f"there are directories of {len(found)} partitions, as {topic}-{partition}, and {missing} is missing or "
+            f"empty, without which nobody knows their topics; {REPAIR}"
+        )

@@ -13,7 +13,7 @@ import asyncio
 from functools import partial
 
 from minibroker.config import log_settings
-from minibroker.errors import StorageError
+from minibroker.errors import ProtocolError, StorageError
 from minibroker.event_kinds import Recover
 from minibroker.metadata.image import BROKER
 from minibroker.replication.leader import LeaderState
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from minibroker.broker.node import Node
+    from minibroker.clock import Timer
     from minibroker.log.settings import LogSettings
     from minibroker.metadata.image import Partition, Topic
 
 AT_ONCE_MAX = 8  # partitions of one topic
+RETRY_MS_MIN, RETRY_MS_MAX = 1000, 60_000  # until what could not be opened is tried again
 OPENING_US, REMOVING_US = 500, 500  # on a disk; in memory less
 
 
@@ -42,6 +44,9 @@ class Partitions:
         self._taken_counts: dict[bytes, int] = {}  # how many partitions each of them had then
         self._to_open: dict[tuple[str, int], Topic] = {}
         self._to_remove: dict[tuple[str, int], None] = {}
+        self.unopened: dict[tuple[str, int], Exception] = {}  # what should be open, and why it is not
+        self._retry: Timer | None = None
+        self._retry_ms = RETRY_MS_MIN
         self._is_at_work = False
         self._settled: list[asyncio.Future[None]] = []
         node.directory.floors = self._floors
@@ -85,9 +90,52 @@ class Partitions:
             elif replica is not None:
                 self._play(replica, partition)
             elif at_once:
-                self._play(self._open(topic, partition), partition)
+                self._open_and_play(topic, partition)
             else:
                 self._to_open[key] = topic
+
+    def _open_and_play(self, topic: Topic, partition: Partition) -> None:
+        """Open a partition, and lead or follow; if it cannot be opened, try again later and serve the others.
+
+        Kafka: takes the whole log directory offline, and with the last one itself. So does a broker of a cluster here,
+        whose other brokers can lead.
+        """
+        key = (topic.name, partition.id)
+        try:
+            replica = self._open(topic, partition)
+        except (StorageError, ProtocolError) as failure:
+            if self.node.replication is not None:
+                raise StorageError(f"{topic.name}-{partition.id}: {failure}") from failure
+            if not isinstance(failure, StorageError):
+                failure = StorageError(f"{topic.name}-{partition.id}: {failure}")
+            if str(self.unopened.get(key)) != str(failure):
+                self.node.disk_failed(failure)
+            self.unopened[key] = failure
+            self._try_later()
+            return
+        self.unopened.pop(key, None)
+        self._play(replica, partition)
+
+    def _try_later(self) -> None:
+        if self._retry is None:
+            self._retry = self.node.clock.after(self._retry_ms, self._try_again)
+
+    def _try_again(self) -> None:
+        """Open what could not be opened before."""
+        self._retry = None
+        before = len(self.unopened)
+        for topic in self.node.image.topics.values():
+            for partition in topic.partitions if self.unopened else ():
+                if (topic.name, partition.id) in self.unopened:
+                    self._to_open[topic.name, partition.id] = topic
+        self.begin()
+        self._retry_ms = RETRY_MS_MIN if len(self.unopened) < before else min(2 * self._retry_ms, RETRY_MS_MAX)
+        self.node.tell_watchers()  # a coordinator waits for its partitions
+
+    def stop(self) -> None:
+        """Try nothing again any more."""
+        if self._retry is not None:
+            self._retry.cancel()
 
     def _play(self, replica: Replica, partition: Partition) -> None:
         """Lead or follow."""
@@ -140,11 +188,13 @@ class Partitions:
 
     def finish_removing(self) -> None:
         """Remove now what is to be removed, and open nothing more: the broker stops."""
+        self.stop()
         self._to_open.clear()
         self.finish()
 
     def give_up(self) -> None:
         """Do no more of it: the broker has been killed."""
+        self.stop()
         self._to_open.clear()
         self._to_remove.clear()
         self._tell_settled()
@@ -156,7 +206,7 @@ class Partitions:
                 spent_us += self._do_next()
         finally:
             # Whoever writes to a partition must find it after a crash.
-            self.node.directory.sync_names()
+            self.sync_names()
             if self.is_settled:
                 self._is_at_work = False
                 self.node.tell_watchers()  # a coordinator waits for its partitions
@@ -172,7 +222,6 @@ class Partitions:
                 return REMOVING_US
             return self._open_next()
         except StorageError as failure:
-            self.node.reporter.say(str(failure))
             self.node.disk_failed(failure)
             return OPENING_US
 
@@ -183,8 +232,15 @@ class Partitions:
         partition = topic.partitions[key[1]]
         if not is_there or key in self.replicas or self.node.node_id not in partition.replicas:
             return 1
-        self._play(self._open(topic, partition), partition)
+        self._open_and_play(topic, partition)
         return OPENING_US
+
+    def sync_names(self) -> None:
+        """Have the names of new directories on the disk; if it refuses, the next time tries it again."""
+        try:
+            self.node.directory.sync_names()
+        except StorageError as failure:
+            self.node.disk_failed(failure)
 
     def _tell_settled(self) -> None:
         settled, self._settled = self._settled, []
@@ -231,6 +287,7 @@ class Partitions:
         for partition in topic.partitions if topic is not None else ():
             key = (topic.name, partition.id)  # type: ignore[union-attr]
             self._to_open.pop(key, None)
+            self.unopened.pop(key, None)
             if key in self.replicas:
                 self._delete(key, at_once=at_once)
 

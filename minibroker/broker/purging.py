@@ -75,6 +75,5 @@ class Purging:
                         remove()
                         yield 0
                 except StorageError as failure:
-                    self.node.reporter.say(str(failure))
                     self.node.disk_failed(failure)
         self._arm()

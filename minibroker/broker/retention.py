@@ -79,7 +79,6 @@ class Retention:
         try:
             removed = self._remove(replica)
         except StorageError as failure:
-            self.node.reporter.say(str(failure))
             self.node.disk_failed(failure)
             return _row(replica, 0, 0, str(failure))
         except ProtocolError as failure:

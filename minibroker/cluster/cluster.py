@@ -209,7 +209,7 @@ class Cluster(Wishes):
             return
         node = self.nodes[who] = self._new_node(who)
         node.steer = lambda verb, arguments: self._call_through(who, verb, arguments)
-        node.disk_failed = lambda failure: self._disk_failed(who, node, failure)
+        node.when_disk_fails = lambda failure: self._disk_failed(who, node, failure)
         await node.start()
         self._settings[who]["listeners"] = ",".join(
             f"{each.listener_name}://{address(each.host, each.port)}" for each in node.servers

@@ -335,10 +335,17 @@ class LogDirectory:
         self.high_watermarks = noted
 
     def close(
-        self, high_watermarks: Mapping[TopicPartition, int] | None = None, *, broker_epoch: int = NO_BROKER_EPOCH
+        self,
+        high_watermarks: Mapping[TopicPartition, int] | None = None,
+        *,
+        broker_epoch: int = NO_BROKER_EPOCH,
+        may_be_clean: bool = True,
     ) -> bool:
-        """Flush and close everything, and say so with the clean mark; False: a disk refused, and there is none."""
-        failed = False
+        """Flush and close everything, and say so with the clean mark; False: a disk refused, and there is none.
+
+        may_be_clean: False if something else could not be written, so that there is to be no mark.
+        """
+        failed = not may_be_clean
         for log in self.logs.values():
             try:
                 log.close()

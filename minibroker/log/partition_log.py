@@ -264,11 +264,13 @@ class PartitionLog:
             self.write_epochs(is_synced=False)
 
     def write_epochs(self, *, is_synced: bool = True) -> None:
-        self._is_settled = self._epochs_unwritten = False
+        """Put the epochs into their file; if that fails, the next append tries it again before it writes."""
+        self._is_settled = False
+        self._epochs_unwritten = True
+        write_leader_epochs(self.storage, self.directory, self.epochs, is_synced=is_synced)
+        self._epochs_unwritten = False
         self._epochs_unsynced = not is_synced
         self.names_changed = self.names_changed or not is_synced
-        with self.or_offline:
-            write_leader_epochs(self.storage, self.directory, self.epochs, is_synced=is_synced)
 
     # Segments
 
@@ -295,10 +297,17 @@ class PartitionLog:
         base_offset = self.next_offset if base_offset is None else base_offset
         if base_offset == self.active.base_offset:
             return
-        with self.or_offline:
+        self.check_online()
+        try:
             self.active.seal()
             write_snapshot(self.storage, self.directory, base_offset, self.producers)
             self._begin_segment(base_offset, now_ms)
+        except StorageError as failure:
+            # The active one goes on, if there is no sign of another.
+            with self.or_offline:
+                Segment(self.storage, self.directory, base_offset).remove()
+                self.storage.remove(snapshot_path(self.directory, base_offset))
+            raise failure
         self.has_rolled()
 
     def _begin_segment(self, base_offset: int, now_ms: int) -> None:
@@ -358,14 +367,16 @@ class PartitionLog:
 
         A log that never had a record needs no flush: what a crash takes of it, opening makes again.
         """
-        if self.offline is None and not self._is_settled:
-            with self.or_offline:
-                self.active.seal()
-                if self.next_offset:
-                    write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
-                    self.names_changed = True
-                    self.flush()
-        self.release()
+        try:
+            if self.offline is None and not self._is_settled:
+                with self.or_offline:
+                    self.active.seal()
+                    if self.next_offset:
+                        write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
+                        self.names_changed = True
+                        self.flush()
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Close all files, whatever is in them."""

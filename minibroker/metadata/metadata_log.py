@@ -3,6 +3,7 @@
     <segments>                       batches of metadata records; the first batch of each start says who leads
     <end offset>-<epoch>.checkpoint  the state up to an offset (snapshot.py)
     quorum-state                     the epoch, kept so that no two starts share one
+    flushed-end-offset               up to where the log is on the disk (damage.py)
 
 What must hold: an epoch has one leader, and a later start a later epoch; a record counts, and the image has it, once
 `append` has returned; everything that has returned survives whatever the log survives.
@@ -29,6 +30,7 @@ from minibroker.log.settings import LogSettings
 from minibroker.log.validate import RAFT_LEADER
 from minibroker.log.validation import ValidationSettings
 from minibroker.metadata.bootstrap import FIRST_SNAPSHOT, METADATA_DIRECTORY, bootstrap_records
+from minibroker.metadata.damage import DamagedMetadata, FlushedEnd, check_log, give_up_rest
 from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.records import read_record, write_record
 from minibroker.metadata.snapshot import (
@@ -84,6 +86,7 @@ class MetadataLog:
         self.is_together = False  # changes that belong together are being made
         self.epoch = -1  # in which this node leads; -1: it does not yet
         self._log: PartitionLog | None = None
+        self._flushed_end = FlushedEnd(storage)
         self._quorum_version = 0  # of quorum-state; 1: voters stand in the log
         self._quorum_epoch = 0
         self._voters: list[Control] = []
@@ -100,24 +103,40 @@ class MetadataLog:
 
     # Loading
 
-    def load(self, *, now_ms: int, was_clean: bool = False) -> MetadataImage:
+    def load(
+        self,
+        *,
+        now_ms: int,
+        was_clean: bool = False,
+        repairs: bool = False,
+        say: Callable[[str], object] = lambda line: None,
+    ) -> MetadataImage:
         """Read snapshot and log; return the state, which goes on changing with each append.
 
-        was_clean: the directory was left in order, so nothing needs to be looked for.
+        was_clean: the directory was left in order, so nothing can be torn. repairs: what is damaged is given up;
+        otherwise it raises DamagedMetadata, and everything is left as it was. say: told what people should know.
         """
+        try:
+            check_log(self.storage, was_clean=was_clean)
+        except DamagedMetadata as damage:
+            if not repairs:
+                raise
+            kept = give_up_rest(self.storage, damage)
+            say(f"{damage.path} is cut at byte {damage.position}: {damage.reason}; what was there is in {kept}")
         self._read_quorum_state()
         log = open_log(
             self.storage, METADATA_DIRECTORY, self.settings, was_clean=was_clean, contiguous=True, now_ms=now_ms
         )
         self._log = log
+        if log.recovery.reason:
+            say(f"{log.recovery.cut_bytes} bytes cut off after a crash: {log.recovery.reason}")
         if read_topic_id(self.storage, METADATA_DIRECTORY) is None:
             write_topic_id(self.storage, METADATA_DIRECTORY, TOPIC_ID)
         start_offset = self._load_snapshot(now_ms)
         for segment in log.segments[log.segment_of(start_offset) :]:
             for batch in segment.batches():
                 if batch.last_offset >= start_offset:
-                    records = batch.records(check_crc=was_clean)  # recovery has looked at them otherwise
-                    self._take(records, batch.is_control, start_offset)
+                    self._take(batch.records(), batch.is_control, start_offset)
                     self.image.epoch = batch.partition_leader_epoch
         return self.image
 
@@ -191,8 +210,8 @@ class MetadataLog:
             self.append([AbortTransactionRecord(reason="the leader that began it has gone")], now_ms=now_ms)
         if not self.image.metadata_version:
             self._bootstrap(now_ms, min_insync_replicas)
-        elif self.fsync:
-            self.log.flush(now_ms=now_ms)
+        else:
+            self._flush(now_ms)
 
     def _leader_change(self) -> bytes:
         from minibroker.stored.control import LeaderChangeMessage
@@ -241,8 +260,8 @@ class MetadataLog:
             rows.append(Record(None, value, (), now_ms, self.next_offset + len(rows)))
         if rows:
             self._append_rows(rows, records, taken, now_ms)
-        if self.fsync and not self.is_together:
-            self.log.flush(now_ms=now_ms)
+        if not self.is_together:
+            self._flush(now_ms)
         if self._since_snapshot >= max(self.snapshot_records, self._snapshot_size) and not self.image.in_transaction:
             self.write_snapshot(now_ms=now_ms)
         return first_offset
@@ -290,15 +309,22 @@ class MetadataLog:
             yield
         finally:
             self.is_together = False
-            if self.fsync:
-                self.log.flush(now_ms=now_ms())
+            self._flush(now_ms())
+
+    def _flush(self, now_ms: int) -> None:
+        """Return when all of it is on the disk, and note that."""
+        if self.fsync:
+            self.log.flush(now_ms=now_ms)
+            self._flushed_end.note(self.next_offset)
 
     def close(self) -> None:
         """Flush and close the log."""
+        self._flushed_end.close()
         self.log.close()
 
     def release(self) -> None:
         """Close the files, whatever is in them."""
+        self._flushed_end.close()
         if self._log is not None:
             self._log.release()
 

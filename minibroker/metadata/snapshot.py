@@ -61,7 +61,16 @@ def read_snapshot(storage: Storage, path: str) -> Snapshot:
 
 
 def parse_snapshot(data: bytes, path: str = "") -> Snapshot:
-    """Read the bytes of a file from header to footer."""
+    """Read the bytes of a file from header to footer; what is wrong names the file."""
+    try:
+        return _parse(data, path)
+    except ProtocolError as error:
+        if path and not error.path.startswith(path):
+            error.path = f"{path}: {error.path}"
+        raise
+
+
+def _parse(data: bytes, path: str) -> Snapshot:
     found, ended = Snapshot(), False
     started = False
     for record, is_control in _records(data):

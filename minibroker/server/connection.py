@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from struct import Struct as Layout
 
-from minibroker.errors import ProtocolError
+from minibroker.errors import ProtocolError, StorageError
 from minibroker.server.later import Later
 from minibroker.server.stretches import STRETCH_MS
 
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
         stretches: Stretches
 
         def answer(self, frame: memoryview, connection: Connection) -> Answer: ...
+
+        def disk_failed(self, failure: Exception) -> None:
+            """Take note that a disk has refused something, so that there is no answer."""
+            ...
 
         def http(self, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
             """Return status, content type and body."""
@@ -314,6 +318,9 @@ class Connection(asyncio.BufferedProtocol):
     def _fail(self, error: Exception, doing: str) -> None:
         if isinstance(error, ProtocolError):
             self.close(f"cannot {doing} a request: {error}")
+        elif isinstance(error, StorageError):
+            self.server.service.disk_failed(error)
+            self.close("its request cannot be answered: nobody knows what the disk holds")
         else:
             self.server.failed(self, error)
             self.close("an error of our own")

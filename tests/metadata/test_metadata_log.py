@@ -147,12 +147,16 @@ def test_a_torn_tail_is_cut_and_the_rest_stays() -> None:
     node = LoneNode(storage)
     node.create("orders")
     expected = plain(node.image)
+    node.log.is_together = True  # it has not been flushed, and nobody was told of it
     node.create("payments")
     file = storage.open(LOG)
     file.truncate(file.size_bytes - 3)
-    log = reloaded(storage)
+    said: list[str] = []
+    log = MetadataLog(storage, node_id=1)
+    log.load(now_ms=NOW_MS, say=said.append)
     assert plain(log.image) == expected
     assert log.log.recovery.cut_bytes
+    assert len(said) == 1 and "cut off after a crash" in said[0]
 
 
 def test_many_records_become_batches_that_kafka_takes() -> None:

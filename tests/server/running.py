@@ -47,6 +47,7 @@ async def running(
     clock: Any = None,
     storage: Any = None,
     as_version: str | None = None,
+    repairs: bool = False,
 ) -> AsyncIterator[Node]:
     """Run a broker on memory; when it has stopped, nothing of it may be left."""
     tasks_before = asyncio.all_tasks()
@@ -60,6 +61,7 @@ async def running(
         chance=Random(5),
         as_version=as_version,
         reporter=said,
+        repairs=repairs,
     )
     await node.start()
     replicas = node.replicas

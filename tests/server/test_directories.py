@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from minibroker.errors import Error
-from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.batches import batches
+from minibroker.log.checkpoints import read_file
+from minibroker.log.memory_storage import Directory, MemoryStorage
+from minibroker.metadata.bootstrap import WrongDirectory
 from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.alter_configs import AlterConfigsRequest
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
-from tests.server.running import append, connected, running, said, values_of
+from tests.server.running import append, batch, connected, produce, running, said, values_of
 
 
 def memory() -> MemoryStorage:
@@ -152,3 +155,85 @@ async def test_nobody_makes_or_changes_a_topic_that_is_called_like_the_metadata_
         assert not [name for name in storage.list("") if name.endswith("-stray")]
     async with running(storage=storage) as node:
         assert values_of(node, "t") == [b"v"]
+
+
+# Metadata that are damaged or gone
+
+
+def tree(storage: MemoryStorage) -> dict[str, bytes]:
+    """Return every file, by its path."""
+    found: dict[str, bytes] = {}
+    for name in storage.list(""):
+        paths = [f"{name}/{inner}" for inner in storage.list(name)] if is_directory(storage, name) else [name]
+        found |= {path: read_file(storage, path) for path in paths}
+    return found
+
+
+def is_directory(storage: MemoryStorage, name: str) -> bool:
+    return isinstance(storage.root.entries[name], Directory)
+
+
+def lose_metadata(storage: MemoryStorage) -> None:
+    for name in storage.list("__cluster_metadata-0"):
+        storage.remove(f"__cluster_metadata-0/{name}")
+
+
+def lose_owner(storage: MemoryStorage) -> None:
+    storage.remove("meta.properties")
+
+
+def damage_metadata(storage: MemoryStorage) -> None:
+    path = "__cluster_metadata-0/00000000000000000000.log"
+    position = list(batches(read_file(storage, path)))[3].position + 80
+    file = storage.open(path)
+    file.write_at(position, bytes([file.read_at(position, 1)[0] ^ 1]))
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("damage", [lose_metadata, lose_owner, damage_metadata])
+async def test_damaged_metadata_are_refused_as_they_are_until_somebody_asks_for_a_repair(
+    damage: Callable[[MemoryStorage], None], is_clean: bool
+) -> None:
+    storage = memory()
+    async with running({"offsets.topic.num.partitions": "2"}, storage=storage) as node:
+        node.create_topic("t", 3, {"retention.ms": "77"})
+        node.create_topic("__consumer_offsets", 2)
+        append(node, "t", b"v")
+        append(node, "t", b"w")
+        topic_id = node.image.topics["t"].id
+        if not is_clean:
+            await node.kill()
+    damage(storage)
+    before = tree(storage)
+    for _ in range(2):
+        with pytest.raises(WrongDirectory, match="--repair"):
+            async with running(storage=storage):
+                pass
+        assert tree(storage) == before
+    for repairs in (True, False):
+        async with running(storage=storage, repairs=repairs) as node, connected(node) as client:
+            line = "meta.properties is made anew" if damage is lose_owner else "topic t is put back with 3 partitions"
+            assert not repairs or any(line in each for each in said(node))
+            assert {name: len(topic.partitions) for name, topic in node.image.topics.items()} == {
+                "t": 3,
+                "__consumer_offsets": 2,
+            }
+            assert node.image.topics["t"].id == topic_id
+            answer = await client.ask(produce("t", batch(b"x")), 9)
+            assert answer.responses[0].partition_responses[0].error_code == Error.NONE
+    assert not [name for name in storage.list("") if name.endswith("-stray")]
+    async with running(storage=storage) as node:
+        assert values_of(node, "t") == [b"v", b"w", b"x", b"x"]
+
+
+async def test_a_start_that_fails_for_another_reason_keeps_the_mark_of_a_clean_stop() -> None:
+    storage = memory()
+    async with running(storage=storage) as node:
+        node.create_topic("t")
+    async with running() as other:
+        taken = {"listeners": f"PLAINTEXT://127.0.0.1:{other.servers[0].port}"}
+        with pytest.raises(OSError):
+            async with running(taken, storage=storage):
+                pass
+    async with running(storage=storage) as node:
+        assert node.directory.was_clean

@@ -43,6 +43,8 @@ def find_replica(node: Node, topic: str, topic_id: bytes, partition: int, *, by_
         topic = name
     replica = node.replicas.get((topic, partition))
     if replica is None:
+        if (topic, partition) in node.partitions.unopened:
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, str(node.partitions.unopened[topic, partition]))
         if node.has_partition(topic, partition):
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic!r}")

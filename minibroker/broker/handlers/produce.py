@@ -98,7 +98,7 @@ def _produce(
                 if error.code == Error.NOT_LEADER_OR_FOLLOWER:
                     leader, epoch = known_leader(context.node, topic.name, topic.topic_id, partition.index)
                     answer.current_leader = LeaderHint(leader_id=leader, leader_epoch=epoch)
-                if error.code == Error.KAFKA_STORAGE_ERROR:
+                if error.code == Error.KAFKA_STORAGE_ERROR and replica is not None:
                     context.node.disk_failed(error)
                 failed = True
             else:

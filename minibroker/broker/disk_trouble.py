@@ -1,0 +1,51 @@
+"""What people are told of a disk that refuses: a line, but not one for each request, figures, and if it does so now.
+
+Whoever meets a failure says so here and nowhere else.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.node import Node
+
+SAID_AGAIN_MS = 10_000  # the same is said once in so long, and then how often it was
+TEXTS_MAX = 100  # so many are remembered
+RECENT_MS = 30_000  # who asks whether the broker is ready is told of it for so long
+
+
+class DiskTrouble:
+    """One for the life of a broker."""
+
+    def __init__(self, node: Node):
+        self.node = node
+        self.count = 0  # failures since the start
+        self._last = ""
+        self._last_ms = -RECENT_MS
+        self._said: dict[str, tuple[int, int]] = {}  # by text: when, by the steady clock, and how often since
+
+    def note(self, failure: Exception) -> None:
+        """A read, write or sync has failed."""
+        now_ms, text = self.node.clock.steady_ms(), str(failure)
+        self.count += 1
+        self._last, self._last_ms = text, now_ms
+        said_ms, held_back = self._said.pop(text, (None, 0))
+        if said_ms is not None and now_ms - said_ms < SAID_AGAIN_MS:
+            self._said[text] = said_ms, held_back + 1
+            return
+        self._said[text] = now_ms, 0
+        if len(self._said) > TEXTS_MAX:
+            del self._said[next(iter(self._said))]
+        self.node.reporter.say(f"{text} ({held_back + 1} times since this was said)" if held_back else text)
+
+    def recent(self) -> str:
+        """Return what failed last, unless that was some time ago."""
+        return self._last if self.node.clock.steady_ms() - self._last_ms < RECENT_MS else ""
+
+    def offline(self) -> dict[tuple[str, int], str]:
+        """Return the partitions that are not served, and why."""
+        found = {key: str(failure) for key, failure in self.node.partitions.unopened.items()}
+        for key, log in self.node.directory.logs.items():
+            if log.offline is not None:
+                found[key] = str(log.offline)
+        return found

@@ -1,0 +1,208 @@
+"""A disk that refuses: whoever asked is told, people are told, and when it works again so does the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from minibroker.broker.http_pages import page
+from minibroker.broker.node import Node
+from minibroker.errors import Error
+from minibroker.log.checkpoints import CLEAN_SHUTDOWN
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.simulated_storage import SimulatedStorage, Step
+from minibroker.metadata.damage import FLUSHED_END
+from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
+from minibroker.protocol.messages.create_topics import CreateTopicsRequest
+from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from tests.server.running import Client, append, batch, connected, produce, running, said, values_of
+
+SMALL = {"log.index.size.max.bytes": "80"}
+
+
+def full(doing: str, path: str) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def memory() -> MemoryStorage:
+    return MemoryStorage(lambda: 1_700_000_000_000)
+
+
+def ready(node: Node) -> tuple[str, str]:
+    status, _, body = page(node, "/ready")
+    return status[:3], body.decode()
+
+
+async def test_a_stop_on_a_full_disk_leaves_nothing_open() -> None:
+    storage = memory()
+    async with running(storage=storage) as node:
+        node.create_topic("t")
+        append(node, "t", b"v")
+        storage.trouble = full
+        await node.stop()
+        assert any("No space left" in line for line in said(node))
+        assert any("as after a crash" in line for line in said(node))
+    assert not storage.exists(CLEAN_SHUTDOWN)
+    storage.trouble = None
+    async with running(storage=storage) as node:
+        assert values_of(node, "t") == [b"v"]
+
+
+async def test_a_full_disk_is_said_once_shown_and_over_when_there_is_room() -> None:
+    storage = memory()
+    async with running(storage=storage) as node, connected(node) as client:
+        node.create_topic("t")
+        assert ready(node) == ("200", "ready\n")
+        storage.trouble = full
+        for _ in range(30):
+            answer = await client.ask(produce("t", batch(b"v")), 9)
+            assert answer.responses[0].partition_responses[0].error_code == Error.KAFKA_STORAGE_ERROR
+        assert [line for line in said(node) if "No space left" in line] == [
+            "KAFKA_STORAGE_ERROR: append t-0/leader-epoch-checkpoint.tmp: No space left on device"
+        ]
+        status, body = ready(node)
+        assert status == "503"
+        assert "No space left" in body
+        assert "minibroker_storage_failures_total 30" in page(node, "/metrics")[2].decode()
+        storage.trouble = None
+        answer = await client.ask(produce("t", batch(b"v")), 9)
+        assert answer.responses[0].partition_responses[0].error_code == Error.NONE
+        assert values_of(node, "t") == [b"v"]
+
+
+async def test_a_partition_that_is_damaged_is_named_and_the_others_are_served() -> None:
+    storage = memory()
+    async with running(storage=storage) as node:
+        for topic in ("a", "b"):
+            node.create_topic(topic)
+            append(node, topic, b"v")
+    storage.remove("a-0/00000000000000000000.log")
+    for _ in range(2):
+        async with running(storage=storage) as node, connected(node) as client:
+            assert [line for line in said(node) if "a-0: there is no segment" in line]
+            status, body = ready(node)
+            assert (status, "a-0 is offline: " in body) == ("200", True)
+            metrics = page(node, "/metrics")[2].decode()
+            assert 'minibroker_offline_partition{partition="0",topic="a"} 1' in metrics
+            for topic, error in (("a", Error.KAFKA_STORAGE_ERROR), ("b", Error.NONE)):
+                answer = await client.ask(produce(topic, batch(b"w")), 9)
+                assert answer.responses[0].partition_responses[0].error_code == error
+    assert values_of(node, "b") if ("b", 0) in node.replicas else True
+
+
+# Every API that changes something, and a disk that fails at each of its steps
+
+
+def create(name: str) -> CreateTopicsRequest:
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[]
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=False)
+
+
+async def create_topic(client: Client) -> Any:
+    return (await client.ask(create("new"), 7)).topics[0].error_code
+
+
+async def create_partitions(client: Client) -> Any:
+    topic = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=3, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False)
+    return (await client.ask(request, 3)).results[0].error_code
+
+
+async def delete_topic(client: Client) -> Any:
+    topic = DeleteTopicsRequest.DeleteTopicState(name="t", topic_id=bytes(16))
+    return (await client.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6)).responses[0].error_code
+
+
+async def alter_config(client: Client) -> Any:
+    Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = Resource.AlterableConfig(name="retention.ms", config_operation=0, value="60000")
+    resource = Resource(resource_type=2, resource_name="t", configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    return (await client.ask(request, 1)).responses[0].error_code
+
+
+async def auto_create(client: Client) -> Any:
+    topic = MetadataRequest.MetadataRequestTopic(name="new", topic_id=bytes(16))
+    request = MetadataRequest(topics=[topic], allow_auto_topic_creation=True)
+    return (await client.ask(request, 9)).topics[0].error_code
+
+
+WISHES = [create_topic, create_partitions, delete_topic, alter_config, auto_create]
+STORAGE_ERRORS = {Error.NONE, Error.KAFKA_STORAGE_ERROR, Error.LEADER_NOT_AVAILABLE, Error.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+async def is_served(client: Client, topic: str, partition: int) -> bool:
+    answer = await client.ask(produce(topic, batch(b"w"), partition=partition), 9)
+    error = answer.responses[0].partition_responses[0].error_code
+    assert error in (Error.NONE, Error.KAFKA_STORAGE_ERROR, Error.UNKNOWN_TOPIC_OR_PARTITION), error
+    return bool(error == Error.NONE)
+
+
+async def fail_at(wish: Callable[[Client], Awaitable[Any]], step: int, error: int) -> bool:
+    """Let the disk fail once at a step of what a wish does; return whether there was such a step."""
+    storage = SimulatedStorage(lambda: 1_700_000_000_000)
+    async with running(SMALL, storage=storage) as node, connected(node) as client:
+        node.create_topic("t", 2)
+        append(node, "t", b"v")
+        struck = ""
+
+        def note(found: Step) -> None:
+            nonlocal struck
+            if found.number == at:
+                struck = f"{found.doing} {found.path}"
+
+        at = storage.steps + step
+        storage.before_step = note
+        storage.fail(error, at=at, times=1)
+        try:
+            found = await wish(client)
+        except asyncio.IncompleteReadError:
+            # Nobody can say what has become of the wish, so nothing is.
+            assert node.metadata.log.log.offline is not None and said(node), struck
+            found = Error.KAFKA_STORAGE_ERROR
+        assert found in STORAGE_ERRORS, found
+        storage.before_step = None
+        storage.faults.clear()
+        assert not struck or found != Error.NONE or said(node) or FLUSHED_END in struck, f"nobody was told of {struck}"
+        is_offline = node.metadata.log.log.offline is not None  # the disk failed while it was synced
+        for _ in range(3):
+            if node.partitions.unopened:
+                node.partitions._try_again()
+        if not is_offline:
+            # What the metadata say is served, without a new start.
+            for topic in list(node.image.topics.values()):
+                for partition in topic.partitions:
+                    log = node.replicas[topic.name, partition.id].log
+                    assert log.offline is not None or await is_served(client, topic.name, partition.id)
+            assert await create_topic(client) in (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
+            assert await is_served(client, "new", 0)
+        known = {name: len(topic.partitions) for name, topic in node.image.topics.items()}
+        values = values_of(node, "t") if "t" in known else []
+        assert values[:1] == ([b"v"] if "t" in known else [])
+    async with running(SMALL, storage=storage) as node, connected(node) as client:
+        assert not node.partitions.unopened
+        if not is_offline:
+            assert {name: len(topic.partitions) for name, topic in node.image.topics.items()} == known
+        if "t" in node.image.topics:
+            assert values_of(node, "t") == values
+        assert await create_topic(client) in (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
+        assert await is_served(client, "new", 0)
+    return bool(struck)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EMFILE], ids=["ENOSPC", "EIO", "EMFILE"])
+@pytest.mark.parametrize("wish", WISHES)
+async def test_a_disk_that_fails_once_costs_one_request(wish: Callable[[Client], Awaitable[Any]], error: int) -> None:
+    step = 1
+    while await fail_at(wish, step, error):
+        step += 1
+    assert step > 3
