@@ -15,6 +15,7 @@ from pathlib import Path
 from minibroker import cli, errors
 from minibroker.broker.apis import NOT_IN_USE, SERVED
 from minibroker.broker.releases import ranges_of
+from minibroker.config.old_defaults import OLD_DEFAULTS
 from minibroker.config.setting import HONOURED, LATER, REFUSED, Setting
 from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
 from minibroker.groups.classic_states import STATES
@@ -116,7 +117,10 @@ def settings_page() -> str:
         for setting in broker
         if setting.reason
     ]
-    lines = [_SETTINGS, *ours]
+    lines = [_SETTINGS, *ours, _OLD_DEFAULTS]
+    for name, changes in OLD_DEFAULTS.items():
+        before = ", ".join(f"`{default}` below {below}" for below, default in changes)
+        lines.append(f"| `{name}` | {before} | {_shown(broker_settings()[name].default)} |")
     for title, settings, treatment in (
         ("Settings of a broker", broker, HONOURED),
         ("Settings of a topic", topic, HONOURED),
@@ -140,6 +144,15 @@ def settings_page() -> str:
         names = [name for name, setting in group_settings().items() if (setting.treatment == HONOURED) == is_honoured]
         lines.append(f"\n{words}: {', '.join(f'`{name}`' for name in names)}.")
     return "\n".join([*lines, ""])
+
+
+_OLD_DEFAULTS = """
+## Defaults of old releases
+
+With `--as-version` settings have the defaults of that release, compared with its own classes from 0.8.2 on:
+
+| setting | old default | today |
+|---|---|---|"""
 
 
 def _setting_row(setting: Setting) -> str:

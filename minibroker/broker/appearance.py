@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from minibroker.config import TopicConfig
     from minibroker.metadata.image import MetadataImage
 
 PRODUCE = 0
@@ -26,6 +27,7 @@ class Appearance:
         self.announced = self.served
         self.release = NEWEST  # whose features and settings are known
         self.settings_release = NEWEST
+        self.defaults_release: str | None = None  # whose defaults settings have, if not the newest
         self.has_features = True  # of a cluster: before KRaft there were none worth the name
         self._default_format = 2
         self._is_named = as_version is not None
@@ -47,6 +49,7 @@ class Appearance:
         if number >= RELEASES.index("4.0"):
             # Kafka: announces Produce from 0 on, for librdkafka looks at the least, and closes on versions below 3.
             self.announced[PRODUCE] = (0, self.served[PRODUCE][1])
+        self.defaults_release = release
         self.has_features = number >= RELEASES.index("3.3")
         self.release = release if release in FINALIZED else "3.9"
         self.settings_release = "2.8" if number < RELEASES.index("3.0") else "3.9" if release < "4" else NEWEST
@@ -68,11 +71,13 @@ class Appearance:
         """Whether the release has no ZooKeeper, where the oldest clients' offsets were kept; here they are kept too."""
         return self._is_named and not self.is_before_3
 
-    def message_format(self, overrides: Mapping[str, str]) -> int:
-        """Return the format that a topic's log has; brokers before 3.0 took it from the topic's settings."""
-        version = overrides.get("message.format.version", "")
-        if not self.is_before_3 or not version:
+    def message_format(self, topic: TopicConfig) -> int:
+        """Return the format that a topic's log has; brokers before 3.0 took it from settings."""
+        if not self.is_before_3 or not (
+            "message.format.version" in topic.overrides or topic.broker.is_set("log.message.format.version")
+        ):
             return self._default_format
+        version = topic["message.format.version"]
         numbers = [int(word) for word in version.split("-")[0].split(".") if word.isdigit()]
         return 0 if numbers < [0, 10] else 1 if numbers < [0, 11] else 2
 

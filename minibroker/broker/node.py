@@ -131,7 +131,7 @@ class Node:
             new_toxics=self._new_toxics,
         )
         self.faults.events = self.events
-        config.release = self.appearance.settings_release
+        config.appear_as(self.appearance.settings_release, self.appearance.defaults_release)
         self.metadata: OwnMetadata | Member
         if network is None:
             self.metadata = OwnMetadata(self)

@@ -76,7 +76,7 @@ class OwnMetadata:
             new_id=lambda: random_id(node.chance),
             check_configs=node.check_configs,
             supported_features=supported(node.appearance.release),
-            settings=node.config.static,
+            settings=node.config.texts,
         )
 
     async def join(self) -> None:

@@ -337,4 +337,4 @@ class Partitions:
 
     def _log_settings(self, topic: str) -> LogSettings:
         config = self.node.topic_config(topic)
-        return log_settings(config, self.node.appearance.message_format(config.overrides))
+        return log_settings(config, self.node.appearance.message_format(config))

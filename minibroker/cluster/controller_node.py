@@ -94,6 +94,7 @@ class ControllerNode:
         self.events = events
         self.cluster_id = cluster_id
         self.appearance = Appearance(as_version)
+        config.appear_as(self.appearance.settings_release, self.appearance.defaults_release)
         self.node_id = NODE_ID
         self.is_running = False
         self._why = ""  # the reason of the change that is being made
@@ -140,7 +141,7 @@ class ControllerNode:
             new_id=lambda: random_id(self.chance),
             check_configs=self._check_configs,
             supported_features=supported(self.appearance.release),
-            settings=self.config.static,
+            settings=self.config.texts,
         )
         self.registrations = Registrations(
             self.controller,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from minibroker.config.setting import Setting
+
 # Names for one thing in several units, the strongest first.
 FAMILIES = (
     ("log.roll.ms", "log.roll.hours"),
@@ -44,6 +46,23 @@ class BrokerConfig:
         self.dynamic_broker: dict[str, str] = {}
         self.dynamic_default: dict[str, str] = {}
         self._values: dict[str, Any] = {}
+        self._old_defaults: Mapping[str, str] = {}
+
+    def appear_as(self, release: str, defaults_of: str | None) -> None:
+        """Know the settings of a release, and have the defaults of one, by its whole number; None: the newest."""
+        from minibroker.config.old_defaults import old_defaults
+
+        self.release = release
+        self._old_defaults = {} if defaults_of is None else old_defaults(defaults_of)
+        self._values.clear()
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What the start was given, and defaults that are not the newest release's."""
+        return {**self._old_defaults, **self.static}
+
+    def default_of(self, setting: Setting) -> str | None:
+        return self._old_defaults.get(setting.name, setting.default)
 
     @classmethod
     def from_sources(
@@ -130,4 +149,5 @@ class BrokerConfig:
             return parse_value(setting, self.static[name])
         if base := without_listener(name):
             return self[base]
-        return None if setting.default is None else parse_text(setting, setting.default)
+        default = self.default_of(setting)
+        return None if default is None else parse_text(setting, default)

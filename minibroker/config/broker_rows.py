@@ -163,10 +163,16 @@ log.index.size.max.bytes | int cluster-wide | 10485760 | [4,...]
   Largest size of an index file; a full one begins a new segment.
 log.initial.task.delay.ms | long read-only internal | 30000 | [0,...]
   How long after the start old segments are looked for first.
+log.message.downconversion.enable | boolean cluster-wide 3.9 | true
+  Whether old clients get records in their format; with --as-version below 4.0.
+log.message.format.version | string read-only 3.9 | 3.0-IV1 | [0.8.0, 0.8.1, 0.8.2, 0.9.0, 0.10.0-IV0, 0.10.0-IV1, 0.10.1-IV0, 0.10.1-IV1, 0.10.1-IV2, 0.10.2-IV0, 0.11.0-IV0, 0.11.0-IV1, 0.11.0-IV2, 1.0-IV0, 1.1-IV0, 2.0-IV0, 2.0-IV1, 2.1-IV0, 2.1-IV1, 2.1-IV2, 2.2-IV0, 2.2-IV1, 2.3-IV0, 2.3-IV1, 2.4-IV0, 2.4-IV1, 2.5-IV0, 2.6-IV0, 2.7-IV0, 2.7-IV1, 2.7-IV2, 2.8-IV0, 2.8-IV1, 3.0-IV0, 3.0-IV1, 3.1-IV0, 3.2-IV0, 3.3-IV0, 3.3-IV1, 3.3-IV2, 3.3-IV3, 3.4-IV0, 3.5-IV0, 3.5-IV1, 3.5-IV2, 3.6-IV0, 3.6-IV1, 3.6-IV2, 3.7-IV0, 3.7-IV1, 3.7-IV2, 3.7-IV3, 3.7-IV4, 3.8-IV0, 3.9-IV0, 4.0-IV0, 4.0-IV1]
+  Format of stored records; with --as-version below 3.0.
 log.message.timestamp.after.max.ms | long cluster-wide | 3600000 | [0,...]
   How far in the future a record's timestamp may be.
 log.message.timestamp.before.max.ms | long cluster-wide | 9223372036854775807 | [0,...]
   How far in the past a record's timestamp may be.
+log.message.timestamp.difference.max.ms | long cluster-wide 3.9 | 9223372036854775807 | [0,...]
+  How far a record's timestamp may be from now; with --as-version below 4.0.
 log.message.timestamp.type | string cluster-wide | CreateTime | [CreateTime, LogAppendTime]
   Whether records carry the producer's time or that of the append.
 log.retention.bytes | long cluster-wide | -1

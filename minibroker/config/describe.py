@@ -18,7 +18,7 @@ from minibroker.config.tables import (
     topic_settings,
     without_listener,
 )
-from minibroker.config.topic import OLD_DEFAULTS, TopicConfig, is_known, value_of
+from minibroker.config.topic import TopicConfig, is_known, value_of
 from minibroker.config.values import TYPE_CODES, UNKNOWN_TYPE, format_value
 
 TYPE_CHECKING = False
@@ -135,14 +135,11 @@ def broker_synonyms(name: str, broker: BrokerConfig) -> list[Synonym]:
     ]
     for relative in relatives:
         setting = None if relative == name and base else find_broker_setting(relative)
-        if setting and setting.default is not None:
-            default = setting.default
+        if setting and (default := broker.default_of(setting)) is not None:
             if relative in REQUIRED:
                 if broker.release == NEWEST:
                     continue
                 default = "-1"
-            elif relative in OLD_DEFAULTS and broker.release != NEWEST:
-                default = str(OLD_DEFAULTS[relative])
             found.append((relative, default, DEFAULT))
     while found and found[0][0] != name:
         del found[0]

@@ -106,9 +106,6 @@ log.flush.offset.checkpoint.interval.ms | int read-only | 60000 | [0,...]
 log.flush.start.offset.checkpoint.interval.ms | int read-only | 60000 | [0,...]
 log.local.retention.bytes | long cluster-wide | -2 | [-2,...]
 log.local.retention.ms | long cluster-wide | -2 | [-2,...]
-log.message.downconversion.enable | boolean cluster-wide 3.9 | true
-log.message.format.version | string read-only 3.9 | 3.0-IV1 | [0.8.0, 0.8.1, 0.8.2, 0.9.0, 0.10.0-IV0, 0.10.0-IV1, 0.10.1-IV0, 0.10.1-IV1, 0.10.1-IV2, 0.10.2-IV0, 0.11.0-IV0, 0.11.0-IV1, 0.11.0-IV2, 1.0-IV0, 1.1-IV0, 2.0-IV0, 2.0-IV1, 2.1-IV0, 2.1-IV1, 2.1-IV2, 2.2-IV0, 2.2-IV1, 2.3-IV0, 2.3-IV1, 2.4-IV0, 2.4-IV1, 2.5-IV0, 2.6-IV0, 2.7-IV0, 2.7-IV1, 2.7-IV2, 2.8-IV0, 2.8-IV1, 3.0-IV0, 3.0-IV1, 3.1-IV0, 3.2-IV0, 3.3-IV0, 3.3-IV1, 3.3-IV2, 3.3-IV3, 3.4-IV0, 3.5-IV0, 3.5-IV1, 3.5-IV2, 3.6-IV0, 3.6-IV1, 3.6-IV2, 3.7-IV0, 3.7-IV1, 3.7-IV2, 3.7-IV3, 3.7-IV4, 3.8-IV0, 3.9-IV0, 4.0-IV0, 4.0-IV1]
-log.message.timestamp.difference.max.ms | long cluster-wide 3.9 | 9223372036854775807 | [0,...]
 log.preallocate | boolean cluster-wide | false
 log.remote.copy.lag.bytes | long cluster-wide | -1 | [-1,...]
 log.remote.copy.lag.ms | long cluster-wide | 0 | [-1,...]

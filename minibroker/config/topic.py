@@ -44,9 +44,8 @@ SINCE = {
         "4.4",
     ),
 }
-# Before 4.0 a timestamp could be as far ahead as one liked (KIP-937).
-OLD_DEFAULTS = {"log.message.timestamp.after.max.ms": (1 << 63) - 1}
 OLD_VALID = {"segment.bytes": "[14,...]"}  # 4.x wants a MiB at least
+NO_LIMIT_MS = (1 << 63) - 1
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -71,8 +70,6 @@ def value_of(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfi
             pass
     for name in setting.synonyms:
         value = broker[name]
-        if name in OLD_DEFAULTS and broker.release != NEWEST and not broker.is_set(name):
-            value = OLD_DEFAULTS[name]
         if value is not None:
             return _as_kind_of(setting, name, value)
     return None if setting.default is None else parse_text(setting, setting.default)
@@ -157,14 +154,19 @@ def log_settings(topic: TopicConfig, message_format: int = 2) -> LogSettings:
 def validation_settings(topic: TopicConfig, message_format: int = 2) -> ValidationSettings:
     """Return what produced batches must be and become."""
     codec = topic["compression.type"]
+    before_ms, after_ms = topic["message.timestamp.before.max.ms"], topic["message.timestamp.after.max.ms"]
+    if topic.broker.release < "4":  # one limit for both, until 3.6 had two more; 4.0 has only these
+        difference_ms = topic["message.timestamp.difference.max.ms"]
+        before_ms = difference_ms if before_ms == NO_LIMIT_MS else before_ms
+        after_ms = difference_ms if after_ms == NO_LIMIT_MS else after_ms
     return ValidationSettings(
         message_format=message_format,
         refuse_append_time=topic.broker.release < "3",
         compression_type=codec,
         level=_level(topic, codec),
         timestamp_type=CREATE_TIME if topic["message.timestamp.type"] == "CreateTime" else APPEND_TIME,
-        timestamp_before_max_ms=topic["message.timestamp.before.max.ms"],
-        timestamp_after_max_ms=topic["message.timestamp.after.max.ms"],
+        timestamp_before_max_ms=before_ms,
+        timestamp_after_max_ms=after_ms,
         compacted="compact" in topic["cleanup.policy"],
         max_message_bytes=topic["max.message.bytes"],
         max_decompressed_message_bytes=topic["max.decompressed.message.bytes"],

@@ -37,16 +37,16 @@ max.decompressed.message.bytes | int | 2147483639 | [1,...,2147483639] | max.dec
   Most bytes of one record, its batch having been unpacked.
 max.message.bytes | int | 1048588 | [0,...] | message.max.bytes
   Largest batch that is accepted, with its compression.
-message.downconversion.enable | boolean later 3.9 | true |  | log.message.downconversion.enable
-  Whether old clients get records in their format; asked up to 3.9.
-message.format.version | string later 3.9 | 3.0-IV1 | [0.8.0, 0.8.1, 0.8.2, 0.9.0, 0.10.0-IV0, 0.10.0-IV1, 0.10.1-IV0, 0.10.1-IV1, 0.10.1-IV2, 0.10.2-IV0, 0.11.0-IV0, 0.11.0-IV1, 0.11.0-IV2, 1.0-IV0, 1.1-IV0, 2.0-IV0, 2.0-IV1, 2.1-IV0, 2.1-IV1, 2.1-IV2, 2.2-IV0, 2.2-IV1, 2.3-IV0, 2.3-IV1, 2.4-IV0, 2.4-IV1, 2.5-IV0, 2.6-IV0, 2.7-IV0, 2.7-IV1, 2.7-IV2, 2.8-IV0, 2.8-IV1, 3.0-IV0, 3.0-IV1, 3.1-IV0, 3.2-IV0, 3.3-IV0, 3.3-IV1, 3.3-IV2, 3.3-IV3, 3.4-IV0, 3.5-IV0, 3.5-IV1, 3.5-IV2, 3.6-IV0, 3.6-IV1, 3.6-IV2, 3.7-IV0, 3.7-IV1, 3.7-IV2, 3.7-IV3, 3.7-IV4, 3.8-IV0, 3.9-IV0, 4.0-IV0, 4.0-IV1] | log.message.format.version
-  Format of stored records; used up to 3.x.
+message.downconversion.enable | boolean 3.9 | true |  | log.message.downconversion.enable
+  Whether old clients get records in their format; with --as-version below 4.0.
+message.format.version | string 3.9 | 3.0-IV1 | [0.8.0, 0.8.1, 0.8.2, 0.9.0, 0.10.0-IV0, 0.10.0-IV1, 0.10.1-IV0, 0.10.1-IV1, 0.10.1-IV2, 0.10.2-IV0, 0.11.0-IV0, 0.11.0-IV1, 0.11.0-IV2, 1.0-IV0, 1.1-IV0, 2.0-IV0, 2.0-IV1, 2.1-IV0, 2.1-IV1, 2.1-IV2, 2.2-IV0, 2.2-IV1, 2.3-IV0, 2.3-IV1, 2.4-IV0, 2.4-IV1, 2.5-IV0, 2.6-IV0, 2.7-IV0, 2.7-IV1, 2.7-IV2, 2.8-IV0, 2.8-IV1, 3.0-IV0, 3.0-IV1, 3.1-IV0, 3.2-IV0, 3.3-IV0, 3.3-IV1, 3.3-IV2, 3.3-IV3, 3.4-IV0, 3.5-IV0, 3.5-IV1, 3.5-IV2, 3.6-IV0, 3.6-IV1, 3.6-IV2, 3.7-IV0, 3.7-IV1, 3.7-IV2, 3.7-IV3, 3.7-IV4, 3.8-IV0, 3.9-IV0, 4.0-IV0, 4.0-IV1] | log.message.format.version
+  Format of stored records; with --as-version below 3.0.
 message.timestamp.after.max.ms | long | 3600000 | [0,...] | log.message.timestamp.after.max.ms
   How far in the future a record's timestamp may be.
 message.timestamp.before.max.ms | long | 9223372036854775807 | [0,...] | log.message.timestamp.before.max.ms
   How far in the past a record's timestamp may be.
-message.timestamp.difference.max.ms | long later 3.9 | 9223372036854775807 | [0,...] | log.message.timestamp.difference.max.ms
-  How far a record's timestamp may be from now; used up to 3.9.
+message.timestamp.difference.max.ms | long 3.9 | 9223372036854775807 | [0,...] | log.message.timestamp.difference.max.ms
+  How far a record's timestamp may be from now; with --as-version below 4.0.
 message.timestamp.type | string | CreateTime | [CreateTime, LogAppendTime] | log.message.timestamp.type
   Whether records carry the producer's time or that of the append.
 min.cleanable.dirty.ratio | double | 0.5 | [0,...,1] | log.cleaner.min.cleanable.ratio

@@ -121,6 +121,7 @@ GZIP_LEVELS = "[1,...,9] or -1"
 REPLICAS = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 OFFSET_RESET = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
 ANY_CASE = "(case insensitive) "
+VERSIONS = "[0.8.0, "  # of Kafka, in which formats and protocols changed
 
 
 def check_value(setting: Setting, value: Value) -> None:
@@ -175,11 +176,24 @@ def _check_string(setting: Setting, value: str) -> None:
                 f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest' or"
             )
             raise BadValue(name, value, f"{words} of the format 'by_duration:<PnDTnHnMn.nS>'.")
+    elif valid.startswith(VERSIONS):
+        if not is_version(value, choices(valid)):
+            raise BadValue(name, value, f"Version `{value}` is not a valid version")
     elif valid.startswith(ANY_CASE):
         if value.upper() not in choices(valid):
             raise BadValue(name, value, f"String must be one of (case insensitive): {', '.join(choices(valid))}")
     elif valid.startswith("[") and value not in choices(valid):
         raise BadValue(name, value, f"String must be one of: {', '.join(choices(valid))}")
+
+
+def is_version(text: str, known: list[str]) -> bool:
+    """Whether Kafka reads a version out of a text: its first two or three numbers name one, or the last of a release.
+
+    So 0.10.2, 0.10.2.1, 0.10.2-IV0, 1.0, 2.8 and 2.8.1 are all versions.
+    """
+    words = text.split(".")
+    key = ".".join(words[: 3 if text.startswith("0.") else 2])
+    return key in known or any(version.partition("-")[0] == key for version in known)
 
 
 def choices(valid: str) -> list[str]:
