@@ -45,6 +45,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+COVERED_POSITION = 21  # in a v2 batch
 NO_SEQUENCE = -1
 SEQUENCE_MAX = 0x7FFFFFFF  # the next one is 0
 
@@ -116,13 +117,13 @@ class Batch:
     """
 
     __slots__ = (
-        "_base_offset",
-        "_count",
         "attributes",
         "base_sequence",
         "base_timestamp",
         "buffer",
         "crc",
+        "header_count",
+        "header_offset",
         "last_offset",
         "magic",
         "max_timestamp",
@@ -153,7 +154,9 @@ class Batch:
     ):
         self.buffer = buffer
         self.position = position  # of its first byte in the buffer
-        self._base_offset = base_offset
+        self.header_offset = (
+            base_offset  # of the first record; in v0 and v1 of the only message, or of the last in a wrapper
+        )
         self.size_bytes = size + PREFIX_BYTES  # all of it
         self.partition_leader_epoch = partition_leader_epoch
         self.magic = magic
@@ -165,7 +168,7 @@ class Batch:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
-        self._count = count
+        self.header_count = count  # 1 in v0 and v1, a wrapper too
 
     def __repr__(self) -> str:
         return f"<Batch v{self.magic} to offset {self.last_offset}, bytes {self.position}..{self.end_position}>"
@@ -175,14 +178,14 @@ class Batch:
         """Offset of the first record; for v0 and v1 wrappers it has to be unpacked."""
         if self.is_wrapper:
             return inner_messages(self, DECOMPRESSED_BYTES_MAX, False).first_offset
-        return self._base_offset
+        return self.header_offset
 
     @property
     def count(self) -> int:
         """How many records the header promises; v0 and v1 wrappers have to be unpacked."""
         if self.is_wrapper:
             return inner_messages(self, DECOMPRESSED_BYTES_MAX, False).count
-        return self._count
+        return self.header_count
 
     @property
     def next_offset(self) -> int:
@@ -227,16 +230,20 @@ class Batch:
         """Sequence number of the last record when the batch was written; after 2147483647 comes 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset - self._base_offset) & SEQUENCE_MAX
+        return (self.base_sequence + self.last_offset - self.header_offset) & SEQUENCE_MAX
+
+    def covered(self) -> bytes:
+        """Return what the checksum of a v2 batch is of: from the attributes on."""
+        return bytes(self.buffer[self.position + COVERED_POSITION : self.position + self.size_bytes])
 
     def crc_is_valid(self) -> bool:
         if self.magic == 2:
-            return crc32c(self.buffer[self.position + 21 : self.end_position]) == self.crc
+            return crc32c(self.buffer[self.position + COVERED_POSITION : self.end_position]) == self.crc
         return crc32(self.buffer[self.position + 16 : self.end_position]) == self.crc
 
-    def check_crc(self) -> None:
-        """Raise CorruptCrc unless the checksum is that of the bytes."""
-        if not self.crc_is_valid():
+    def check_crc(self, covered: bytes | None = None) -> None:
+        """Raise CorruptCrc unless the checksum is that of the bytes. covered: those of a v2 batch, if they are there."""
+        if crc32c(covered) != self.crc if covered is not None else not self.crc_is_valid():
             position = self.position + (17 if self.magic == 2 else 12)
             raise CorruptCrc(f"{self.crc:#010x} is not the checksum of the bytes", position, self.path("crc"))
 
@@ -262,9 +269,9 @@ class Batch:
         """
         if self.magic == 0 and self.is_wrapper:
             raise EncodeError("offsets within a v0 wrapper are absolute", "MessageV0.offset")
-        self._base_offset += last_offset - self.last_offset
+        self.header_offset += last_offset - self.last_offset
         self.last_offset = last_offset
-        _INT64.pack_into(self.buffer, self.position, self._base_offset)
+        _INT64.pack_into(self.buffer, self.position, self.header_offset)
 
     def set_base_offset(self, base_offset: int) -> None:
         """Move the batch so that it begins at this offset; a v1 wrapper has to be unpacked for it."""

@@ -33,20 +33,20 @@ NUMBER_MAX = 1 << 64  # larger than any
 DELTA_MIN, DELTA_MAX = -(1 << 63), (1 << 63) - 1
 
 
-def scan(data: bytes, count: int, *, in_order: bool = False) -> Scanned:
-    """Go through `count` records; raise InvalidRecord or InvalidRecordCount at what is none.
+def scan(data: bytes, count: int, start: int = 0, *, in_order: bool = False) -> Scanned:
+    """Go through `count` records from `start` to the end; raise InvalidRecord or InvalidRecordCount at what is none.
 
     in_order: stop where the offset deltas are not 0, 1, 2, .. any more. Such records are refused whatever follows, and
     a small batch may unpack to millions of them.
     """
     end = len(data)
-    if not 0 <= count * RECORD_BYTES_MIN <= end:
-        raise InvalidRecordCount(f"{count} records cannot be in {end} bytes", 0, "BatchHeader.count")
+    if not 0 <= count * RECORD_BYTES_MIN <= end - start:
+        raise InvalidRecordCount(f"{count} records cannot be in {end - start} bytes", 0, "BatchHeader.count")
     if count < RUN_RECORDS_MIN:
-        position, smallest, largest, keyless, consecutive = _step(data, 0, 0, count)
+        position, smallest, largest, keyless, consecutive = _step(data, start, 0, count)
     else:
         smallest, largest, keyless, consecutive = DELTA_MAX, DELTA_MIN, False, True
-        position = index = 0
+        position, index = start, 0
         while index < count:
             run_count, part = _find_run(data, position, index, count - index)
             if part is None:
@@ -60,7 +60,8 @@ def scan(data: bytes, count: int, *, in_order: bool = False) -> Scanned:
             if in_order and not consecutive:
                 return smallest, largest, keyless, False
     if position != end:
-        raise InvalidRecordCount(f"{count} records take {position} of {end} bytes", 0, "BatchHeader.count")
+        reason = f"{count} records take {position - start} of {end - start} bytes"
+        raise InvalidRecordCount(reason, 0, "BatchHeader.count")
     return (smallest, largest, keyless, consecutive) if count else (0, 0, False, True)
 
 

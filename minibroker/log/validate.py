@@ -29,7 +29,14 @@ from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.batches import Batch, batches, find_batch
 from minibroker.log.build import build_batch
 from minibroker.log.compression import NONE, ZSTD
-from minibroker.log.formats import APPEND_TIME, CREATE_TIME, HEADER_BYTES
+from minibroker.log.formats import (
+    APPEND_TIME,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CREATE_TIME,
+    HEADER_BYTES,
+    MAGIC_POSITION,
+)
 from minibroker.log.records import Record, code_of
 from minibroker.log.validate_records import RecordRules
 from minibroker.log.validation import AcceptedBatch as AcceptedBatch
@@ -65,8 +72,23 @@ def validate(
     is for the client, the others are for the broker's own log. partition: the name to put into messages.
     unpacking: what compressed batches may still unpack to; without it each has its own limit.
     """
-    found = _checked_batches(data, settings.max_message_bytes, leader_epoch, origin)
+    view = data if type(data) is memoryview else memoryview(data)
     append_time = now_ms if settings.timestamp_type == APPEND_TIME else -1
+    rules = RecordRules(settings, now_ms, partition, unpacking)
+    batch = _only_batch(view)
+    if batch is not None and settings.keeps(batch):
+        # What nearly every request brings; the same as below without the lists.
+        try:
+            covered = batch.covered() if batch.size_bytes <= settings.max_message_bytes else b""
+            _check_batch(batch, settings.max_message_bytes, leader_epoch, origin, covered)
+            _check_header(batch, batch, origin, 2)
+            max_timestamp = rules.scan(batch, covered)
+        except ProtocolError as error:
+            raise KafkaError(code_of(error), str(error)) from error
+        chunks = _patch(batch, next_offset + batch.header_count - 1, leader_epoch, max_timestamp, append_time)
+        only = AcceptedBatch(batch, next_offset)
+        return Validated(chunks, [only], only.max_timestamp, only.last_offset, append_time)
+    found = _checked_batches(view, settings.max_message_bytes, leader_epoch, origin)
     if not found:
         return Validated([], [], append_time=append_time)
     first = found[0]
@@ -74,15 +96,7 @@ def validate(
     if len(found) > 1 and (sent_codec or first.magic == 2):
         raise KafkaError(Error.INVALID_RECORD, f"{len(found)} batches, where one may be compressed or of format 2")
     codec = sent_codec if settings.codec is None else settings.codec
-    rules = RecordRules(settings, now_ms, partition, unpacking)
     try:
-        if len(found) == 1 and first.magic == settings.message_format == 2 and sent_codec == codec:
-            # What nearly every request brings; the same as below without the lists.
-            _check_header(first, first, origin, 2)
-            look = rules.look(first)
-            chunks = _patch(first, next_offset + look.count - 1, leader_epoch, look.max_timestamp, append_time)
-            only = AcceptedBatch(first, next_offset)
-            return Validated(chunks, [only], only.max_timestamp, only.last_offset, append_time)
         if _can_stay(found, sent_codec, codec, settings.message_format):
             looks = []
             for batch in found:
@@ -124,31 +138,47 @@ def validate_replicated(data: bytes | bytearray | memoryview) -> Validated:
 # Batches
 
 
+def _only_batch(view: memoryview) -> Batch | None:
+    """Return the batch that is all there is, if it is one of format 2."""
+    if len(view) < HEADER_BYTES or view[MAGIC_POSITION] != 2:
+        return None
+    try:
+        batch = find_batch(view, 0, len(view))
+    except ProtocolError:
+        return None  # who looks at each batch says what is wrong
+    return batch if batch is not None and batch.size_bytes == len(view) else None
+
+
 def _checked_batches(
     data: bytes | bytearray | memoryview, max_message_bytes: int | None, leader_epoch: int, origin: str
 ) -> list[Batch]:
     """Return the whole batches: right beginning, size and checksum."""
-    found = []
+    found: list[Batch] = []
     try:
-        view = data if type(data) is memoryview else memoryview(data)
-        whole = find_batch(view, 0, len(view)) if view else None
-        for batch in (whole,) if whole is not None and whole.size_bytes == len(view) else batches(view):
-            if batch.magic == 2:
-                if origin == CLIENT and batch.base_offset:
-                    raise KafkaError(Error.INVALID_RECORD, f"base offset is {batch.base_offset}, not 0")
-                if origin == RAFT_LEADER and batch.partition_leader_epoch != leader_epoch:
-                    raise KafkaError(Error.INVALID_RECORD, f"epoch {batch.partition_leader_epoch} != {leader_epoch}")
-            if max_message_bytes is not None and batch.size_bytes > max_message_bytes:
-                raise _too_large(batch.size_bytes, max_message_bytes)
-            batch.check_crc()
-            if batch.codec > ZSTD:
-                # Kafka answers so, as its own failure.
-                raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"unknown codec {batch.codec}")
+        for batch in batches(data):
+            _check_batch(batch, max_message_bytes, leader_epoch, origin)
             found.append(batch)
     except ProtocolError as error:
         if not found or origin != REPLICATION:
             raise KafkaError(Error.CORRUPT_MESSAGE, str(error)) from error
     return found
+
+
+def _check_batch(
+    batch: Batch, max_message_bytes: int | None, leader_epoch: int, origin: str, covered: bytes | None = None
+) -> None:
+    """Refuse a batch that does not begin as it must, is too large, or has not the checksum of its bytes."""
+    if batch.magic == 2:
+        if origin == CLIENT and batch.header_offset:
+            raise KafkaError(Error.INVALID_RECORD, f"base offset is {batch.header_offset}, not 0")
+        if origin == RAFT_LEADER and batch.partition_leader_epoch != leader_epoch:
+            raise KafkaError(Error.INVALID_RECORD, f"epoch {batch.partition_leader_epoch} != {leader_epoch}")
+    if max_message_bytes is not None and batch.size_bytes > max_message_bytes:
+        raise _too_large(batch.size_bytes, max_message_bytes)
+    batch.check_crc(covered)
+    if batch.attributes & CODEC_MASK > ZSTD:
+        # Kafka answers so, as its own failure.
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"unknown codec {batch.codec}")
 
 
 def _check_header(batch: Batch, first: Batch, origin: str, message_format: int) -> None:
@@ -158,10 +188,10 @@ def _check_header(batch: Batch, first: Batch, origin: str, message_format: int) 
     if batch.magic < 2:
         return
     if origin == CLIENT:
-        offsets = batch.last_offset - batch.base_offset + 1
-        if not 0 < offsets == batch.count:
-            raise KafkaError(Error.INVALID_RECORD, f"{offsets} offsets for {batch.count} records")
-        if batch.is_control:
+        offsets = batch.last_offset - batch.header_offset + 1
+        if not 0 < offsets == batch.header_count:
+            raise KafkaError(Error.INVALID_RECORD, f"{offsets} offsets for {batch.header_count} records")
+        if batch.attributes & CONTROL_BIT:
             raise KafkaError(Error.INVALID_RECORD, "clients do not write control batches")
         if batch.producer_id > -1 and batch.base_sequence < 0:
             raise KafkaError(Error.INVALID_RECORD, f"producer {batch.producer_id}: sequence {batch.base_sequence}")

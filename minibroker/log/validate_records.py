@@ -19,6 +19,7 @@ as much, or twenty times their length.
 from __future__ import annotations
 
 from minibroker.errors import DecompressionLimit, Error, InvalidRecord, KafkaError
+from minibroker.log.batches import COVERED_POSITION
 from minibroker.log.compression import decompress
 from minibroker.log.formats import (
     APPEND_TIME,
@@ -83,11 +84,43 @@ class RecordRules:
     def look(self, batch: Batch) -> Look:
         """Look at the records of a batch that may stay as it is, or raise."""
         if batch.magic == 2:
-            return self._scan(batch)
+            return Look(batch.header_count, self.scan(batch, batch.covered()))
         records = self.read(batch)
         max_timestamp = max(record.timestamp for record in records)
         consecutive = not batch.codec or [record.offset for record in records] == list(range(len(records)))
         return Look(len(records), max(max_timestamp, -1), consecutive)
+
+    def scan(self, batch: Batch, covered: bytes) -> int:
+        """Look at the records of a v2 batch that may stay as it is, or raise; return their largest time, -1 for none.
+
+        covered: the bytes under its checksum.
+        """
+        attributes, settings, now_ms = batch.attributes, self.settings, self.now_ms
+        is_compressed = attributes & CODEC_MASK != 0
+        if is_compressed:
+            data, start = self._unpacked(batch), 0
+            self._check_sizes(batch, data)
+        else:
+            data, start = covered, HEADER_BYTES - COVERED_POSITION
+        smallest, largest, keyless, consecutive = scan(data, batch.header_count, start, in_order=is_compressed)
+        if attributes & APPEND_TIME_BIT:
+            first = last = batch.max_timestamp
+        else:
+            first, last = batch.base_timestamp + smallest, batch.base_timestamp + largest
+        if (
+            attributes & APPEND_TIME_BIT
+            or self.append_time
+            or (keyless and self.compacted)
+            or first < TIME_MIN
+            or last > TIME_MAX
+            or first < now_ms - settings.timestamp_before_max_ms
+            or last > now_ms + settings.timestamp_after_max_ms
+        ):
+            self._check(batch, first, last, -1 in (first, last), keyless)
+        if is_compressed and not consecutive:
+            # Kafka would write it anew, as it does with v1, but has not kept the records and fails; nobody noticed.
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch are not 0, 1, 2, ..")
+        return last if last > -1 else -1
 
     def read(self, batch: Batch) -> list[Record]:
         """Return all records of a batch, or raise if one cannot be taken."""
@@ -140,21 +173,6 @@ class RecordRules:
             raise
         unpacking.left_bytes -= len(unpacked)
         return unpacked
-
-    def _scan(self, batch: Batch) -> Look:
-        data, count = self._unpacked(batch), batch.count
-        codec = batch.attributes & CODEC_MASK
-        self._check_sizes(batch, data)
-        smallest, largest, keyless, consecutive = scan(data, count, in_order=codec != 0)
-        if batch.attributes & APPEND_TIME_BIT:
-            first = last = batch.max_timestamp
-        else:
-            first, last = batch.base_timestamp + smallest, batch.base_timestamp + largest
-        self._check(batch, first, last, -1 in (first, last), keyless)
-        if codec and not consecutive:
-            # Kafka would write it anew, as it does with v1, but has not kept the records and fails; nobody noticed.
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch are not 0, 1, 2, ..")
-        return Look(count, last if last > -1 else -1)
 
     def _check(self, batch: Batch, first: int, last: int, some_lack_time: bool, keyless: bool) -> None:
         """Raise if a record is at fault, given the smallest and the largest time."""

@@ -6,7 +6,7 @@ Not here: what is done with them (validate.py).
 from __future__ import annotations
 
 from minibroker.log.compression import CODEC_NAMES, NONE
-from minibroker.log.formats import CONTROL_BIT, CREATE_TIME, TRANSACTIONAL_BIT
+from minibroker.log.formats import CODEC_MASK, CONTROL_BIT, CREATE_TIME, TRANSACTIONAL_BIT
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 
 TYPE_CHECKING = False
@@ -68,6 +68,10 @@ class ValidationSettings:
         self.refuse_append_time = refuse_append_time  # of a producer, whatever the topic has: the rule before 3.0
         self.max_message_bytes = max_message_bytes  # of a batch, its 12 bytes of offset and size included
         self.max_decompressed_message_bytes = max_decompressed_message_bytes  # of one record in a compressed batch
+
+    def keeps(self, batch: Batch) -> bool:
+        """Whether a v2 batch has the topic's format and codec, so that its records stay as they are."""
+        return self.message_format == 2 and (self.codec is None or self.codec == batch.attributes & CODEC_MASK)
 
 
 class Unpacking:
