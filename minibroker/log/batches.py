@@ -242,7 +242,7 @@ class Batch:
         return crc32(self.buffer[self.position + 16 : self.end_position]) == self.crc
 
     def check_crc(self, covered: bytes | None = None) -> None:
-        """Raise CorruptCrc unless the checksum is that of the bytes. covered: those of a v2 batch, if they are there."""
+        """Raise CorruptCrc unless the checksum is that of the bytes. covered: what a v2 batch has it of."""
         if crc32c(covered) != self.crc if covered is not None else not self.crc_is_valid():
             position = self.position + (17 if self.magic == 2 else 12)
             raise CorruptCrc(f"{self.crc:#010x} is not the checksum of the bytes", position, self.path("crc"))
