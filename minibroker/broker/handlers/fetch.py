@@ -132,18 +132,21 @@ class Round:
         self.session_id = NO_SESSION if session is None else session.session_id
         self._session_epoch = INITIAL_EPOCH if session is None else session.epoch
         self._watched = session
-        context.connection.last_fetch = (context.client_id, self._asked())
+        # Every partition that the answer may be about; each has its fetch_offset.
+        self._asked: Mapping[Key, Any] = self._wanted if session is None else session.partitions
+        context.connection.last_fetch = (context.client_id, self._asked)
         self.bytes_max = min(request.max_bytes, context.node.fetch_bytes_max)
         self.bytes_min = min(request.min_bytes, self.bytes_max)
-        self._is_due = not self._asked()
+        self._is_due = not self._asked
         self._answers: dict[Key, PartitionResponse] = {}
-        self._found: dict[Key, tuple[Replica, Slice]] = {}
-        self._replicas: dict[Key, Replica] = {}  # of what was read without an error
-        self._leaders: set[int] = set()  # that the answer names
+        self._read: dict[Key, tuple[Replica, Slice | None]] = {}  # without an error
+        self._leaders: tuple[int, ...] = ()  # that the answer names
 
     def _find_session(self) -> Session | None:
         """Return the session that the request opens or goes on with."""
         request, node, session = self.request, self.context.node, None
+        if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
+            return None
         sessions, steady_ms = node.fetch_sessions, node.clock.steady_ms()
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
@@ -163,10 +166,6 @@ class Round:
         if session is not None and request.rack_id and node.sends_to_racks:
             session.look_everywhere()  # which replica is nearest depends on more than the partition
         return session
-
-    def _asked(self) -> Mapping[Key, Any]:
-        """Every partition that the answer may be about; each has its fetch_offset."""
-        return self._wanted if self.session is None else self.session.partitions
 
     # Waiting
 
@@ -194,14 +193,14 @@ class Round:
         session = self.watched
         for key in keys:
             session.changed.pop(key, None)
-            session.partitions[key].watch(self._replicas[key])
+            session.partitions[key].watch(self._read[key][0])
 
     def _settle(self, session: Session) -> None:
         """Leave to the session's next request what may have more to say; of the rest it will hear."""
-        for key, replica in self._replicas.items():
+        for key, (replica, found) in self._read.items():
             answer, cached = self._answers[key], session.partitions[key]
             if (
-                key not in self._found
+                found is None
                 and answer.diverging_epoch.epoch < 0
                 and replica.readable_end(self.request.isolation_level) <= cached.fetch_offset
             ):
@@ -223,14 +222,14 @@ class Round:
         unknown: dict[Key, PartitionResponse] = {}
         by_id = self.version >= TOPIC_IDS_SINCE
         for key, wanted in self._to_read():
-            before = self._found.pop(key, None)
-            if before is not None:
-                self.found_bytes -= before[1].size_bytes
+            if self._has_waited:
+                _, found = self._read.pop(key, (None, None))
+                if found is not None:
+                    self.found_bytes -= found.size_bytes
             answer = PartitionResponse(
                 partition_index=wanted.partition, error_code=Error.NONE, high_watermark=-1, records=b""
             )
             replica = None
-            self._replicas.pop(key, None)
             try:
                 replica = find_replica(self.context.node, key[0], key[1], wanted.partition, by_id=by_id)
                 answer.aborted_transactions = None  # from here on an error has no list of them either
@@ -247,9 +246,8 @@ class Round:
                     unknown[key] = answer  # they come last
                     continue
             else:
-                self._replicas[key] = replica
+                self._read[key] = (replica, found)
                 if found is not None:
-                    self._found[key] = (replica, found)
                     self.found_bytes += found.size_bytes
             self._answers[key] = answer
         self._answers.update(unknown)
@@ -289,14 +287,14 @@ class Round:
             self._is_due = self._is_due or log.segments[log.segment_of(limit_offset)] is not found.segment
         return found
 
-    def _fill(self, key: Key, answer: PartitionResponse) -> None:
+    def _fill(self, key: Key, replica: Replica, found: Slice) -> None:
         """Put what was found into the answer, as the client can read it."""
-        replica, found = self._found[key]
-        offset = self._asked()[key].fetch_offset
+        answer, offset = self._answers[key], self._asked[key].fetch_offset
         try:
-            answer.records = (
-                self._for_old_clients(replica, found, offset) if self.version < ZSTD_SINCE else found.view()
-            )
+            if self.version >= ZSTD_SINCE:
+                answer.records = found.view()
+            else:
+                answer.records = self._for_old_clients(replica, found, offset)
             if self.request.isolation_level == READ_COMMITTED:
                 answer.aborted_transactions = [
                     AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
@@ -376,12 +374,13 @@ class Round:
         if error.code in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
             leader, epoch = known_leader(self.context.node, key[0], key[1], answer.partition_index)
             answer.current_leader = LeaderHint(leader_id=leader, leader_epoch=epoch)
-            self._leaders.add(leader)
+            self._leaders += (leader,)
 
     def response(self) -> FetchResponse:
         """Return the answer: of a session only what is news."""
-        for key in self._found:
-            self._fill(key, self._answers[key])
+        for key, (replica, found) in self._read.items():
+            if found is not None:
+                self._fill(key, replica, found)
         if self.session is not None and not self.session.is_closed:
             self._settle(self.session)
         topics: dict[tuple[str, bytes], list[PartitionResponse]] = {}
