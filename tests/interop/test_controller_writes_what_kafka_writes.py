@@ -124,7 +124,7 @@ class Both(SmallCluster):
         request = self.registration_request(broker, **more)
         self.compare(
             "register",
-            *self.registrations.register(request, next_offset=self.next_offset, now_ms=self.now_ms),
+            *self.registrations.register(request, next_offset=self.next_offset, steady_ms=self.now_ms),
             request,
             4,
         )
@@ -146,7 +146,9 @@ class Both(SmallCluster):
             elif draw < 0.34 and self.release == "4.4":
                 more["cordoned_log_dirs"] = self.chance.choice([[], [bytes([broker]) * 16]])
             request = self.heartbeat_request(broker, **more)
-            records, response = self.registrations.heartbeat(request, next_offset=self.next_offset, now_ms=self.now_ms)
+            records, response = self.registrations.heartbeat(
+                request, next_offset=self.next_offset, steady_ms=self.now_ms
+            )
             if response.should_shut_down:
                 # Kafka keeps the session of a broker that may stop; we do not.
                 self.registrations.sessions[broker].contact_ms = self.now_ms

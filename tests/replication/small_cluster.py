@@ -43,7 +43,7 @@ class SmallCluster:
         self.now_ms = 0
         self.lives: dict[int, int] = {}  # of each broker, how often it has started
         self.append([FeatureLevelRecord(name=name, feature_level=level) for name, level in FINALIZED[release].items()])
-        self.chance = Random(7)
+        self.ids = Random(7)
         self.restart_controller()
         self.registrations = Registrations(self.controller, cluster_id=CLUSTER_ID)
         for broker in brokers:
@@ -54,7 +54,7 @@ class SmallCluster:
         self.controller = Controller(
             self.image,
             node_id=0,
-            new_id=lambda: random_id(self.chance),
+            new_id=lambda: random_id(self.ids),
             check_configs=no_check,
             supported_features=supported(self.release),
         )
