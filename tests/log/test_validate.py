@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -163,6 +164,24 @@ def test_the_largest_time_is_that_of_the_records_whatever_the_header_says(
     (batch,) = batches(b"".join(run(sent).chunks))
     assert batch.max_timestamp == NOW + count - 1
     batch.check_crc()
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("claimed", [2**31 - 1, 2**31 - 2, 10**6])
+def test_what_a_header_claims_makes_no_room(claimed: int, codec: int) -> None:
+    sent = bytearray(build_batch(2, [Record(b"k", b"v", (), NOW)] * 20, codec=codec))
+    sent[23:27] = (claimed - 1).to_bytes(4, "big")
+    sent[57:61] = claimed.to_bytes(4, "big")
+    seal(sent)
+    with contextlib.suppress(KafkaError):
+        run(bytearray(sent))  # the codec's package is imported by now
+    tracemalloc.start()
+    with pytest.raises(KafkaError) as refused:
+        run(sent)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert refused.value.code == Error.INVALID_RECORD
+    assert peak_bytes < 200_000
 
 
 @pytest.mark.parametrize("count", COUNTS)
