@@ -5,9 +5,14 @@
         assert kafka.wait_records("orders", 1)[0].value == b"order 1"
 
 kafka               a broker for one test, on memory and a free port; `@pytest.mark.kafka(...)` holds its arguments
+kafka_broker        the same by another name, for files that import the module `kafka` of kafka-python
 kafka_session       one for all tests, in each worker of xdist; override `kafka_session_options` with its arguments
 kafka_topic         the name of a topic on `kafka_session` that one test has for itself
 minibroker_cluster  three brokers for one test, to be killed, cut and paused; `@pytest.mark.minibroker_cluster(...)`
+kafka_cluster       the same by another name
+
+Parameters are arguments, too, or a release: `@pytest.mark.parametrize("kafka", ["2.8", {"num_partitions": 3}],
+indirect=True)`. What must hold: nothing that a marker or a parameter says is passed over in silence.
 
 A broker runs in a thread, so tests with a loop of their own use it as well, and no plugin for asyncio is asked for.
 Where no test asks for a fixture, nothing of minibroker is imported but this file.
@@ -28,12 +33,24 @@ MARKERS = (
     "kafka(**arguments): what minibroker.Broker is called with for the fixture `kafka`, such as topics=['orders:3']",
     "minibroker_cluster(**arguments): what minibroker.Cluster is called with for the fixture `minibroker_cluster`",
 )
+FIXTURES = {"kafka": ("kafka", "kafka_broker"), "minibroker_cluster": ("minibroker_cluster", "kafka_cluster")}
 NAME_LENGTH_MAX = 200  # of a topic, with room for a number: Kafka takes 249
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a marker of a test that does not ask for what the marker is about: it would do nothing."""
+    for marker in item.own_markers:
+        if marker.name in FIXTURES and not {*FIXTURES[marker.name]} & {*getattr(item, "fixturenames", ())}:
+            import inspect
+
+            # Who has `request` may ask for a fixture later.
+            if "request" not in inspect.signature(getattr(item, "function", int)).parameters:
+                pytest.fail(f"pytest.mark.{marker.name} is for tests with the fixture {marker.name}", pytrace=False)
 
 
 @pytest.fixture
@@ -46,6 +63,12 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 @pytest.fixture
+def kafka_broker(kafka: Broker) -> Broker:
+    """A broker for this test alone: the fixture `kafka`."""
+    return kafka
+
+
+@pytest.fixture
 def minibroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster for this test alone."""
     from minibroker.embedded import Cluster
@@ -54,12 +77,39 @@ def minibroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture
+def kafka_cluster(minibroker_cluster: Cluster) -> Cluster:
+    """A cluster for this test alone: the fixture `minibroker_cluster`."""
+    return minibroker_cluster
+
+
 def _arguments(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
-    """Return what the markers of a test hold."""
+    """Return what the markers of a test and its parameter hold, the parameter first, then the closest marker."""
     arguments: dict[str, Any] = {}
-    for marker in reversed(list(request.node.iter_markers(name))):  # the closest comes last and wins
+    for marker in reversed(list(request.node.iter_markers(name))):
+        if marker.args:
+            shown = ", ".join(map(repr, marker.args))
+            pytest.fail(f"pytest.mark.{name}({shown}): arguments have names, as in topics=['orders']", pytrace=False)
         arguments |= marker.kwargs
+    arguments |= _parameter(request, name)
+    clock = arguments.get("clock")
+    reset = getattr(clock, "reset", None)
+    if reset is not None:
+        reset()  # a marker is there once, and the test before may have moved it
     return arguments
+
+
+def _parameter(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:
+    """Return the arguments that parametrize(name, ..., indirect=True) holds."""
+    parameter = getattr(request, "param", None)
+    if parameter is None:
+        return {}
+    if isinstance(parameter, str):
+        return {"as_version": parameter}
+    if isinstance(parameter, dict):
+        return parameter
+    words = f"a parameter of the fixture {name} is a release such as '2.8', or a dict of arguments, not {parameter!r}"
+    pytest.fail(words, pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -69,17 +119,19 @@ def kafka_session_options() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def kafka_session(kafka_session_options: dict[str, Any]) -> Iterator[Broker]:
+def kafka_session(request: pytest.FixtureRequest, kafka_session_options: dict[str, Any]) -> Iterator[Broker]:
     """A broker for all tests. Topics stay until somebody deletes them: use names of your own, or `kafka_topic`."""
     from minibroker.embedded import Broker
 
-    with Broker(**kafka_session_options) as broker:
+    with Broker(**{**kafka_session_options, **_parameter(request, "kafka_session")}) as broker:
         yield broker
 
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_session: Broker) -> Iterator[str]:
     """The name of an empty topic on `kafka_session`, named after the test and deleted after it."""
+    if hasattr(request, "param"):
+        pytest.fail("kafka_topic takes no parameters: kafka_session.create_topic makes any topic", pytrace=False)
     known = kafka_session.topics()
     name = wanted = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in request.node.name)[
         :NAME_LENGTH_MAX

@@ -116,8 +116,13 @@ def nearest_name(name: str) -> str | None:
     """Return the known setting that a wrong name was probably meant to be."""
     from difflib import get_close_matches  # some milliseconds: only whoever mistypes pays them
 
-    found = get_close_matches(name, [*broker_settings(), *other_settings()], n=1, cutoff=0.8)
+    found = get_close_matches(name, known_names(), n=1, cutoff=0.8)
     return found[0] if found else None
+
+
+def known_names() -> list[str]:
+    """Return the names of all settings of a broker, also of those that are ignored."""
+    return [*broker_settings(), *other_settings()]
 
 
 def _join_ids(static: dict[str, str], places: dict[str, str]) -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from minibroker.config.sources import text_of
+import warnings
+
+from minibroker.config import BrokerConfig, ConfigError
+from minibroker.config.sources import known_names, text_of
+from minibroker.config.tables import find_broker_setting
 from minibroker.config.topic_texts import parse_topic
 from minibroker.steered_clock import SteeredClock
 
 STEERED = "steered"
+# What people look for where it is not: (class, argument) -> where it is.
+ELSEWHERE = {
+    ("Broker", "brokers"): "several are a minibroker.Cluster, and in pytest the fixture minibroker_cluster",
+    ("Broker", "racks"): "a broker has broker_rack=, and those of a minibroker.Cluster have racks=",
+    ("Cluster", "process"): "a cluster runs in this process; `minibroker serve --brokers 3` is one in another",
+}
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +29,39 @@ if TYPE_CHECKING:
 def dotted(name: str) -> str:
     """Return Kafka's name of a setting that may be written as an argument of Python."""
     return name if "." in name else name.replace("_", ".")
+
+
+def config_of(
+    owner: type, given: Mapping[str, object], defaults: Mapping[str, object], environ: Mapping[str, str] | None
+) -> BrokerConfig:
+    """Return the configuration of a broker, or of those of a cluster; raise ConfigError for a name that nobody knows.
+
+    defaults: of what was not given, by Kafka's names.
+    Kafka: takes unknown settings, with a line in its log, and here what comes by the environment does so too; but an
+    argument that means nothing would leave a test green that tries something else.
+    """
+    for name in given:
+        if find_broker_setting(dotted(name)) is None:
+            raise ConfigError(f"minibroker.{owner.__name__}", "", "", _why_unknown(owner, name))
+    arguments = {dotted(name): value for name, value in given.items()}
+    config = BrokerConfig.from_sources({**defaults, **arguments}, environ)
+    for warning in config.warnings:
+        warnings.warn(f"minibroker.{owner.__name__}: {warning}", stacklevel=3)
+    return config
+
+
+def _why_unknown(owner: type, name: str) -> str:
+    import inspect
+    from difflib import get_close_matches
+
+    words = f"{name} is neither one of its arguments nor a setting of Kafka's"
+    if (owner.__name__, name) in ELSEWHERE:
+        return f"{words}: {ELSEWHERE[owner.__name__, name]}"
+    own = [each for each in inspect.signature(owner).parameters if each not in ("self", "settings")]
+    candidates = {dotted(each): each for each in own}
+    candidates |= {each: each if "." in name else each.replace(".", "_") for each in known_names()}
+    near = get_close_matches(dotted(name), candidates, n=1, cutoff=0.8)
+    return f"{words}; did you mean {candidates[near[0]]}?" if near else f"{words} (docs/settings.md has them all)"
 
 
 def setting_texts(configs: Mapping[str, object]) -> dict[str, str]:

@@ -13,13 +13,11 @@ same port. Nothing but arguments decides: variables of the environment count onl
 from __future__ import annotations
 
 import os
-import warnings
 
 from minibroker.clock import LoopClock
-from minibroker.config import BrokerConfig
 from minibroker.config.listeners import address
 from minibroker.config.start import data_directory
-from minibroker.embedded.arguments import clock_from, dotted, setting_texts, steered, wanted_topics
+from minibroker.embedded.arguments import clock_from, config_of, setting_texts, steered, wanted_topics
 from minibroker.embedded.engine import Engine, Start
 from minibroker.embedded.hosted import Hosted
 from minibroker.embedded.in_process import InProcess, new_storage
@@ -35,6 +33,9 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
     from minibroker.embedded.engine import Record
     from minibroker.embedded.faults import BrokerFaults
+
+
+MODULES_OF_KAFKA_PYTHON = ("admin", "consumer", "errors", "producer", "structs")
 
 
 class Broker(Hosted[Engine]):
@@ -72,12 +73,10 @@ class Broker(Hosted[Engine]):
         """
         if process and clock is not None:
             raise ValueError("a process of its own has a clock of its own")
-        arguments = {dotted(name): value for name, value in {**(config or {}), **settings}.items()}
-        arguments.setdefault("listeners", f"PLAINTEXT://{address(host, port)}")
-        arguments.setdefault("node.id", node_id)
-        checked = BrokerConfig.from_sources(arguments, environ)
-        for warning in checked.warnings:
-            warnings.warn(f"minibroker.Broker: {warning}", stacklevel=2)
+        own: dict[str, object] = {"listeners": f"PLAINTEXT://{address(host, port)}"}
+        if not {"broker.id", "broker_id"} & {*settings, *(config or {})}:
+            own["node.id"] = node_id
+        checked = config_of(Broker, {**(config or {}), **settings}, own, environ)
         if as_version is not None:
             from minibroker.broker.releases import release_named
 
@@ -97,6 +96,18 @@ class Broker(Hosted[Engine]):
     def __repr__(self) -> str:
         where = "a process" if self._is_process else "this process"
         return f"<minibroker.Broker in {where}, {self.bootstrap_servers if self._engine else 'stopped'}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what is the matter where the fixture `kafka` has hidden the module `kafka` of kafka-python."""
+            words = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name[:1].isupper() or name in MODULES_OF_KAFKA_PYTHON:
+                words += (
+                    f": this is a minibroker.Broker, not the module kafka; where a test needs both, call the fixture "
+                    f"kafka_broker, or write `from kafka import {name}`"
+                )
+            raise AttributeError(words)
 
     def _new_engine(self) -> Engine:
         if self._storage is not None:

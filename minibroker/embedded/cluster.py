@@ -15,14 +15,12 @@ Not here: what the verbs do (cluster_verbs.py, cluster_views.py).
 from __future__ import annotations
 
 import os
-import warnings
 from functools import wraps
 
-from minibroker.config import BrokerConfig
 from minibroker.config.start import data_directory
 from minibroker.embedded import cluster_verbs as verbs
 from minibroker.embedded import cluster_views as views
-from minibroker.embedded.arguments import clock_from, dotted, wanted_topics
+from minibroker.embedded.arguments import clock_from, config_of, wanted_topics
 from minibroker.embedded.cluster_engine import (
     ClusterEngine,
     ClusterStart,
@@ -71,7 +69,7 @@ def twin(work: Work[P, T]) -> Callable[Concatenate[Host, P], Coroutine[Any, Any,
 
 
 class Cluster(Hosted[ClusterEngine]):
-    """Brokers 1 to n that replicate to each other, on memory and on free ports unless they are told otherwise.
+    """Brokers that replicate to each other, on memory and on free ports unless they are told otherwise.
 
     Used as a context manager, or with `start` and `stop`, or in a loop with `astart` and `astop`; again and again.
     `clock` and `events` are the cluster's; `events` is for the thread of its loop, `watching` for any.
@@ -83,6 +81,7 @@ class Cluster(Hosted[ClusterEngine]):
         self,
         brokers: int = 3,
         *,
+        first_id: int = 1,
         port: int = 0,
         host: str = "127.0.0.1",
         data_dir: str | os.PathLike[str] | None = None,
@@ -97,6 +96,7 @@ class Cluster(Hosted[ClusterEngine]):
     ):
         """Check everything that can be checked without starting; raise ConfigError for what no setting takes.
 
+        first_id: of the brokers, which have ids one after the other.
         port: of the first broker, the others take the next ones; 0 takes free ones. data_dir: None is memory.
         topics: made at start, as in "orders", "orders:3", "orders:3:2" (replicas), "orders:3:compact".
         racks: of the brokers in their order; with any, consumers may read from followers near them.
@@ -105,12 +105,9 @@ class Cluster(Hosted[ClusterEngine]):
         as_version: the release of Kafka to appear as. clock: by default one that can be steered.
         """
         super().__init__()
-        check_count(brokers)
-        arguments = {dotted(name): value for name, value in {**(config or {}), **settings}.items()}
-        checked = BrokerConfig.from_sources(arguments, environ)
+        check_count(brokers, first_id)
+        checked = config_of(Cluster, {**(config or {}), **settings}, {}, environ)
         check_settings(checked)
-        for warning in checked.warnings:
-            warnings.warn(f"minibroker.Cluster: {warning}", stacklevel=2)
         if as_version is not None:
             from minibroker.broker.releases import release_named
 
@@ -121,6 +118,7 @@ class Cluster(Hosted[ClusterEngine]):
             checked.static,
             wanted_topics(topics, environ),
             brokers,
+            first_id,
             host,
             ports_from(port, brokers),
             tuple(racks),
@@ -128,7 +126,7 @@ class Cluster(Hosted[ClusterEngine]):
             as_version,
             cluster_id,
         )
-        self._storages = new_storages(self._start.data_dir, brokers, self.clock.now_ms)
+        self._storages = new_storages(self._start.data_dir, self._start.broker_ids, self.clock.now_ms)
 
     def __repr__(self) -> str:
         return f"<minibroker.Cluster, {self.bootstrap_servers if self._engine else 'stopped'}>"

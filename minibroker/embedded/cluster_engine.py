@@ -30,7 +30,7 @@ from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from minibroker.clock import Clock
@@ -46,6 +46,9 @@ OWN_SETTINGS = (
     *("listeners", "advertised.listeners", "node.id", "broker.id", "broker.rack"),
     *("controller.quorum.voters", "controller.quorum.bootstrap.servers"),
 )
+OWN_ID = "nothing here: each broker of a cluster has its own; `serve --node-id N` and first_id=N give that of the first"
+OWN_WORDS = {"": "nothing here: each broker of a cluster has its own", "node.id": OWN_ID, "broker.id": OWN_ID}
+FIRST_ID_MAX = 1000  # as the largest id that Kafka takes by default; the controller is far above, with 3000
 BROKERS_MAX = 100  # all in one loop: more of them keep each other from working
 LAST_TURNS = 5
 HEARING_MS = 10_000  # how long brokers may take to hear of a change; what keeps them longer is worth an error
@@ -57,12 +60,17 @@ class ClusterStart(NamedTuple):
     settings: Mapping[str, str]  # by Kafka's names
     topics: tuple[WantedTopic, ...]
     brokers: int
+    first_id: int  # of the brokers, the others count on from there
     host: str
     ports: tuple[int, ...]  # of the brokers in their order; empty: free ones
     racks: tuple[str, ...]
     data_dir: str | None  # None: memory
     as_version: str | None
     cluster_id: str | None
+
+    @property
+    def broker_ids(self) -> range:
+        return range(self.first_id, self.first_id + self.brokers)
 
 
 class ClusterEngine:
@@ -87,6 +95,7 @@ class ClusterEngine:
             start.settings,
             storages.__getitem__,
             brokers=start.brokers,
+            first_id=start.first_id,
             host=start.host,
             ports=start.ports,
             racks=start.racks,
@@ -113,7 +122,7 @@ class ClusterEngine:
             self.clock.attach()
             self.clock.watchers[self._tell_clock] = None
         try:
-            check_directory(self.start_options.data_dir, self.start_options.brokers)
+            check_directory(self.start_options.data_dir, self.start_options.broker_ids)
             await self.core.start_all()
             await self._make_topics()
         except BaseException as failure:
@@ -211,9 +220,9 @@ class ClusterEngine:
         ]
 
 
-def new_storages(data_dir: str | None, brokers: int, now_ms: Callable[[], int]) -> dict[str, Storage]:
+def new_storages(data_dir: str | None, broker_ids: Iterable[int], now_ms: Callable[[], int]) -> dict[str, Storage]:
     """Return the disks of a cluster, by name: directories, or memory."""
-    names = [CLUSTER_DIRECTORY, *map(name_of_storage, range(1, brokers + 1))]
+    names = [CLUSTER_DIRECTORY, *map(name_of_storage, broker_ids)]
     if data_dir is None:
         return {name: MemoryStorage(now_ms) for name in names}
     return {name: OsStorage(os.path.join(os.path.abspath(data_dir), name)) for name in names}
@@ -223,21 +232,23 @@ def name_of_storage(who: NodeId) -> str:
     return f"broker-{who}" if isinstance(who, int) else who
 
 
-def check_count(brokers: int) -> None:
+def check_count(brokers: int, first_id: int) -> None:
     if brokers < 1:
         raise ValueError(f"a cluster has at least one broker, not {brokers}")
     if brokers > BROKERS_MAX:
         raise ValueError(f"a cluster in one process has at most {BROKERS_MAX} brokers, not {brokers}")
+    if not 0 <= first_id <= FIRST_ID_MAX:
+        raise ValueError(f"the ids of brokers begin at 0 to {FIRST_ID_MAX}, not at {first_id}")
 
 
 def check_settings(config: BrokerConfig) -> None:
     """Raise ConfigError for a setting that each broker has for itself."""
     for name in OWN_SETTINGS:
         if config.is_set(name):
-            raise ConfigError(name, config.static[name], "", "nothing here: each broker of a cluster has its own")
+            raise ConfigError(config.place_of(name), name, config.static[name], OWN_WORDS.get(name, OWN_WORDS[""]))
 
 
-def check_directory(data_dir: str | None, brokers: int) -> None:
+def check_directory(data_dir: str | None, broker_ids: range) -> None:
     """Raise WrongDirectory for one that cannot be this cluster's."""
     if data_dir is None:
         return
@@ -247,15 +258,16 @@ def check_directory(data_dir: str | None, brokers: int) -> None:
             f"{data_dir} holds the data of a broker on its own, and no cluster's: start one broker, or give another "
             "directory"
         )
-    held = max((number_of(name) for name in storage.list("")), default=0)
-    if held > brokers:
-        raise WrongDirectory(f"{data_dir} holds the data of {held} brokers: start as many, not {brokers}")
+    held = sorted(number for name in storage.list("") if (number := find_id(name)) is not None)
+    if any(number not in broker_ids for number in held):
+        there, wanted = (", ".join(map(str, ids)) for ids in (held, broker_ids))
+        raise WrongDirectory(f"{data_dir} holds the data of brokers {there}: start them and perhaps more, not {wanted}")
 
 
-def number_of(name: str) -> int:
-    """Return the id of the broker that a directory belongs to, 0 if it is none's."""
+def find_id(name: str) -> int | None:
+    """Return the id of the broker that a directory belongs to, None if it is none's."""
     prefix, _, number = name.rpartition("-")
-    return int(number) if prefix == "broker" and number.isdigit() else 0
+    return int(number) if prefix == "broker" and number.isdigit() else None
 
 
 def ports_from(port: int, brokers: int) -> tuple[int, ...]:

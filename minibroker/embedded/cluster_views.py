@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from minibroker.clock import LoopClock
 from minibroker.cluster.groups import seen_groups
+from minibroker.embedded.engine import too_few
 from minibroker.embedded.reading import records_of
 from minibroker.embedded.watching import fitting
 from minibroker.errors import Error, KafkaError
@@ -147,9 +148,8 @@ async def wait_records(engine: ClusterEngine, /, topic: str, count: int, timeout
                 timeout_ms=max(deadline_ms - clock.now_ms(), 0),
             )
         except TimeoutError:
-            raise TimeoutError(
-                f"{topic} has {len(found)} records after {timeout * 1000:g} ms; {count} were waited for"
-            ) from None
+            known = engine.core.controller.image.topics
+            raise too_few(topic, len(found), count, timeout * 1000, known) from None
 
 
 def _leaders(engine: ClusterEngine, topic: str) -> list[Replica]:

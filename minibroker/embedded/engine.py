@@ -11,7 +11,7 @@ from minibroker.metadata.bootstrap import WrongDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
@@ -45,6 +45,21 @@ class Start(NamedTuple):
 
 class BrokerError(RuntimeError):
     """The broker does not start; the reason is in words."""
+
+
+def too_few(topic: str, found: int, count: int, timeout_ms: float, topics: Iterable[str]) -> TimeoutError:
+    """Return the error for records that did not come in time; it says what there is instead."""
+    if topic not in (known := sorted(topics)):
+        from difflib import get_close_matches
+
+        near = get_close_matches(topic, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        others = f"topics: {', '.join(known)}" if known else "no topic at all"
+        return TimeoutError(f"there is no topic {topic!r} after {timeout_ms:g} ms ({others}){hint}")
+    has = f"{found} record{'' if found == 1 else 's'}"
+    return TimeoutError(
+        f"{topic} has {has} after {timeout_ms:g} ms; {count} {'was' if count == 1 else 'were'} waited for"
+    )
 
 
 class Engine(Runs, Protocol):

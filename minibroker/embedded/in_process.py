@@ -11,7 +11,7 @@ from minibroker.broker.node import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.config.listeners import address
-from minibroker.embedded.engine import START_FAILURES, BrokerError
+from minibroker.embedded.engine import START_FAILURES, BrokerError, too_few
 from minibroker.embedded.reading import records_of
 from minibroker.errors import Error, KafkaError
 from minibroker.faults import FaultError
@@ -123,7 +123,7 @@ class InProcess:
             # There may be markers of transactions among what comes, so it is counted again then.
             end = self._end(topic) + count - len(found)
             if not await self._changed(topic, end, deadline_ms - self._patience.now_ms()):
-                raise TimeoutError(f"{topic} has {len(found)} records after {timeout_ms} ms; {count} were waited for")
+                raise too_few(topic, len(found), count, timeout_ms, self._node.image.topics)
 
     async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         return await control(self._node, method, path, body)

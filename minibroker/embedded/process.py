@@ -14,7 +14,7 @@ import sys
 
 from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL, ROWS
 from minibroker.clock import LoopClock
-from minibroker.embedded.engine import BrokerError, Record
+from minibroker.embedded.engine import BrokerError, Record, too_few
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
@@ -154,9 +154,7 @@ class Subprocess:
             while len(found) < count:
                 left_ms = deadline_ms - clock.now_ms()
                 if left_ms <= 0 or partitions is None:
-                    raise TimeoutError(
-                        f"{topic} has {len(found)} records after {timeout_ms} ms; {count} were waited for"
-                    )
+                    raise too_few(topic, len(found), count, timeout_ms, await self.topics())
                 found += await _fetch(consumer, left_ms)
         return sorted(found, key=_place)
 

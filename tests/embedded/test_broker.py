@@ -99,10 +99,23 @@ def test_waiting_ends_when_the_records_are_there_even_if_the_topic_was_not(broke
 def test_waiting_for_what_does_not_come_says_what_there_is(broker: Broker) -> None:
     broker.create_topic("orders")
     produce(broker, "orders", b"1")
-    with pytest.raises(TimeoutError, match="orders has 1 records after 50 ms; 2 were waited for"):
+    with pytest.raises(TimeoutError, match="orders has 1 record after 50 ms; 2 were waited for"):
         broker.wait_records("orders", 2, timeout=0.05)
-    with pytest.raises(TimeoutError, match="nothing has 0 records"):
+    with pytest.raises(TimeoutError, match=r"there is no topic 'nothing' after \d+ ms \(topics: orders\)"):
         broker.wait_records("nothing", 1, timeout=0.05)
+
+
+def test_who_waits_for_a_topic_that_is_not_there_is_told(broker: Broker) -> None:
+    with pytest.raises(TimeoutError, match=r"there is no topic 'nope' after 10 ms \(no topic at all\)"):
+        broker.wait_records("nope", 1, timeout=0.01)
+    broker.create_topic("orders")
+    broker.create_topic("bills")
+    with pytest.raises(
+        TimeoutError, match=r"no topic 'ordrs' after 10 ms \(topics: bills, orders\); did you mean orders\?"
+    ):
+        broker.wait_records("ordrs", 1, timeout=0.01)
+    with pytest.raises(TimeoutError, match=r"bills has 0 records after 10 ms; 1 was waited for"):
+        broker.wait_records("bills", 1, timeout=0.01)
 
 
 def test_what_cannot_be_done_is_an_error_of_kafka(broker: Broker) -> None:
@@ -189,8 +202,34 @@ def test_what_no_setting_takes_is_refused_before_the_start() -> None:
         Broker(topics="orders:3:eternal")
     with pytest.raises(KafkaError, match="is no release"):
         Broker(as_version="17")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"topic": "orders"}, "topic is neither .*; did you mean topics"),
+        ({"num_partitons": 3}, "did you mean num_partitions"),
+        ({"config": {"log.segmnt.ms": 5}}, r"did you mean log\.segment\.ms|did you mean log\.segment"),
+        ({"as_verison": "2.8"}, "did you mean as_version"),
+        ({"brokers": 3}, "several are a minibroker.Cluster, and in pytest the fixture minibroker_cluster"),
+        ({"sasl": "plain:u:p"}, "docs/settings.md has them all"),
+        ({"retention_ms": None}, "did you mean log_retention_ms"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_an_argument_that_means_nothing_is_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Broker(**arguments)
+
+
+def test_what_comes_by_the_environment_is_told_and_taken_as_in_kafka() -> None:
     with pytest.warns(UserWarning, match=r"unknown setting log\.segmnt\.ms; did you mean"):
-        Broker(log_segmnt_ms=5)
+        Broker(environ={"KAFKA_LOG_SEGMNT_MS": "5"})
+
+
+def test_an_id_may_be_given_by_its_old_name() -> None:
+    with Broker(broker_id=7) as broker:
+        assert broker.bootstrap_servers
 
 
 def test_an_old_broker_can_be_had(is_process: bool) -> None:

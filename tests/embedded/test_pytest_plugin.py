@@ -123,3 +123,108 @@ def test_importing_the_plugin_imports_pytest_and_no_more() -> None:
     program = "import sys, pytest; old = {*sys.modules}; import minibroker.pytest_plugin; print({*sys.modules} - old)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert set(ast.literal_eval(done.stdout)) == {"minibroker", "minibroker.pytest_plugin"}
+
+
+def test_parameters_are_arguments_or_a_release(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+        from minibroker.broker.releases import release_named
+
+        @pytest.mark.parametrize("kafka", ["2.8", {"as_version": "3.9", "num_partitions": 3}, {}], indirect=True)
+        @pytest.mark.kafka(num_partitions=2)
+        def test_versions(kafka, request):
+            start = kafka._start
+            param = request.node.callspec.params["kafka"]
+            wanted = param if isinstance(param, str) else param.get("as_version")
+            assert start.as_version == wanted
+            assert start.settings["num.partitions"] == ("3" if "num_partitions" in param else "2")
+
+        @pytest.mark.parametrize("minibroker_cluster", [{"brokers": 1}, {"brokers": 2}], indirect=True)
+        def test_sizes(minibroker_cluster, kafka_cluster, request):
+            assert minibroker_cluster is kafka_cluster
+            assert len(kafka_cluster.states()) - 1 == request.node.callspec.params["minibroker_cluster"]["brokers"]
+
+        @pytest.mark.parametrize("kafka_session", ["2.8", "3.9"], indirect=True)
+        def test_sessions(kafka_session, kafka_topic, request):
+            assert kafka_session._start.as_version == request.node.callspec.params["kafka_session"]
+        """)
+    run(pytester).assert_outcomes(passed=7)
+
+
+@pytest.mark.parametrize(
+    ("line", "test", "words"),
+    [
+        ("parametrize('kafka', [28], indirect=True)", "kafka", "*a release such as '2.8', or a dict*not 28*"),
+        ("parametrize('kafka', ['28'], indirect=True)", "kafka", "*is no release*"),
+        ("parametrize('kafka_topic', ['orders'], indirect=True)", "kafka_topic", "*kafka_topic takes no parameters*"),
+        ("kafka('2.8')", "kafka", "*arguments have names*"),
+        ("kafka(topic='orders')", "kafka", "*did you mean topics*"),
+        ("kafka(brokers=3)", "kafka", "*the fixture minibroker_cluster*"),
+        ("kafka(clock='frozen')", "kafka", "*is no clock*"),
+        ("kafka(topics='orders')", "minibroker_cluster", "*pytest.mark.kafka is for tests with the fixture kafka*"),
+        ("minibroker_cluster(broker=3)", "kafka_cluster", "*did you mean brokers*"),
+    ],
+)
+def test_nothing_that_is_said_is_passed_over(pytester: pytest.Pytester, line: str, test: str, words: str) -> None:
+    pytester.makepyfile(f"""
+        import pytest
+
+        @pytest.mark.{line}
+        def test_it({test}):
+            pass
+        """)
+    result = run(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([words])
+
+
+def test_every_test_begins_at_the_time_of_the_machine(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import time
+        import pytest
+        from minibroker.steered_clock import SteeredClock
+
+        CLOCK = SteeredClock()
+        SET = SteeredClock(1000)
+
+        @pytest.mark.parametrize("number", range(2))
+        @pytest.mark.parametrize("form", ["none", "word"])
+        def test_by_default(request, number, form):
+            request.applymarker(pytest.mark.kafka(**({} if form == "none" else {"clock": "steered"})))
+            kafka = request.getfixturevalue("kafka")
+            assert abs(kafka.clock.now_ms() / 1000 - time.time()) < 60
+            kafka.freeze()
+            kafka.advance("7d")
+
+        @pytest.mark.kafka(clock=CLOCK)
+        @pytest.mark.parametrize("number", range(2))
+        def test_in_the_hand(kafka, number):
+            assert kafka.clock is CLOCK and not CLOCK.is_frozen
+            assert abs(CLOCK.now_ms() / 1000 - time.time()) < 60
+            kafka.freeze()
+            kafka.advance("7d")
+            kafka.wait_records
+
+        @pytest.mark.minibroker_cluster(brokers=1, clock=SET)
+        @pytest.mark.parametrize("number", range(2))
+        def test_of_a_cluster(kafka_cluster, number):
+            assert SET.now_ms() < 60_000
+            kafka_cluster.freeze()
+            kafka_cluster.advance("7d")
+        """)
+    run(pytester).assert_outcomes(passed=8)
+
+
+def test_a_file_that_imports_kafka_python_is_told_of_the_other_name(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        def test_hidden(kafka, kafka_broker):
+            assert kafka is kafka_broker
+            with pytest.raises(AttributeError, match="fixture kafka_broker.*kafka import KafkaProducer"):
+                kafka.KafkaProducer
+            with pytest.raises(AttributeError, match="no attribute 'produce'$"):
+                kafka.produce
+            assert not hasattr(kafka, "errors")
+        """)
+    run(pytester).assert_outcomes(passed=1)
