@@ -106,8 +106,7 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
     from minibroker.events import EventStream
     from minibroker.steered_clock import SteeredClock
 
-    if options.node_id is not None:
-        raise ConfigError("--node-id", str(options.node_id), "", "nothing here: brokers of a cluster are 1, 2, 3, ...")
+    first_id = 1 if options.node_id is None else options.node_id
     if options.repair:
         raise ConfigError("--repair", "", "", "only without --brokers: give it the directory of one broker")
     config = _config(options, None)
@@ -115,11 +114,12 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
     clock = SteeredClock()
     directory = _directory(options, config)
     try:
-        check_count(options.brokers)
+        check_count(options.brokers, first_id)
         start = ClusterStart(
             config.static,
             tuple(topics),
             options.brokers,
+            first_id,
             options.host or HOST,
             ports_from(PORT if options.port is None else options.port, options.brokers),
             tuple(options.rack.split(",")) if options.rack else (),
@@ -127,7 +127,7 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
             options.as_version,
             _cluster_id(options),
         )
-        storages = new_storages(directory, options.brokers, clock.now_ms)
+        storages = new_storages(directory, start.broker_ids, clock.now_ms)
         engine = ClusterEngine(start, storages, clock=clock, events=EventStream(clock.now_ms))
         stopping = _begin(config, options.quiet)
         await engine.start()
@@ -200,7 +200,7 @@ def _config(options: argparse.Namespace, listener: str | None) -> BrokerConfig:
         arguments[key] = value
     if listener is not None:
         arguments.setdefault("listeners", listener)
-    if options.node_id is not None:
+    if options.node_id is not None and options.brokers is None:
         arguments["node.id"] = options.node_id
     return BrokerConfig.from_sources(arguments, os.environ, _properties(options.config))
 

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--as-version", metavar="RELEASE", help="serve what that release of Kafka served: 0.8.2 to 4.4")
     parser.add_argument("--cluster-id", metavar="ID", help="of a new directory; one that is there must have it")
-    parser.add_argument("--node-id", type=int, metavar="N", help="number of this broker (1)")
+    parser.add_argument("--node-id", type=int, metavar="N", help="id of the broker, or of the first of --brokers (1)")
     parser.add_argument(
         "--repair", action="store_true", help="start on a damaged directory without what is lost; copy it before"
     )

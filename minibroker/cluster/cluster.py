@@ -27,6 +27,7 @@ from random import Random
 
 from minibroker.broker.node import RACK_AWARE, Node
 from minibroker.clock import LoopClock
+from minibroker.cluster.controller_node import NODE_ID as CONTROLLER_ID
 from minibroker.cluster.controller_node import ControllerNode
 from minibroker.cluster.disks import Disks
 from minibroker.cluster.links import Links
@@ -67,8 +68,12 @@ class NoSuchBroker(ValueError):
     """There is no broker of that name, or it is not in the state that the verb needs."""
 
 
+class WrongState(NoSuchBroker):
+    """There is such a broker, and it is in another state than the verb needs: killed already, or still running."""
+
+
 class Cluster(Wishes):
-    """Brokers 1 to n and a controller."""
+    """Brokers with ids one after the other, and a controller."""
 
     def __init__(
         self,
@@ -76,6 +81,7 @@ class Cluster(Wishes):
         new_storage: Callable[[str], Storage],
         *,
         brokers: int = 3,
+        first_id: int = 1,
         host: str = "127.0.0.1",
         ports: Sequence[int] = (),
         racks: Sequence[str] = (),
@@ -111,11 +117,11 @@ class Cluster(Wishes):
         self._calls: dict[asyncio.Task[Any], None] = {}  # verbs that came through a port
         self._log_dir = log_dir
         self._settings: dict[NodeId, dict[str, str]] = {CONTROLLER: {**_defaults(brokers), **settings}}
-        for broker_id in range(1, brokers + 1):
-            port = ports[broker_id - 1] if broker_id <= len(ports) else 0
+        for index, broker_id in enumerate(range(first_id, first_id + brokers)):
+            port = ports[index] if index < len(ports) else 0
             own = {"node.id": str(broker_id), "listeners": f"PLAINTEXT://{address(host, port)}"}
             if racks:
-                own["broker.rack"] = racks[(broker_id - 1) % len(racks)]
+                own["broker.rack"] = racks[index % len(racks)]
                 own["replica.selector.class"] = RACK_AWARE
             self._settings[broker_id] = {**_defaults(brokers), **settings, **own}
             self.storages[broker_id] = new_storage(f"broker-{broker_id}")
@@ -193,7 +199,7 @@ class Cluster(Wishes):
                 begun.cancel()
                 self.states[who] = before
                 raise
-            raise NoSuchBroker(f"{_name(who)} was killed before it had started") from None
+            raise WrongState(f"{_name(who)} was killed before it had started") from None
         except BaseException:
             self.states[who] = before
             raise
@@ -323,12 +329,12 @@ class Cluster(Wishes):
     def _check(self, who: NodeId, *states: str) -> None:
         state = self.check(who)
         if state not in states:
-            raise NoSuchBroker(f"{_name(who)} is {state}; it would have to be {' or '.join(states)}")
+            raise WrongState(f"{_name(who)} is {state}; it would have to be {' or '.join(states)}")
 
     def _became(self, who: NodeId, state: str, why: str = ASKED) -> None:
         self.states[who] = state
         if self.events.observed:
-            self.events.emit(BrokerChanged(broker=who if isinstance(who, int) else 0, state=state, why=why))
+            self.events.emit(BrokerChanged(broker=who if isinstance(who, int) else CONTROLLER_ID, state=state, why=why))
 
     # Verbs by their names
 

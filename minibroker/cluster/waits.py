@@ -54,7 +54,8 @@ class Waits:
             return found is not None and found.node_id != other_than and broker in (None, found.node_id)
 
         def told() -> str:
-            return f"broker {self.cluster.partition(topic, partition).leader} leads {topic}-{partition}"
+            leader = self.cluster.partition(topic, partition).leader
+            return f"{f'broker {leader}' if leader >= 0 else 'nobody'} leads {topic}-{partition}"
 
         await self._until(has_it, METADATA_KINDS, timeout_ms, told)
         return self.cluster.partition(topic, partition).leader

@@ -66,8 +66,10 @@ def test_a_directory_of_a_broker_on_its_own_is_refused_to_a_cluster(tmp_path: Pa
 
 def test_a_cluster_does_not_come_back_with_fewer_brokers_but_with_more(tmp_path: Path) -> None:
     Cluster(3, data_dir=tmp_path, topics="orders").start().stop()
-    with pytest.raises(BrokerError, match="holds the data of 3 brokers: start as many, not 2"):
+    with pytest.raises(BrokerError, match="holds the data of brokers 1, 2, 3: start them and perhaps more, not 1, 2"):
         Cluster(2, data_dir=tmp_path).start()
+    with pytest.raises(BrokerError, match=r"holds the data of brokers 1, 2, 3: .* not 0, 1, 2"):
+        Cluster(3, first_id=0, data_dir=tmp_path).start()
     with Cluster(4, data_dir=tmp_path) as cluster:
         cluster.reassign("orders", 0, [4, 1])
         assert cluster.wait_isr("orders", brokers=[1, 4])

@@ -18,7 +18,7 @@ import minibroker
 from minibroker import Broker, Cluster
 from minibroker.client import Cluster as Client
 from minibroker.client import Producer
-from minibroker.cluster.cluster import NoSuchBroker
+from minibroker.cluster.cluster import NoSuchBroker, WrongState
 from minibroker.cluster.steps import NothingWaits
 from minibroker.config import ConfigError
 from minibroker.embedded import BrokerError
@@ -86,8 +86,8 @@ def test_what_cannot_be_done_says_why(cluster: Cluster) -> None:
     wishes: list[tuple[Any, type[Exception], str]] = [
         (lambda: cluster.kill(4), NoSuchBroker, "there is no broker 4: there are controller, 1, 2, 3"),
         (lambda: cluster.kill("2"), NoSuchBroker, "there is no broker '2'"),
-        (lambda: cluster.start_broker(1), NoSuchBroker, "broker 1 is running; it would have to be stopped or killed"),
-        (lambda: cluster.resume(1), NoSuchBroker, "broker 1 is running; it would have to be paused"),
+        (lambda: cluster.start_broker(1), WrongState, "broker 1 is running; it would have to be stopped or killed"),
+        (lambda: cluster.resume(1), WrongState, "broker 1 is running; it would have to be paused"),
         (lambda: cluster.cut(1, 7), NoSuchBroker, "there is no broker 7"),
         (lambda: cluster.leader("bills"), KafkaError, "there is no topic 'bills'"),
         (lambda: cluster.leader("orders", 5), KafkaError, "there is no partition 5 of 'orders'"),
@@ -191,7 +191,7 @@ def test_a_client_of_a_paused_broker_sees_a_hang_and_no_error(cluster: Cluster) 
 
     thread = threading.Thread(target=work)
     thread.start()
-    with pytest.raises(TimeoutError, match="orders has 0 records after 100 ms; 1 were waited for"):
+    with pytest.raises(TimeoutError, match="orders has 0 records after 100 ms; 1 was waited for"):
         cluster.wait_records("orders", 1, timeout=0.1)
     assert not done.is_set()
     cluster.resume(cluster.leader("orders"))
@@ -338,9 +338,10 @@ def test_waits_say_what_there_is_when_their_time_is_over(cluster: Cluster) -> No
     waits = [
         (lambda: cluster.wait_isr("orders", timeout=0.05), "not within 0.05 s: the ISR of orders-0 is"),
         (lambda: cluster.wait_leader("orders", broker=3, timeout=0.05), "broker . leads orders-0"),
+        (lambda: cluster.wait_records("ordres", 1, timeout=0.05), "there is no topic 'ordres'.*did you mean orders"),
         (lambda: cluster.wait_high_watermark("orders", offset=1, timeout=0.05), "watermark of orders-0 is 0"),
         (lambda: cluster.wait_in_sync(timeout=0.05), "not in sync: orders-0"),
-        (lambda: cluster.wait_records("orders", 1, timeout=0.05), "orders has 0 records after 50 ms; 1 were"),
+        (lambda: cluster.wait_records("orders", 1, timeout=0.05), "orders has 0 records after 50 ms; 1 was"),
         (lambda: cluster.wait_records("nothing", 1, timeout=0.05), "nothing has 0 records"),
         (lambda: cluster.wait_event("loss", timeout=0.05), "no event 'loss' within 0.05 s"),
     ]
@@ -518,8 +519,33 @@ def test_what_no_setting_takes_is_refused_before_the_start() -> None:
         Cluster(port=65535)
     with pytest.raises(KafkaError, match="is no release"):
         Cluster(as_version="17")
-    with pytest.warns(UserWarning, match=r"unknown setting log\.segmnt\.ms"):
+    with pytest.raises(ConfigError, match=r"minibroker.Cluster: log_segmnt_ms is neither .*; did you mean log_"):
         Cluster(log_segmnt_ms=5)
+    with pytest.raises(ConfigError, match="did you mean brokers"):
+        Cluster(broker=3)
+    with pytest.raises(ConfigError, match=r"serve --brokers 3"):
+        Cluster(process=True)
+
+
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_brokers_may_begin_with_another_id(place: str, tmp_path: Path) -> None:
+    directory = None if place == "memory" else tmp_path
+    with Cluster(3, first_id=0, topics="orders", racks="abc", data_dir=directory) as cluster:
+        assert list(cluster.states()) == ["controller", 0, 1, 2]
+        assert cluster.wait_isr("orders", brokers=[0, 1, 2]) and cluster.leader("orders") == 0
+        produce(cluster, b"1")
+        with cluster.watching("broker") as heard:
+            cluster.kill(0)
+            assert cluster.wait_leader("orders", other_than=0) in (1, 2)
+            cluster.kill("controller")
+        assert [event.line for event in heard if "killed" in event.line] == ["broker b0 killed", "broker b3000 killed"]
+        cluster.start_broker("controller")
+        cluster.start_broker(0)
+        assert set(cluster.wait_isr("orders")) == {0, 1, 2}
+        cluster.faults(0).clear()
+        assert values(cluster) == [b"1"]
+    with cluster:
+        assert values(cluster) == [b"1"]
 
 
 def test_an_old_cluster_can_be_had() -> None:

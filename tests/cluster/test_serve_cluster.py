@@ -100,7 +100,8 @@ def test_a_cluster_that_was_killed_serves_the_same_at_once(tmp_path: Path) -> No
     [
         (["--brokers", "0"], "at least one broker, not 0"),
         (["--brokers", "3", "--port", "65534"], "no 3 ports from 65534 on"),
-        (["--brokers", "3", "--node-id", "1"], "brokers of a cluster are 1, 2, 3"),
+        (["--brokers", "3", "--node-id", "-1"], "the ids of brokers begin at 0 to 1000, not at -1"),
+        (["--brokers", "3", "-o", "node.id=0"], "`serve --node-id N` and first_id=N give that of the first"),
         (["--brokers", "3", "-o", "listeners=PLAINTEXT://:1"], "each broker of a cluster has its own"),
         (["--rack", "a"], "only together with --brokers"),
         (["--brokers", "1", "--topic", "orders:1:3"], "orders"),
