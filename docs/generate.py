@@ -15,8 +15,9 @@ from pathlib import Path
 from minibroker import cli, errors
 from minibroker.broker.apis import NOT_IN_USE, SERVED
 from minibroker.broker.releases import ranges_of
+from minibroker.config.ignored import REASONS, reason_of
 from minibroker.config.old_defaults import OLD_DEFAULTS
-from minibroker.config.setting import HONOURED, LATER, REFUSED, Setting
+from minibroker.config.setting import HONOURED, IGNORED, LATER, REFUSED, Setting
 from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
 from minibroker.groups.classic_states import STATES
 from minibroker.protocol import message
@@ -124,25 +125,29 @@ def settings_page() -> str:
     for title, settings, treatment in (
         ("Settings of a broker", broker, HONOURED),
         ("Settings of a topic", topic, HONOURED),
-        ("Settings of a broker whose part is not there yet", broker, LATER),
-        ("Settings of a topic whose part is not there yet", topic, LATER),
-        ("Settings of a broker that are refused", broker, REFUSED),
+        ("Settings of a broker that are refused", [*broker, *other_settings().values()], REFUSED),
     ):
         rows = [_setting_row(setting) for setting in settings if setting.treatment == treatment]
         lines += [
             f"\n## {title}\n\n| setting | type | default | can be | changed | what it does |\n|---|---|---|---|---|---|"
         ]
         lines += rows
-    ignored = [f"`{setting.name}`" for setting in other_settings().values()]
-    ignored += [f"`{setting.name}` of topics" for setting in topic if not setting.doc]
-    lines += [_IGNORED, ",\n".join(ignored) + "."]
-    lines.append("\n## Settings of groups")
-    for words, is_honoured in (
-        ("Honoured", True),
-        ("Stored, checked and described; their part is not there yet", False),
-    ):
-        names = [name for name, setting in group_settings().items() if (setting.treatment == HONOURED) == is_honoured]
-        lines.append(f"\n{words}: {', '.join(f'`{name}`' for name in names)}.")
+    honoured = [name for name, setting in group_settings().items() if setting.treatment == HONOURED]
+    lines.append(f"\n## Settings of groups\n\n{', '.join(f'`{name}`' for name in honoured)}.")
+    lines.append(_IGNORED)
+    whose = (
+        ("", [*broker, *other_settings().values()]),
+        (" of topics", topic),
+        (" of groups", group_settings().values()),
+    )
+    for _, reason in REASONS:
+        names = [
+            f"`{setting.name}`{suffix}"
+            for suffix, settings in whose
+            for setting in settings
+            if setting.treatment in (LATER, IGNORED) and reason_of(setting.name) == reason
+        ]
+        lines.append(f"\n{reason[0].upper()}{reason[1:]}: " + ",\n".join(names) + ".")
     return "\n".join([*lines, ""])
 
 
@@ -157,7 +162,7 @@ With `--as-version` settings have the defaults of that release, compared with it
 
 def _setting_row(setting: Setting) -> str:
     valid = setting.valid if len(setting.valid) < 80 else "a version of Kafka"
-    changed = setting.update or "at any time"
+    changed = "at a start only" if setting.at_start else setting.update or "at any time"
     return f"| `{setting.name}` | {setting.kind} | {_shown(setting.default)} | {valid} | {changed} | {setting.doc} |"
 
 
@@ -230,7 +235,7 @@ except ConfigError as error:
 _IGNORED = """
 ## Settings that are accepted and ignored
 
-They mean nothing to this broker, or Kafka itself has dropped them."""
+A start names each of them that it is given. No client can tell the difference; what one could tell is refused."""
 
 
 def apis_page() -> str:

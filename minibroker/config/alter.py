@@ -14,7 +14,7 @@ from minibroker.config.setting import CLUSTER_WIDE, PER_BROKER, REFUSED
 from minibroker.config.start import check_together
 from minibroker.config.tables import find_broker_setting, group_settings, topic_settings
 from minibroker.config.topic import check_topic_config, is_known
-from minibroker.config.values import BadValue, ConfigError, parse_value
+from minibroker.config.values import BadValue, ConfigError, format_value, parse_value
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
@@ -104,8 +104,8 @@ def _check_broker(changed: dict[str, str], every: bool) -> None:
             value = parse_value(setting, changed[name])
         except BadValue as bad:
             raise _refused(str(bad)) from None
-        if setting.treatment == REFUSED and value != setting.default:
-            raise _refused(f"Invalid value {value} for configuration {name}: not supported")
+        if setting.treatment == REFUSED and (format_value(setting, value) or "") != (setting.default or ""):
+            raise _refused(f"Invalid value {changed[name]} for configuration {name}: not supported")
 
 
 def _refuse_fixed(names: Iterable[str]) -> None:

@@ -1,20 +1,24 @@
-"""Settings of a broker that are accepted and do nothing here, as text in the notation of setting.py.
+"""Settings of a broker that do nothing here, as text in the notation of setting.py; ignored.py says why.
 
+Those that a client could tell by what happens are refused.
 Apart from the others because few starts need to read them: only one that was given such a setting, or a wrong name.
 """
 
 OTHER = """\
 add.partitions.to.txn.retry.backoff.max.ms | int read-only | 100 | [0,...]
 add.partitions.to.txn.retry.backoff.ms | int read-only | 20 | [1,...]
-advertised.host.name | string read-only 2.8 | null
-advertised.port | int read-only 2.8 | null
+advertised.host.name | string read-only 2.8 refused | null
+  What clients are told, in Kafka 2; advertised.listeners says it.
+advertised.port | int read-only 2.8 refused | null
+  What clients are told, in Kafka 2; advertised.listeners says it.
 alter.config.policy.kraft.compatibility.enable | boolean read-only 3.9 | false
 alter.log.dirs.replication.quota.window.num | int read-only | 11 | [1,...]
 alter.log.dirs.replication.quota.window.size.seconds | int read-only | 1 | [1,...]
 auto.include.jmx.reporter | boolean read-only 3.9 | true
 background.threads | int cluster-wide | 10 | [1,...]
 broker.id.generation.enable | boolean read-only 3.9 | true
-config.providers | list cluster-wide |
+config.providers | list cluster-wide refused |
+  Java classes that put other values in place of ${...}; here the texts would stay as they are.
 control.plane.listener.name | string read-only 3.9 | null
 controlled.shutdown.max.retries | int read-only 3.9 | 3
 controlled.shutdown.retry.backoff.ms | long read-only 3.9 | 5000
@@ -32,7 +36,8 @@ controller.quorum.retry.backoff.ms | int read-only | 20 | [0,...]
 controller.quota.window.num | int read-only | 11 | [1,...]
 controller.quota.window.size.seconds | int read-only | 1 | [1,...]
 controller.socket.timeout.ms | int read-only | 30000
-cordoned.log.dirs | list per-broker |
+cordoned.log.dirs | list per-broker refused |
+  Data directories that take no new partitions; there is one.
 delegation.token.expiry.check.interval.ms | long read-only | 3600000 | [1,...]
 delegation.token.expiry.time.ms | long read-only | 86400000 | [1,...]
 delegation.token.master.key | password read-only 3.9 | null
@@ -90,7 +95,8 @@ group.streams.num.warmup.replicas | int read-only internal | 2 | [0,...]
 group.streams.rack.aware.assignment.tags | list read-only |
 group.streams.task.offset.interval.ms | int read-only internal | 60000 | [1,...]
 group.streams.topology.description.plugin.class | class read-only | null
-host.name | string read-only 2.8 |
+host.name | string read-only 2.8 refused |
+  Where to listen, in Kafka 2; listeners says it.
 initial.broker.registration.timeout.ms | int read-only | 60000
 inter.broker.protocol.version | string read-only 3.9 | 3.9-IV0 | [0.8.0, 0.8.1, 0.8.2, 0.9.0, 0.10.0-IV0, 0.10.0-IV1, 0.10.1-IV0, 0.10.1-IV1, 0.10.1-IV2, 0.10.2-IV0, 0.11.0-IV0, 0.11.0-IV1, 0.11.0-IV2, 1.0-IV0, 1.1-IV0, 2.0-IV0, 2.0-IV1, 2.1-IV0, 2.1-IV1, 2.1-IV2, 2.2-IV0, 2.2-IV1, 2.3-IV0, 2.3-IV1, 2.4-IV0, 2.4-IV1, 2.5-IV0, 2.6-IV0, 2.7-IV0, 2.7-IV1, 2.7-IV2, 2.8-IV0, 2.8-IV1, 3.0-IV0, 3.0-IV1, 3.1-IV0, 3.2-IV0, 3.3-IV0, 3.3-IV1, 3.3-IV2, 3.3-IV3, 3.4-IV0, 3.5-IV0, 3.5-IV1, 3.5-IV2, 3.6-IV0, 3.6-IV1, 3.6-IV2, 3.7-IV0, 3.7-IV1, 3.7-IV2, 3.7-IV3, 3.7-IV4, 3.8-IV0, 3.9-IV0, 4.0-IV0, 4.0-IV1]
 internal.metadata.delete.delay.millis | long read-only internal | 60000
@@ -109,7 +115,8 @@ log.local.retention.ms | long cluster-wide | -2 | [-2,...]
 log.preallocate | boolean cluster-wide | false
 log.remote.copy.lag.bytes | long cluster-wide | -1 | [-1,...]
 log.remote.copy.lag.ms | long cluster-wide | 0 | [-1,...]
-max.connection.creation.rate | int cluster-wide | 2147483647 | [0,...]
+max.connection.creation.rate | int cluster-wide refused | 2147483647 | [0,...]
+  Most connections that are accepted in a second; nobody is throttled here.
 metadata.log.max.record.bytes.between.snapshots | long read-only | 20971520 | [1,...]
 metadata.log.max.snapshot.interval.ms | long read-only | 3600000 | [0,...]
 metadata.log.segment.min.bytes | int read-only internal 3.9 | 8388608 | [12,...]
@@ -134,13 +141,16 @@ password.encoder.key.length | int read-only 3.9 | 128 | [8,...]
 password.encoder.keyfactory.algorithm | string read-only 3.9 | null
 password.encoder.old.secret | password read-only 3.9 | null
 password.encoder.secret | password read-only 3.9 | null
-port | int read-only 2.8 | 9092
+port | int read-only 2.8 refused | 9092
+  Where to listen, in Kafka 2; listeners says it.
 producer.id.expiration.check.interval.ms | int read-only internal | 600000 | [1,...]
 producer.purgatory.purge.interval.requests | int read-only | 1000
 queued.max.request.bytes | long read-only | -1
 queued.max.requests | int read-only | 500 | [1,...]
-quota.consumer.default | long read-only 2.8 | 9223372036854775807 | [1,...]
-quota.producer.default | long read-only 2.8 | 9223372036854775807 | [1,...]
+quota.consumer.default | long read-only 2.8 refused | 9223372036854775807 | [1,...]
+  Bytes in a second for each consumer; nobody is throttled here.
+quota.producer.default | long read-only 2.8 refused | 9223372036854775807 | [1,...]
+  Bytes in a second for each producer; nobody is throttled here.
 quota.window.num | int read-only | 11 | [1,...]
 quota.window.size.seconds | int read-only | 1 | [1,...]
 remote.fetch.max.wait.ms | int cluster-wide | 500 | [1,...]
@@ -265,7 +275,8 @@ ssl.truststore.type | string per-broker | JKS
 telemetry.max.bytes | int read-only | 1048576 | [1,...]
 transaction.state.log.load.buffer.size | int read-only | 5242880 | [1,...]
 unclean.leader.election.interval.ms | long read-only internal | 300000 | [1,...]
-unstable.api.versions.enable | boolean read-only internal | false
+unstable.api.versions.enable | boolean read-only internal refused | false
+  Whether APIs are served that are not finished; none is.
 unstable.feature.versions.enable | boolean read-only internal | false
 zookeeper.clientCnxnSocket | string read-only 3.9 | null
 zookeeper.connect | string read-only 3.9 | null

@@ -8,8 +8,8 @@ Not here: reading files and the environment; KAFKA_CREATE_TOPICS, which is no se
 
 from __future__ import annotations
 
-from minibroker.config.setting import HONOURED, IGNORED, LATER, NEWEST, REFUSED, Setting
-from minibroker.config.tables import broker_settings, find_broker_setting, other_settings
+from minibroker.config.setting import HONOURED, NEWEST, REFUSED, Setting
+from minibroker.config.tables import broker_settings, find_broker_setting, other_settings, without_listener
 from minibroker.config.values import BadValue, ConfigError, format_value, parse_value
 
 TYPE_CHECKING = False
@@ -99,12 +99,15 @@ def _check(source: str, name: str, text: str) -> str | None:
         raise ConfigError(source, name, shown, f"{bad.reason} ({what_is_allowed(setting)})") from None
     if setting.treatment == REFUSED and (format_value(setting, value) or "") != (setting.default or ""):
         raise ConfigError(source, name, text, f"not supported; leave it {setting.default or 'unset'}")
-    if setting.until != NEWEST:
-        effect = "has an effect only with --as-version" if setting.treatment == HONOURED else "is accepted and ignored"
-        return f"{source}: {name} {effect}: Kafka {NEWEST} does not have it any more"
-    if setting.treatment == LATER:
-        return f"{source}: {name} is accepted, but the part of the broker that it is for does not exist yet"
-    return f"{source}: {name} is accepted and ignored" if setting.treatment == IGNORED else None
+    if setting.treatment == HONOURED:
+        if setting.until == NEWEST:
+            return None
+        return f"{source}: {name} has an effect only with --as-version: Kafka {NEWEST} does not have it any more"
+    if setting.treatment == REFUSED:
+        return None
+    from minibroker.config.ignored import reason_of
+
+    return f"{source}: {name} is accepted and ignored: {reason_of(without_listener(name) or name)}"
 
 
 def what_is_allowed(setting: Setting) -> str:

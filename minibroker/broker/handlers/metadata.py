@@ -29,7 +29,6 @@ PartitionPage = TopicPage.DescribeTopicPartitionsResponsePartition
 ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 NOT_ASKED = -(1 << 31)
-PAGE_PARTITIONS_MAX = 2000
 
 
 def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
@@ -166,7 +165,7 @@ def describe_topic_partitions(
         names = [name for name in names if name >= cursor.topic_name]
         if not names or names[0] != cursor.topic_name:
             start = 0
-    left = min(max(request.response_partition_limit, 1), PAGE_PARTITIONS_MAX)
+    left = min(max(request.response_partition_limit, 1), context.node.config["max.request.partition.size.limit"])
     pages: list[TopicPage] = []
     next_cursor = None
     for name in names:
