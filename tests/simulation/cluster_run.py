@@ -6,13 +6,15 @@
 
 A seed draws the cluster (partitions, min.insync.replicas, delays of links), the load and a rotation of faults, with
 quiet times between: crashes with and without loss, stops in order, pauses, cuts one way and both, delays, elections,
-moves of replicas, a controller that is away, clocks that are wrong, and strikes right after an election. In the end all
-heals, everybody has to agree, and what clients were told is compared with what can be read.
+moves of replicas, a controller that is away, clocks that are wrong, and strikes right after an election. In a third of
+them a topic comes and goes while requests wait for it (waiting.py). In the end all heals, everybody has to agree, and
+what clients were told is compared with what can be read.
 """
 
 from __future__ import annotations
 
 import sys
+from random import Random
 
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
@@ -25,9 +27,12 @@ from .cluster_faults import ClusterFaults
 from .command import command
 from .invariants import Invariants, Violation
 from .runs import TraceReporter
+from .waiting import TOPIC as PASSING
+from .waiting import Waiting
 
 TOPIC = "orders"
 FAULTS = 12
+WAITING_SHARE = 0.34  # of the seeds have a topic that comes and goes while requests wait for it
 HEAL_MS_MAX = 120_000
 LIMIT_S = 3600.0
 
@@ -99,6 +104,8 @@ class Run:
         self.invariants = Invariants(self.cluster)
         self.history = History(world)
         self.is_over = False
+        own = Random(f"waiting {world.seed}")  # of its own, so that seeds without it stay as they are
+        self.waiting = Waiting(world, self.cluster, own) if own.random() < WAITING_SHARE else None
         self.faults = ClusterFaults(world, self.cluster, self.invariants, struck=TOPIC, min_isr=self.min_isr)
 
     async def go(self) -> int:
@@ -112,6 +119,9 @@ class Run:
         write, read = (self.write_aiokafka, self.read_aiokafka) if self.foreign else (self.write, self.read)
         clients = [world.loop.create_task(write(each)) for each in range(chance.choice([1, 2, 3]))]
         clients.append(world.loop.create_task(read()))
+        if self.waiting is not None:
+            self.invariants.passing.add(PASSING)
+            self.waiting.begin()
         drawn = chance.sample(faults.all, chance.randrange(2, len(faults.all)))  # each seed has troubles of its own
         nemeses = chance.choice([1, 1, 2, 3])
         troubles = [world.loop.create_task(faults.rotate(drawn, FAULTS // nemeses)) for _ in range(nemeses)]
@@ -123,6 +133,8 @@ class Run:
         self.is_over = True
         for task in clients:
             await task
+        if self.waiting is not None:
+            await self.waiting.end()
         await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
         self.invariants.check_equal()
         self.history.check(await self.read_all())

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+from random import Random
 
 import pytest
 
-from .cluster_run import replay, run_seed
+from minibroker.broker.handlers.fetch_sessions import CachedPartition
+from minibroker.replication.replica import Replica
+
+from .cluster_run import WAITING_SHARE, replay, run_seed
 from .seeds import any_fails, trace_of
 
 QUICK, SEEDS, FOREIGN_SEEDS = 6, 40, 5
@@ -60,6 +64,38 @@ BUDGETS = {
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
     assert any_fails(run_seed, BUDGETS[bug])
+
+
+def tell_of_records_only(replica: Replica, size_bytes: int) -> None:
+    if size_bytes:
+        tell(replica, size_bytes)
+
+
+def leave_in_silence(replica: Replica) -> None:
+    replica.role = None
+    replica.leader_id = -1
+
+
+def forget_partition(cached: CachedPartition, added_bytes: int) -> None:
+    """Take bytes for the condition."""
+    if added_bytes:
+        hear(cached, added_bytes)
+
+
+tell, hear = Replica.tell, CachedPartition.__call__
+LOST_WAKE_UPS = {
+    "told of records only": (Replica, "tell", tell_of_records_only),
+    "gone in silence": (Replica, "leave", leave_in_silence),
+    "bytes are the condition": (CachedPartition, "__call__", forget_partition),
+}
+
+
+@pytest.mark.parametrize("bug", LOST_WAKE_UPS)
+def test_a_wake_up_that_is_lost_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, patch = LOST_WAKE_UPS[bug]
+    monkeypatch.setattr(owner, name, patch)
+    seeds = [seed for seed in range(40) if Random(f"waiting {seed}").random() < WAITING_SHARE]
+    assert any_fails(run_seed, seeds[:2])
 
 
 @pytest.mark.slow

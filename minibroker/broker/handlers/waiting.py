@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     Decide = Callable[[], Error | None]  # None: not yet
 
 
-class _Decision:
+class Decision:
     """One partition that a request waits for."""
 
-    __slots__ = ("_decide", "_decisions", "_replica", "outcome")
+    __slots__ = ("_decisions", "_replica", "decide", "outcome")
 
-    def __init__(self, decisions: _Decisions, replica: Replica, decide: Decide):
+    def __init__(self, decisions: Decisions, replica: Replica, decide: Decide):
         self._decisions = decisions
         self._replica = replica
-        self._decide = decide
+        self.decide = decide
         self.outcome: Error | None = None
 
     def __call__(self, added_bytes: int) -> None:
         """Hear that the partition has changed."""
-        self.outcome = self._decide()
+        self.outcome = self.decide()
         if self.outcome is not None:
             self.leave()
             self._decisions.decided()
@@ -47,11 +47,11 @@ class _Decision:
         self._replica.waiters.pop(self, None)
 
 
-class _Decisions:
+class Decisions:
     """What one request waits for."""
 
     def __init__(self, waits: Iterable[tuple[Replica, Decide]], done: Future[None]):
-        self.each = [_Decision(self, replica, decide) for replica, decide in waits]
+        self.each = [Decision(self, replica, decide) for replica, decide in waits]
         self._left = len(self.each)
         self._done = done
 
@@ -76,7 +76,7 @@ async def wait_for_decisions(
     import asyncio
 
     done: Future[None] = asyncio.get_running_loop().create_future()
-    decisions = _Decisions(waits, done)
+    decisions = Decisions(waits, done)
     timer = clock.after(max(timeout_ms, 0), decisions.end, REQUEST)
     for each in decisions.each:
         each.watch()
