@@ -225,6 +225,8 @@ LONG_FILES = {
     "minibroker/broker/feeding.py": 450,  # a session of a follower, and one request in it
     "minibroker/errors.py": 450,  # the table of error codes
     "minibroker/event_kinds.py": 550,  # the table of events
+    "minibroker/broker/handlers/group_offsets.py": 450,  # offsets of groups: commit, fetch, delete
+    "minibroker/schema/types.py": 450,  # the language, and how a message is read and written
     "minibroker/log/compression.py": 500,
     "minibroker/broker/led_partition.py": 490,  # a partition's life: read, written, committed, refused
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request

@@ -7,7 +7,8 @@ coroutine of it. `call` serves programs that have the broker in their own proces
 What must hold: a page that somebody looks at must not steer a broker on his machine or in his network. So an Origin
 has to be the broker's own; a Host has to be an address, a loopback name or a name that the broker is known by, for any
 other could have been made to point here (DNS rebinding); and a body has to call itself JSON, which a browser does for
-a foreign page only after asking, and that is refused. Health and metrics tell nothing that needs this.
+a foreign page only after asking, and that is refused. Metrics are given under a name without a dot besides, as
+containers call each other by: no foreign page comes from such a name. Health tells nothing that needs this.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 
 from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL
-from minibroker.broker.http_pages import PAGES, page
+from minibroker.broker.http_pages import METRICS, PAGES, page
 from minibroker.errors import Error, KafkaError
 from minibroker.faults import FaultError
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 OK = "200 OK"
+NUMBER_DIGITS_MAX = 18
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -65,9 +67,15 @@ def add_fault(node: Node, call: Call) -> Any:
 
 
 def remove_fault(node: Node, call: Call) -> Any:
-    if not (call.argument.isascii() and call.argument.isdecimal() and int(call.argument) in node.faults.rules):
-        raise Refused("404 Not Found", f"there is no rule {call.argument}")
-    return node.faults.remove(int(call.argument)).as_json()
+    number = int(call.argument) if _is_number(call.argument) else -1
+    if number not in node.faults.rules:
+        raise Refused("404 Not Found", f"there is no rule {call.argument[:NUMBER_DIGITS_MAX]}")
+    return node.faults.remove(number).as_json()
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number that Python would read without counting the cost."""
+    return text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
 
 
 def clear_faults(node: Node, call: Call) -> Any:
@@ -223,9 +231,12 @@ async def call(node: Node, method: str, path: str, body: Mapping[str, Any] | Non
 
 def answer(node: Node, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
     """Answer a request: a page, or a verb."""
-    if request.method in ("GET", "HEAD") and (request.path in PAGES or not _paths(request.path)):
-        return page(node, request.path)
+    is_page = request.method in ("GET", "HEAD") and (request.path in PAGES or not _paths(request.path))
     try:
+        if is_page:
+            if request.path == METRICS:
+                check_sender(request.headers, names_of(node), only_reads=True)
+            return page(node, request.path)
         check_sender(request.headers, names_of(node))
         handler, argument = _find(request.method, request.path)
         result = handler(node, Call(argument, _body(request)))
@@ -302,13 +313,15 @@ def names_of(node: Node) -> set[str]:
     return {host for server in node.servers for host in (server.asked_host, node.advertised_host(server)) if host}
 
 
-def check_sender(headers: Mapping[str, str], names: set[str]) -> None:
+def check_sender(headers: Mapping[str, str], names: set[str], *, only_reads: bool = False) -> None:
     """Refuse what a page in a browser could have sent without being ours."""
     host = headers.get("host", "").lower()
+    if only_reads and not host and "origin" not in headers:
+        return  # no browser leaves it out
     name = _name_of(host)
     if not name:
         raise Refused("400 Bad Request", "a Host is needed")
-    is_known = name in LOOPBACK or name.endswith(".localhost") or name in {each.lower() for each in names}
+    is_known = name in LOOPBACK or name in {each.lower() for each in names} or (only_reads and "." not in name)
     if not is_known and not _is_address(name):
         raise Refused("403 Forbidden", f"the broker is not known as {name}: use its address, or an advertised name")
     origin = headers.get("origin")
@@ -317,10 +330,15 @@ def check_sender(headers: Mapping[str, str], names: set[str]) -> None:
 
 
 def _name_of(host: str) -> str:
-    """Return a Host without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].rstrip(".")
+    """Return a Host without its port; nothing if it is none."""
+    name, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    if not colon:
+        name = host
+    elif not _is_number(port):
+        return ""
+    if name.startswith("["):
+        return name[1:-1] if name.endswith("]") else ""
+    return "" if ":" in name else name.rstrip(".")
 
 
 def _is_address(name: str) -> bool:

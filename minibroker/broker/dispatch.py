@@ -15,7 +15,6 @@ from minibroker.errors import InvalidLength, ProtocolError, UnsupportedVersion
 from minibroker.protocol.framing import answer_frame, answer_in_pieces, encode_response
 from minibroker.protocol.headers import RequestHeader, Response
 from minibroker.server.later import Later
-from minibroker.server.stretches import Stretches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Dispatcher:
 
     def __init__(self, node: Node):
         self.node = node
-        self.stretches = Stretches()
+        self.stretches = node.stretches
         self.shares = node.shares
         self.request_counts: dict[tuple[int, int], int] = {}
         self.asked_count = 0  # the sum of them

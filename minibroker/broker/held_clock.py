@@ -1,12 +1,14 @@
 """The clock of one broker: it stops with the broker, whatever the clock behind it does.
 
 A process that is stopped is not called; what it missed is called when it goes on. One that was killed is never called
-again. `skew_ms` is how wrong the broker's clock is: it shows in what it writes, timers do not notice.
+again. What it is called for and takes long is noted (server/stretches.py). `skew_ms` is how wrong the broker's clock
+is: it shows in what it writes, timers do not notice.
 """
 
 from __future__ import annotations
 
 from minibroker.clock import IDLE, SESSION, sleep_by_timer
+from minibroker.server.stretches import STRETCH_MS, Stretches, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ class HeldClock:
     def __init__(self, clock: Clock):
         self.skew_ms = 0
         self._clock = clock
+        self.stretches = Stretches()
         self.is_paused = self._has_ended = False
         self._missed: list[Callable[[], object]] = []
 
@@ -55,7 +58,12 @@ class HeldClock:
         if self.is_paused:
             self._missed.append(callback)
         elif not self._has_ended:
-            return callback()
+            begun_ms = self._clock.steady_ms()
+            result = callback()
+            took_ms = self._clock.steady_ms() - begun_ms
+            if took_ms >= STRETCH_MS:
+                self.stretches.note(name_of(callback), took_ms)
+            return result
         return IDLE
 
     def pause(self) -> None:

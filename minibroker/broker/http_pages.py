@@ -4,25 +4,30 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator
+    from typing import Any
 
     from minibroker.broker.node import Node
+    from minibroker.server.http import HttpAnswer
+    from minibroker.server.shares import Work
 
 TEXT = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-PAGES = ("/", "/health", "/healthz", "/live", "/ready", "/readyz", "/metrics")
+METRICS = "/metrics"
+PAGES = ("/", "/health", "/healthz", "/live", "/ready", "/readyz", METRICS)
+LINE_US = 2
 
 
-def page(node: Node, path: str) -> tuple[str, str, bytes]:
+def page(node: Node, path: str) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
     """Return status, content type and body of a path."""
     if path in ("/health", "/healthz", "/live"):
         return "200 OK", TEXT, b"ok\n"
     if path in ("/ready", "/readyz"):
         return _readiness(node)
-    if path == "/metrics":
-        return "200 OK", PROMETHEUS, "".join(f"{line}\n" for line in metrics(node)).encode()
+    if path == METRICS:
+        return node.shares.start(_metrics_page(node))
     if path == "/":
         return "200 OK", TEXT, b"minibroker, a Kafka-compatible broker: /health /ready /metrics /faults /toxics\n"
     return "404 Not Found", TEXT, b"there are /health /ready /metrics /faults /toxics\n"
@@ -41,6 +46,18 @@ def _readiness(node: Node) -> tuple[str, str, bytes]:
     return "200 OK", TEXT, "\n".join(["ready", *lines, ""]).encode()
 
 
+def _metrics_page(node: Node) -> Work[HttpAnswer]:
+    pieces, lines = [], []
+    for line in metrics(node):
+        lines.append(line)
+        if len(lines) == 100:
+            pieces.append("\n".join([*lines, ""]).encode())
+            lines.clear()
+            yield 100 * LINE_US
+    pieces.append("\n".join([*lines, ""]).encode())
+    return "200 OK", PROMETHEUS, b"".join(pieces)
+
+
 def metrics(node: Node) -> Iterator[str]:
     """Yield Prometheus text, with the names of kafka_exporter where it has one."""
     yield from _metric("kafka_brokers", "gauge", "Brokers in the cluster.", [("", len(node.alive))])
@@ -57,29 +74,29 @@ def metrics(node: Node) -> Iterator[str]:
         for partition in topic.partitions
     ]
     for name, what, figures in (
-        ("replicas", "Replicas of the partition.", [len(each.replicas) for _, each in placed]),
-        ("leader", "Broker that leads.", [each.leader for _, each in placed]),
+        ("replicas", "Replicas of the partition.", (len(each.replicas) for _, each in placed)),
+        ("leader", "Broker that leads.", (each.leader for _, each in placed)),
         (
             "leader_is_preferred",
             "1 if the first replica leads.",
-            [int(each.leader == each.replicas[0]) for _, each in placed],
+            (int(each.leader == each.replicas[0]) for _, each in placed),
         ),
-        ("in_sync_replica", "Replicas in sync.", [len(each.isr) for _, each in placed]),
+        ("in_sync_replica", "Replicas in sync.", (len(each.isr) for _, each in placed)),
         (
             "under_replicated_partition",
             "1 if not all replicas are in sync.",
-            [int(len(each.isr) < len(each.replicas)) for _, each in placed],
+            (int(len(each.isr) < len(each.replicas)) for _, each in placed),
         ),
     ):
-        rows = [(labels, figure) for (labels, _), figure in zip(placed, figures)]
+        rows = ((labels, figure) for (labels, _), figure in zip(placed, figures))
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, rows)
     here = list(replicas.values())
     for name, what, figures in (
-        ("current_offset", "Offset up to which consumers may read.", [each.high_watermark for each in here]),
-        ("oldest_offset", "First offset that is still there.", [each.log.log_start_offset for each in here]),
-        ("size_bytes", "Bytes of the log.", [each.log.size_bytes for each in here]),
+        ("current_offset", "Offset up to which consumers may read.", (each.high_watermark for each in here)),
+        ("oldest_offset", "First offset that is still there.", (each.log.log_start_offset for each in here)),
+        ("size_bytes", "Bytes of the log.", (each.log.size_bytes for each in here)),
     ):
-        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, list(zip(replicas, figures)))
+        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, zip(replicas, figures))
     offline = [(f'partition="{partition}",topic="{topic}"', 1) for topic, partition in node.disk_trouble.offline()]
     yield from _metric("minibroker_offline_partition", "gauge", "1 for a partition whose disk or log fails.", offline)
     failures = [("", node.disk_trouble.count)]
@@ -92,6 +109,7 @@ def metrics(node: Node) -> Iterator[str]:
     yield from _metric("minibroker_connections_accepted_total", "counter", "Connections since the start.", accepted)
     sent = [(f'listener="{server.listener_name}"', server.sent_bytes) for server in node.servers]
     yield from _metric("minibroker_sent_bytes_total", "counter", "Bytes of answers.", sent)
+    yield from _stretches(node)
     yield from _metric("minibroker_requests_total", "counter", "Requests by API and version.", _requests(node))
 
 
@@ -146,6 +164,20 @@ def _cleaning(node: Node) -> Iterator[str]:
     )
 
 
+def _stretches(node: Node) -> Iterator[str]:
+    """How often something held the loop for 20 ms or more, and for how long at most."""
+    from minibroker.protocol.registry import APIS
+
+    found = node.stretches
+    labels = {what: f'what="{APIS[what] if isinstance(what, int) else what}"' for what in found.counts}
+    counts = [(labels[what], count) for what, count in found.counts.items()]
+    yield from _metric(
+        "minibroker_loop_stretches_total", "counter", "Times that others waited 20 ms or more for this.", counts
+    )
+    longest = [(labels[what], most) for what, most in found.longest_ms.items()]
+    yield from _metric("minibroker_loop_stretch_ms_max", "gauge", "The longest of those.", longest)
+
+
 def _requests(node: Node) -> list[tuple[str, int]]:
     from minibroker.protocol.registry import APIS
 
@@ -153,7 +185,7 @@ def _requests(node: Node) -> list[tuple[str, int]]:
     return [(f'api="{APIS[api]}",version="{version}"', count) for (api, version), count in sorted(counts.items())]
 
 
-def _metric(name: str, kind: str, what: str, rows: Sequence[tuple[str, int]]) -> Iterator[str]:
+def _metric(name: str, kind: str, what: str, rows: Iterable[tuple[str, int]]) -> Iterator[str]:
     yield f"# HELP {name} {what}"
     yield f"# TYPE {name} {kind}"
     for labels, value in rows:

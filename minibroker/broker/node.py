@@ -113,6 +113,7 @@ class Node:
         self.replicas = self.partitions.replicas
         self.servers: list[Server] = []
         self.quotas = ConnectionQuotas()
+        self.stretches = self.clock.stretches
         self.shares = Shares(self.clock.run)
         self.dispatcher = Dispatcher(self)
         self.fetch_sessions = FetchSessions(

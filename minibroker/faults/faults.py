@@ -52,7 +52,7 @@ class Faults:
 
     # Rules
 
-    def add(self, **wanted: Any) -> Rule:
+    def add(self, /, **wanted: Any) -> Rule:
         """Set a rule, by the names of rules.MATCHERS and rules.ACTIONS; FaultError says what is wrong with it."""
         from minibroker.faults.rules import Rule
 
@@ -98,7 +98,7 @@ class Faults:
         """The toxics by name."""
         return {} if self._toxics is None else self._toxics.by_name
 
-    def add_toxic(self, **wanted: Any) -> Toxic:
+    def add_toxic(self, /, **wanted: Any) -> Toxic:
         """Set a toxic: type, name, stream, toxicity, attributes. Connections that are open feel it too."""
         if self._toxics is None:
             self._toxics = self._new_toxics()

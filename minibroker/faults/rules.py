@@ -134,7 +134,7 @@ FATES = ("error", "drop_request", "drop_response", "close", "truncate", "corrupt
 class Rule:
     """What shall happen to which requests."""
 
-    def __init__(self, **wanted: Any):
+    def __init__(self, /, **wanted: Any):
         unknown = wanted.keys() - MATCHERS.keys() - ACTIONS.keys()
         if unknown:
             known = ", ".join([*MATCHERS, *ACTIONS])

@@ -310,7 +310,7 @@ class Toxics:
         self._chance = chance
         self._links: dict[Connection, Link] = {}
 
-    def add(self, **wanted: Any) -> Toxic:
+    def add(self, /, **wanted: Any) -> Toxic:
         """Set a toxic, for new connections and for those that are there; FaultError says why it cannot be."""
         unknown = wanted.keys() - {"type", "name", "stream", "toxicity", "attributes"}
         if unknown:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from minibroker.protocol.headers import Request, Response
 
 FRAME_BYTES_MAX = 104857600  # Kafka's socket.request.max.bytes
+ANSWER_BYTES_MAX = 64 * 1024 * 1024  # but for records: a client of librdkafka reads no more than 100 MB
 LENGTH = Layout(">i")
 API_AND_VERSION = Layout(">hh")
 CORRELATION_ID = Layout(">i")
@@ -121,7 +122,7 @@ def answer_in_pieces(
     response: Response, version: int, correlation_id: int, header_end: bytes
 ) -> Generator[int, None, list[bytes | memoryview]]:
     """Do what `answer_frame` does, and yield now and then how many elements have been written since."""
-    chunks = yield from response.encode_in_pieces(version)
+    chunks = yield from response.encode_in_pieces(version, ANSWER_BYTES_MAX)
     return _frame(CORRELATION_ID.pack(correlation_id) + header_end, chunks)
 
 

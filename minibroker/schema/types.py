@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from struct import error as LayoutError
 
-from minibroker.errors import UnsupportedVersion
+from minibroker.errors import InvalidLength, UnsupportedVersion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -306,22 +306,7 @@ class Message(Struct):
 
     def encode_chunks(self, version: int) -> list[bytes | memoryview]:
         """Return the bytes in pieces, with every `Records` value as it was given: it is never joined or copied."""
-        parts = self._parts(version)
-        if max(map(len, parts), default=0) < CHUNK_BYTES_MIN:
-            return [b"".join(parts)]  # nearly all messages
-        chunks: list[bytes | memoryview] = []
-        small: list[bytes] = []
-        for part in parts:
-            if type(part) is bytes and len(part) < CHUNK_BYTES_MIN:
-                small.append(part)
-            else:
-                if small:
-                    chunks.append(b"".join(small))
-                    small = []
-                chunks.append(part)
-        if small:
-            chunks.append(b"".join(small))
-        return chunks
+        return _joined(self._parts(version))
 
     def _parts(self, version: int) -> list[Any]:
         parts: list[Any] = []
@@ -349,20 +334,24 @@ class Message(Struct):
 
         raise diagnose(cls, buffer, position, version)
 
-    def encode_in_pieces(self, version: int) -> Generator[int, None, list[bytes | memoryview]]:
+    def encode_in_pieces(self, version: int, bytes_max: int) -> Generator[int, None, list[bytes | memoryview]]:
         """Do what `encode_chunks` does, and yield now and then how many elements have been written since."""
         parts: list[Any] = []
         chunks: list[bytes | memoryview] = []
+        size_bytes = 0
         try:
             for count in self._in_pieces(True, version)(self, parts):
-                chunks.append(b"".join(parts))
+                chunks += _joined(parts)
+                size_bytes += sum(map(len, parts))
+                if size_bytes > bytes_max:
+                    raise InvalidLength(f"more than {bytes_max} bytes are not sent", 0, type(self).__name__)
                 parts.clear()
                 yield count
         except WRITE_FAILURES as failure:
             from minibroker.schema.walk import diagnose_value
 
             raise diagnose_value(self, version, failure) from failure
-        chunks.append(b"".join(parts))
+        chunks += _joined(parts)
         return chunks
 
     @classmethod
@@ -388,6 +377,25 @@ class Message(Struct):
 
         write = cls.schema.encoders[version] = encoder(cls, cls.schema.check(cls, version))
         return write
+
+
+def _joined(parts: list[Any]) -> list[bytes | memoryview]:
+    """Return few long pieces for many short ones."""
+    if max(map(len, parts), default=0) < CHUNK_BYTES_MIN:
+        return [b"".join(parts)]  # nearly all messages
+    chunks: list[bytes | memoryview] = []
+    small: list[bytes] = []
+    for part in parts:
+        if type(part) is bytes and len(part) < CHUNK_BYTES_MIN:
+            small.append(part)
+        else:
+            if small:
+                chunks.append(b"".join(small))
+                small = []
+            chunks.append(part)
+    if small:
+        chunks.append(b"".join(small))
+    return chunks
 
 
 CHUNK_BYTES_MIN = 4096  # from here on a system call with one more piece is cheaper than the copy

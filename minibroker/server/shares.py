@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from minibroker.errors import InvalidLength
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 FIRST_US = 500  # begun at once: most is over before
 SHARE_US = 2_000
+WORK_US_MAX = 5_000_000  # for one request: 10,000 topics can be made, or their settings described
 
 
 class Shares:
@@ -77,7 +80,7 @@ class Shares:
         """Go on when a wait is over."""
         try:
             await wait
-            spent_us = 0
+            spent_us = total_us = 0
             while True:
                 step = next(work)
                 if type(step) is not int:
@@ -86,6 +89,9 @@ class Shares:
                     continue
                 spent_us += step
                 if spent_us >= SHARE_US:
+                    total_us += spent_us
+                    if total_us > WORK_US_MAX:
+                        raise InvalidLength(f"this is more work than {WORK_US_MAX / 1e6:.0f} seconds", 0, "request")
                     await self.turn()
                     spent_us = 0
         except StopIteration as end:

@@ -6,7 +6,21 @@ other things to do shows, too; in a simulation, where no time passes within a ca
 
 from __future__ import annotations
 
+from functools import partial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 STRETCH_MS = 20  # as long as one request may hold the loop
+
+
+def name_of(callback: Callable[[], object]) -> str:
+    """Return what a callback is called in the source."""
+    while isinstance(callback, partial):
+        callback = callback.func
+    name: str = getattr(callback, "__qualname__", type(callback).__qualname__)
+    return name
 
 
 class Stretches:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import GeneratorType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,7 +58,17 @@ def fetch_request(
 
 
 def ask(node: Node, request: FetchRequest) -> Any:
-    return fetching.fetch(request, Context(node, SimpleNamespace(), 17, "test"))  # type: ignore[arg-type]
+    made = fetching.fetch(request, Context(node, SimpleNamespace(), 17, "test"))  # type: ignore[arg-type]
+    return finished(made) if isinstance(made, GeneratorType) else made
+
+
+def finished(work: Any) -> Any:
+    """Return what comes of work that is done in shares, all of them at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
 
 
 def append(replica: Replica) -> None:

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.log.producer_entry import Producer
+    from minibroker.server.shares import Work
 
 Broker = DescribeClusterResponse.DescribeClusterBroker
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -27,6 +28,7 @@ ProducersPartition = ProducersTopic.PartitionResponse
 ProducerState = ProducersPartition.ProducerState
 
 BROKERS, CONTROLLERS = 1, 2
+DESCRIBED_US, PRODUCER_US = 5, 5
 
 
 def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
@@ -60,14 +62,15 @@ def describe_cluster(request: DescribeClusterRequest, context: Context) -> Descr
     )
 
 
-def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Work[DescribeLogDirsResponse]:
     """Say how large the logs are, and the disk."""
     node = context.node
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
     topics: dict[str, list[LogDirPartition]] = {}
-    for key, replica in node.replicas.items():
+    for key, replica in list(node.replicas.items()):
+        yield 1
         if wanted is None or key in wanted:
             answer = LogDirPartition(
                 partition_index=replica.partition,
@@ -117,13 +120,20 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context
     )
 
 
-def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+def describe_producers(request: DescribeProducersRequest, context: Context) -> Work[DescribeProducersResponse]:
     """Tell what each partition knows of its producers."""
     topics = []
+    made: dict[tuple[str, int], ProducersPartition] = {}  # who asks twice gets the same
     for topic in request.topics:
         answers = []
         for partition in topic.partition_indexes:
-            answer = ProducersPartition(partition_index=partition, error_code=Error.NONE, active_producers=[])
+            known = made.get((topic.name, partition))
+            if known is not None:
+                answers.append(known)
+                continue
+            answer = made[topic.name, partition] = ProducersPartition(
+                partition_index=partition, error_code=Error.NONE, active_producers=[]
+            )
             try:
                 replica = find_replica(context.node, topic.name, NO_ID, partition)
                 replica.check_leader()
@@ -134,6 +144,7 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> D
                 if error.code != Error.UNKNOWN_TOPIC_OR_PARTITION or topic.name not in context.node.image.topics:
                     answer.error_message = error.message
             answers.append(answer)
+            yield DESCRIBED_US + PRODUCER_US * len(answer.active_producers)
         topics.append(ProducersTopic(name=topic.name, partitions=answers))
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.node import Node
     from minibroker.config.describe import ConfigEntry
+    from minibroker.server.shares import Work
 
     Plan = Callable[[Mapping[str, str]], dict[str, str]]  # what is stored now -> what is to be stored
 
@@ -46,12 +47,15 @@ IncrementallyAltered = IncrementalAlterConfigsResponse.AlterConfigsResourceRespo
 
 BROKER_LOGGER, CLIENT_METRICS = 8, 16
 KINDS_SINCE = 1  # of ListConfigResources; before it is about client metrics only
+RESOURCE_US, SETTING_US, ALTERED_US = 10, 10, 20
 
 
-def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[DescribeConfigsResponse]:
     """Tell values, where they come from and what they mean."""
     results = []
+    made: dict[tuple[int, str, tuple[str, ...] | None], list[DescribedConfig]] = {}  # who asks twice gets the same
     for resource in request.resources:
+        keys = None if resource.configuration_keys is None else tuple(resource.configuration_keys)
         answer = Described(
             error_code=Error.NONE,
             error_message="",
@@ -59,16 +63,20 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Descr
             resource_name=resource.resource_name,
             configs=[],
         )
+        place = (resource.resource_type, resource.resource_name, keys)
+        spent_us = RESOURCE_US
         try:
-            entries = _entries(
-                resource.resource_type, resource.resource_name, resource.configuration_keys, context.node
-            )
-            answer.configs = [_described(entry, request, context.api_version) for entry in entries]
+            if place not in made:
+                entries = _entries(*place[:2], resource.configuration_keys, context.node)
+                made[place] = [_described(entry, request, context.api_version) for entry in entries]
+                spent_us += SETTING_US * len(made[place])
+            answer.configs = made[place]
         except KafkaError as error:
             answer.error_code = error.code
             # Kafka has no words for a topic that is not there.
             answer.error_message = "" if error.code == Error.UNKNOWN_TOPIC_OR_PARTITION else error.message
         results.append(answer)
+        yield spent_us
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
@@ -116,7 +124,7 @@ def _described(entry: ConfigEntry, request: DescribeConfigsRequest, version: int
     return answer
 
 
-def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
+def alter_configs(request: AlterConfigsRequest, context: Context) -> Work[AlterConfigsResponse]:
     """Replace all settings of each resource."""
     responses = []
     for resource in request.resources:
@@ -124,6 +132,7 @@ def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfig
         plan = _replacing(kind, name, [(config.name, config.value) for config in resource.configs], context.node)
         code, message = _alter(kind, name, context.node, request.validate_only, plan)
         responses.append(Altered(error_code=code, error_message=message, resource_type=kind, resource_name=name))
+        yield RESOURCE_US + ALTERED_US * len(resource.configs)
     return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
@@ -140,7 +149,7 @@ def _replacing(kind: int, name: str, configs: list[tuple[str, str | None]], node
 
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
-) -> IncrementalAlterConfigsResponse:
+) -> Work[IncrementalAlterConfigsResponse]:
     """Change single settings of each resource."""
     responses = []
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
@@ -155,6 +164,7 @@ def incremental_alter_configs(
         responses.append(
             IncrementallyAltered(error_code=code, error_message=message, resource_type=kind, resource_name=name)
         )
+        yield RESOURCE_US + ALTERED_US * len(resource.configs)
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 

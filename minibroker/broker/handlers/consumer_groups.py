@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from minibroker.config.group import GroupConfig
     from minibroker.groups.records import Row
     from minibroker.groups.topics import Topics
+    from minibroker.server.shares import Work
 
 DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
+DESCRIBED_US, MEMBER_US = 5, 20
 JOINING, LEAVING, LEFT_FOR_A_WHILE = 0, -1, -2  # epochs
 
 
@@ -88,11 +90,18 @@ def _group_of(
     return upgrade(group, topics=topics, config=config, now_ms=context.now_ms)
 
 
-def consumer_group_describe(request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerGroupDescribeResponse:
+def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, context: Context
+) -> Work[ConsumerGroupDescribeResponse]:
     """Describe groups of this protocol."""
     operations = all_operations(context) if request.include_authorized_operations else NOT_ASKED
+    groups: dict[str, DescribedGroup] = {}
+    for group_id in request.group_ids:
+        if group_id not in groups:
+            found = groups[group_id] = _describe(group_id, operations, context)
+            yield DESCRIBED_US + MEMBER_US * len(found.members)
     return ConsumerGroupDescribeResponse(
-        throttle_time_ms=0, groups=[_describe(group_id, operations, context) for group_id in request.group_ids]
+        throttle_time_ms=0, groups=[groups[group_id] for group_id in request.group_ids]
     )
 
 

@@ -10,20 +10,17 @@ from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
     from minibroker.broker.handlers.context import Context
+    from minibroker.server.shares import Work
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHES_SINCE = 4
+FOUND_US = 10
 
 
-def find_coordinator(
-    request: FindCoordinatorRequest, context: Context
-) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
+def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
     """Name the broker; the topic that groups are kept in is made first, if it is not there.
 
     Kafka: answers 15 first and makes the topic meanwhile; here it is there already.
@@ -32,20 +29,12 @@ def find_coordinator(
     if request.key_type == GROUP and OFFSETS_TOPIC not in node.image.topics:
         making = make_missing(node, [OFFSETS_TOPIC])
         if making is not None:
-            return _find_later(request, context, making)
-    return _find_all(request, context)
-
-
-async def _find_later(
-    request: FindCoordinatorRequest, context: Context, making: Coroutine[Any, Any, None]
-) -> FindCoordinatorResponse:
-    await making
-    return _find_all(request, context)
-
-
-def _find_all(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+            yield making
     keys = request.coordinator_keys if context.api_version >= BATCHES_SINCE else [request.key]
-    found = [_find(key, request.key_type, context) for key in keys]
+    found = []
+    for key in keys:
+        found.append(_find(key, request.key_type, context))
+        yield FOUND_US
     if context.api_version >= BATCHES_SINCE:
         return FindCoordinatorResponse(coordinators=found)
     (only,) = found

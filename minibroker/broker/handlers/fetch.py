@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from minibroker.clock import Timer
     from minibroker.log.segment import Slice
     from minibroker.replication.replica import Replica
+    from minibroker.server.shares import Work
 
     PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 
@@ -44,9 +45,13 @@ CANNOT_CONVERT = (Error.UNSUPPORTED_VERSION, Error.UNSUPPORTED_COMPRESSION_TYPE)
 SOFT_LIMITS_SINCE = 3  # before, a partition gets no byte more than it asked for, even if that cuts its first batch
 ZSTD_SINCE = 10
 FOLLOWERS_SINCE = 11
+AT_ONCE_MAX = 200  # partitions that are read without a pause
+READ_US = 12
 
 
-def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+def fetch(
+    request: FetchRequest, context: Context
+) -> FetchResponse | Coroutine[None, None, FetchResponse] | Work[FetchResponse | Coroutine[None, None, FetchResponse]]:
     """Read what is asked for; wait for it if the client wants to."""
     if not READ_UNCOMMITTED <= request.isolation_level <= READ_COMMITTED:
         return _refuse_all(request, context)
@@ -54,10 +59,38 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[
         round_ = Round(request, context)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
+    if round_.to_read_count > AT_ONCE_MAX:
+        return _fetch_in_shares(round_, request, context)
     if round_.read() or request.max_wait_ms <= 0:
         return round_.response()
     round_.watch(list(round_.watched.changed))
     return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end, REQUEST))
+
+
+def _fetch_in_shares(
+    round_: Round, request: FetchRequest, context: Context
+) -> Work[FetchResponse | Coroutine[None, None, FetchResponse]]:
+    """Read a share of many partitions in each turn of the loop, and hear of what changes behind it."""
+    session = round_.watched  # from now on, so that it hears of what changes behind the reading
+    keys, is_due, is_left = list(session.changed), False, False
+    try:
+        for start in range(0, len(keys), AT_ONCE_MAX):
+            share = [key for key in keys[start : start + AT_ONCE_MAX] if key in session.partitions]
+            is_due = round_.read(share)
+            round_.watch_readable(share)
+            yield READ_US * len(share)
+            if round_.is_superseded:
+                error = Error.INVALID_FETCH_SESSION_EPOCH
+                return FetchResponse(error_code=error, session_id=round_.session_id, responses=[])
+            if session.is_closed:
+                break
+        if is_due or request.max_wait_ms <= 0:
+            return round_.response()
+        is_left = True
+        return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end))
+    finally:
+        if session is not round_.session and not is_left:
+            session.close()
 
 
 def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
@@ -195,6 +228,12 @@ class Round:
             session.changed.pop(key, None)
             session.partitions[key].watch(self._read[key][0])
 
+    def watch_readable(self, keys: Iterable[Key]) -> None:
+        """Hear of the next change of those partitions that could be read; the others are yet to be read."""
+        had_waited = self._has_waited
+        self.watch([key for key in keys if key in self._read])
+        self._has_waited = had_waited
+
     def _settle(self, session: Session) -> None:
         """Leave to the session's next request what may have more to say; of the rest it will hear."""
         for key, (replica, found) in self._read.items():
@@ -211,17 +250,21 @@ class Round:
 
     # Reading
 
-    def _to_read(self) -> Iterable[tuple[Key, PartitionRequest]]:
+    def _to_read(self, keys: Iterable[Key] | None) -> Iterable[tuple[Key, PartitionRequest]]:
         session = self._watched
         if session is None:
             return self._wanted.items()
-        return [(key, session.partitions[key].wanted) for key in session.changed]
+        return [(key, session.partitions[key].wanted) for key in (session.changed if keys is None else keys)]
 
-    def read(self) -> bool:
-        """Read the partitions that may have changed; return whether the answer may leave."""
+    @property
+    def to_read_count(self) -> int:
+        return len(self._wanted if self._watched is None else self._watched.changed)
+
+    def read(self, keys: Iterable[Key] | None = None) -> bool:
+        """Read the partitions that may have changed, or some of them; return whether the answer may leave."""
         unknown: dict[Key, PartitionResponse] = {}
         by_id = self.version >= TOPIC_IDS_SINCE
-        for key, wanted in self._to_read():
+        for key, wanted in self._to_read(keys):
             if self._has_waited:
                 _, found = self._read.pop(key, (None, None))
                 if found is not None:

@@ -12,9 +12,8 @@ from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from minibroker.broker.handlers.context import Context
+    from minibroker.server.shares import Work
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 DescribedMember = DescribedGroup.DescribedGroupMember
@@ -23,6 +22,7 @@ Deleted = DeleteGroupsResponse.DeletableGroupResult
 
 NOT_FOUND_SINCE = 6  # DescribeGroups: says that there is no such group
 NOT_ASKED = -(1 << 31)
+DESCRIBED_US, LISTED_US, DELETED_US = 5, 2, 50
 OPERATIONS = (3, 6, 8)  # of a group: bit n is AclOperation n
 CONFIG_OPERATIONS = (10, 11)  # groups have settings since 4.0
 
@@ -33,10 +33,15 @@ def all_operations(context: Context) -> int:
     return sum(1 << operation for operation in allowed)
 
 
-def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+def describe_groups(request: DescribeGroupsRequest, context: Context) -> Work[DescribeGroupsResponse]:
     """Describe classic groups."""
     operations = all_operations(context) if request.include_authorized_operations else NOT_ASKED
-    return DescribeGroupsResponse(groups=[_describe(group_id, operations, context) for group_id in request.groups])
+    groups: dict[str, DescribedGroup] = {}
+    for group_id in request.groups:
+        if group_id not in groups:
+            found = groups[group_id] = _describe(group_id, operations, context)
+            yield DESCRIBED_US + DESCRIBED_US * len(found.members)
+    return DescribeGroupsResponse(groups=[groups[group_id] for group_id in request.groups])
 
 
 def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:
@@ -76,7 +81,7 @@ def _describe(group_id: str, operations: int, context: Context) -> DescribedGrou
     return answer
 
 
-def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+def list_groups(request: ListGroupsRequest, context: Context) -> Work[ListGroupsResponse]:
     """List the groups that this broker coordinates."""
     states = {each.lower() for each in request.states_filter}
     kinds = {each.lower() for each in request.types_filter}
@@ -94,12 +99,11 @@ def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsRespo
             for group in led.shard.shown()
             if (not states or group.state.name.lower() in states) and (not kinds or group.kind.lower() in kinds)
         ]
+        yield LISTED_US * len(led.shard.groups)
     return ListGroupsResponse(error_code=error, groups=found)
 
 
-def delete_groups(
-    request: DeleteGroupsRequest, context: Context
-) -> DeleteGroupsResponse | Coroutine[None, None, DeleteGroupsResponse]:
+def delete_groups(request: DeleteGroupsRequest, context: Context) -> Work[DeleteGroupsResponse]:
     """Delete groups that nobody is in, with their offsets; answer when that is safe."""
     refused: list[Deleted] = []
     waits: list[tuple[Deleted, Later]] = []
@@ -113,11 +117,13 @@ def delete_groups(
         except KafkaError as error:
             answer.error_code = error.code
             refused.append(answer)
+        yield DELETED_US
     response = DeleteGroupsResponse(throttle_time_ms=0, results=refused + [answer for answer, _ in waits])
-    return _deleted(response, waits) if waits else response
+    if waits:
+        yield _deleted(waits)
+    return response
 
 
-async def _deleted(response: DeleteGroupsResponse, waits: list[tuple[Deleted, Later]]) -> DeleteGroupsResponse:
+async def _deleted(waits: list[tuple[Deleted, Later]]) -> None:
     for answer, written in waits:
         answer.error_code = await written
-    return response

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from minibroker.groups.records import Row
     from minibroker.groups.shard import Group
     from minibroker.metadata.image import Topic
+    from minibroker.server.shares import Work
 
     Wanted = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
 
@@ -42,6 +43,8 @@ CONSUMER_GROUPS_SINCE = 9  # of commit: unknown groups are told from old generat
 TOP_LEVEL_ERROR_SINCE = 2  # of fetch
 BATCHES_SINCE = 8  # of fetch: many groups
 NO_OFFSET = -1
+COMMITTED_US, FETCHED_US = 8, 4
+AT_ONCE_MAX = 50  # rows of a commit that is made without a pause
 # What a client is told instead, when a row of offsets could not be written.
 TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
 
@@ -49,7 +52,7 @@ TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID
 # Commit
 
 
-def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | Later:
+def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[OffsetCommitResponse | Later]:
     """Write offsets down, and answer when they are safe."""
     version = context.api_version
     topics: list[CommitTopic] = []
@@ -76,6 +79,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
+            yield COMMITTED_US
         if answers:
             topics.append(CommitTopic(topic_id=bytes(asked.topic_id), name=name, partitions=answers))
     response = OffsetCommitResponse(topics=topics)
@@ -85,6 +89,12 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
         _refuse_all_if_one_is_known(response)
     if not rows:
         return response
+    if len(rows) > AT_ONCE_MAX:
+        try:  # others had their turn meanwhile
+            led = context.node.groups.coordinator.find(request.group_id)
+            _check_member(request, led, context)
+        except KafkaError as error:
+            return _commit_refused(request, error.code)
     later = Later()
     led.write(request.group_id, rows, later)
     led.arm(request.group_id)
@@ -187,13 +197,14 @@ def _commit_refused(request: OffsetCommitRequest, code: Error) -> OffsetCommitRe
 # Fetch
 
 
-def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+def offset_fetch(request: OffsetFetchRequest, context: Context) -> Work[OffsetFetchResponse]:
     """Say what has been committed."""
     version = context.api_version
     if version >= BATCHES_SINCE:
-        return OffsetFetchResponse(
-            groups=[_fetch_group(each, request.require_stable, context) for each in request.groups]
-        )
+        groups = []
+        for wanted in request.groups:
+            groups.append((yield from _fetch_group(wanted, request.require_stable, context)))
+        return OffsetFetchResponse(groups=groups)
     topics = (
         None
         if request.topics is None
@@ -205,7 +216,7 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchRe
         ]
     )
     only = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    found = _fetch_group(only, request.require_stable, context)
+    found = yield from _fetch_group(only, request.require_stable, context)
     error = found.error_code
     if version == 0:
         # In ZooKeeper nothing was kept for what had never been committed, and a partition without it was unknown.
@@ -224,24 +235,23 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchRe
             )
             for topic in topics or []
         ]
+    old_topics = []
+    for topic in found.topics:
+        old_topics.append(OldFetchTopic(name=topic.name, partitions=[_as_old(each) for each in topic.partitions]))
+        yield len(topic.partitions)
     return OffsetFetchResponse(
         error_code=error if version >= TOP_LEVEL_ERROR_SINCE else Error.NONE,
-        topics=[
-            OldFetchTopic(
-                name=topic.name,
-                partitions=[
-                    OldFetchAnswer(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in found.topics
-        ],
+        topics=old_topics,
+    )
+
+
+def _as_old(found: FetchAnswer) -> OldFetchAnswer:
+    return OldFetchAnswer(
+        partition_index=found.partition_index,
+        committed_offset=found.committed_offset,
+        committed_leader_epoch=found.committed_leader_epoch,
+        metadata=found.metadata,
+        error_code=found.error_code,
     )
 
 
@@ -251,7 +261,8 @@ def _nothing(index: int, error: Error = Error.NONE) -> FetchAnswer:
 
 def _fetch_group(
     wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, context: Context
-) -> FetchGroup:
+) -> Work[FetchGroup]:
+    yield FETCHED_US
     answer = FetchGroup(group_id=wanted.group_id, topics=[])
     try:
         led = context.node.groups.coordinator.find(wanted.group_id)
@@ -265,26 +276,29 @@ def _fetch_group(
         names: dict[str, list[int]] = {}
         for topic, partition in led.shard.offsets.places(wanted.group_id):
             names.setdefault(topic, []).append(partition)
-        answer.topics = [
-            found
-            for name, indexes in names.items()
-            if (found := _fetch_all(name, indexes, wanted.group_id, led, require_stable, context)) is not None
-        ]
+        for name, indexes in names.items():
+            found = _fetch_all(name, indexes, wanted.group_id, led, require_stable, context)
+            if found is not None:
+                answer.topics.append(found)
+            yield FETCHED_US * len(indexes)
         return answer
     merges = context.node.appearance.is_before_4  # then nothing is answered twice
     for asked in wanted.topics:
         topic_id = bytes(asked.topic_id)
-        name: str | None = asked.name
+        wanted_name: str | None = asked.name
         if context.api_version >= IDS_SINCE:
-            name = context.node.topic_name(topic_id)
-        partitions = [
-            _nothing(index, Error.UNKNOWN_TOPIC_ID)
-            if name is None
-            else _fetch(name, _id_now(name, context), index, wanted.group_id, led, require_stable)
-            for index in (dict.fromkeys(asked.partition_indexes) if merges else asked.partition_indexes)
-        ]
+            wanted_name = context.node.topic_name(topic_id)
+        partitions = []
+        for index in dict.fromkeys(asked.partition_indexes) if merges else asked.partition_indexes:
+            partitions.append(
+                _nothing(index, Error.UNKNOWN_TOPIC_ID)
+                if wanted_name is None
+                else _fetch(wanted_name, _id_now(wanted_name, context), index, wanted.group_id, led, require_stable)
+            )
+            yield FETCHED_US
         if partitions or not merges:
-            answer.topics.append(FetchTopic(topic_id=topic_id, name=name or "", partitions=partitions))
+            answer.topics.append(FetchTopic(topic_id=topic_id, name=wanted_name or "", partitions=partitions))
+        yield FETCHED_US
     return answer
 
 
@@ -334,7 +348,7 @@ def _fetch(
 # Delete
 
 
-def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Later:
+def offset_delete(request: OffsetDeleteRequest, context: Context) -> Work[OffsetDeleteResponse | Later]:
     """Forget offsets of topics that no member reads."""
     try:
         check_id(request.group_id)
@@ -364,6 +378,7 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDelet
                 rows.append(tombstone(request.group_id, topic.name, index))
                 written.append(answer)
             answers.append(answer)
+            yield FETCHED_US
         if answers:
             topics.append(DeleteTopic(name=topic.name, partitions=answers))
     response = OffsetDeleteResponse(error_code=Error.NONE, throttle_time_ms=0, topics=topics)
@@ -373,6 +388,14 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDelet
         ending = [group]
     if not rows:
         return response
+    if len(rows) > AT_ONCE_MAX:
+        try:  # others had their turn meanwhile
+            led = context.node.groups.coordinator.find(request.group_id)
+            if led.shard.find(request.group_id) is not group:
+                raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {request.group_id} has gone.")
+            group.check_offset_delete()
+        except KafkaError as error:
+            return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
     later = Later()
     led.write(request.group_id, rows, later, ending=ending, is_atomic=False)
     return later.into(lambda error: _deleted(response, written, error))

@@ -13,11 +13,9 @@ from minibroker.protocol.messages.metadata import MetadataRequest, MetadataRespo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
     from minibroker.broker.handlers.context import Context
     from minibroker.metadata.image import Partition, Topic
+    from minibroker.server.shares import Work
 
 Broker = MetadataResponse.MetadataResponseBroker
 TopicAnswer = MetadataResponse.MetadataResponseTopic
@@ -29,19 +27,20 @@ PartitionPage = TopicPage.DescribeTopicPartitionsResponsePartition
 ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 NOT_ASKED = -(1 << 31)
+TOPIC_US = 3
 
 
-def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
+def metadata(request: MetadataRequest, context: Context) -> Work[MetadataResponse]:
     """Describe the brokers, and the topics asked for; what is not there is made first, if that is wanted.
 
     Kafka: answers 3 first and makes the topic meanwhile; here it is there already.
     """
     may_create = context.api_version < 4 or request.allow_auto_topic_creation
     missing = _missing(request, context) if may_create else []
-    if not missing:
-        return _describe_all(request, context)
-    making = make_missing(context.node, missing)
-    return _describe_all(request, context) if making is None else _describe_later(request, context, making)
+    making = make_missing(context.node, missing) if missing else None
+    if making is not None:
+        yield making
+    return (yield from _describe_all(request, context))
 
 
 def _missing(request: MetadataRequest, context: Context) -> list[str]:
@@ -53,30 +52,29 @@ def _missing(request: MetadataRequest, context: Context) -> list[str]:
     return [name for name in names if name not in topics and is_valid_name(name)]
 
 
-async def _describe_later(
-    request: MetadataRequest, context: Context, making: Coroutine[Any, Any, None]
-) -> MetadataResponse:
-    await making
-    return _describe_all(request, context)
-
-
-def _describe_all(request: MetadataRequest, context: Context) -> MetadataResponse:
+def _describe_all(request: MetadataRequest, context: Context) -> Work[MetadataResponse]:
     node, version = context.node, context.api_version
     asked = request.topics
     if version == 0 and not asked:
         asked = None
     with_operations = request.include_topic_authorized_operations
     if asked is None:
-        topics = [_describe(topic, context, with_operations) for topic in node.image.topics.values()]
+        topics = []
+        for topic in list(node.image.topics.values()):
+            topics.append(_describe(topic, context, with_operations))
+            yield TOPIC_US + 2 * len(topic.partitions)
     elif 10 <= version <= 11 and any(topic.name is None or topic.topic_id != NO_ID for topic in asked):
         return _refuse(asked, Error.INVALID_REQUEST)
     elif any(topic.name is None and topic.topic_id == NO_ID for topic in asked):
         return _refuse(asked, Error.UNKNOWN_SERVER_ERROR)
     else:
         # Kafka: where one is asked for by its id, names are not looked at.
-        by_id = [topic for topic in asked if topic.topic_id != NO_ID]
-        once = {(topic.name, topic.topic_id): topic for topic in by_id or asked}
-        topics = [_find(topic, context, with_operations) for topic in once.values()]
+        by_id = [each for each in asked if each.topic_id != NO_ID]
+        once = {(each.name, each.topic_id): each for each in by_id or asked}
+        topics = []
+        for each in once.values():
+            topics.append(_find(each, context, with_operations))
+            yield TOPIC_US + 2 * len(topics[-1].partitions)
     return MetadataResponse(
         brokers=[
             Broker(node_id=node_id, host=host, port=port, rack=rack)
@@ -151,7 +149,7 @@ def _partition(partition: Partition, context: Context) -> PartitionAnswer:
 
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
-) -> DescribeTopicPartitionsResponse:
+) -> Work[DescribeTopicPartitionsResponse]:
     """Describe topics page by page, sorted by name."""
     node, cursor = context.node, request.cursor
     names = sorted({topic.name for topic in request.topics} or node.image.topics)
@@ -165,7 +163,7 @@ def describe_topic_partitions(
         names = [name for name in names if name >= cursor.topic_name]
         if not names or names[0] != cursor.topic_name:
             start = 0
-    left = min(max(request.response_partition_limit, 1), context.node.config["max.request.partition.size.limit"])
+    left = min(max(request.response_partition_limit, 1), node.config["max.request.partition.size.limit"])
     pages: list[TopicPage] = []
     next_cursor = None
     for name in names:
@@ -180,6 +178,7 @@ def describe_topic_partitions(
                     topic_authorized_operations=ALL_TOPIC_OPERATIONS,
                 )
             )
+            yield TOPIC_US
             continue
         if not left:
             next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=start)
@@ -196,6 +195,7 @@ def describe_topic_partitions(
             )
         )
         left -= len(shown)
+        yield TOPIC_US + 4 * len(shown)
         if start + len(shown) < len(topic.partitions):
             next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=start + len(shown))
             break

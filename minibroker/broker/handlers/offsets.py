@@ -18,10 +18,9 @@ from minibroker.replication.leader import LeaderState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from minibroker.broker.handlers.context import Context
     from minibroker.replication.replica import Replica
+    from minibroker.server.shares import Work
 
     OffsetWanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
     Wait = tuple[Replica, int, int, "DeletedAnswer"]  # until nobody has records below the offset, in the same epoch
@@ -34,6 +33,7 @@ EpochAnswer = EpochTopic.EpochEndOffset
 DeletedTopic = DeleteRecordsResponse.DeleteRecordsTopicResult
 DeletedAnswer = DeletedTopic.DeleteRecordsPartitionResult
 
+LISTED_US, DELETED_US = 5, 20
 DEBUGGING_REPLICA = -2
 OFFSET_NOT_AVAILABLE_SINCE = 5
 ALL_BELOW_HIGH_WATERMARK = -1
@@ -48,7 +48,7 @@ SPECIAL_SINCE = {
 }
 
 
-def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+def list_offsets(request: ListOffsetsRequest, context: Context) -> Work[ListOffsetsResponse]:
     """Find offsets by time, or the ends of logs."""
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
@@ -79,6 +79,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
                 say_if_damaged(context.node, error)
                 answer.error_code = code_for(error, context.api_version <= 5)
             answers.append(answer)
+            yield LISTED_US
         topics.append(OffsetTopic(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
@@ -140,7 +141,9 @@ def _old_style(replica: Replica, wanted: OffsetWanted, now_ms: int) -> list[int]
     return [limit, *visible][: wanted.max_num_offsets] if len(visible) < len(found) else found
 
 
-def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: Context
+) -> Work[OffsetForLeaderEpochResponse]:
     """Say where leader epochs ended."""
     topics = []
     for topic in request.topics:
@@ -155,13 +158,12 @@ def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Conte
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
+            yield LISTED_US
         topics.append(EpochTopic(topic=topic.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def delete_records(
-    request: DeleteRecordsRequest, context: Context
-) -> DeleteRecordsResponse | Coroutine[None, None, DeleteRecordsResponse]:
+def delete_records(request: DeleteRecordsRequest, context: Context) -> Work[DeleteRecordsResponse]:
     """Delete what lies below an offset; answer when every living replica has deleted it."""
     topics = []
     waits: list[Wait] = []
@@ -186,15 +188,15 @@ def delete_records(
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
+            yield DELETED_US
         topics.append(DeletedTopic(name=topic.name, partitions=answers))
-    response = DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
-    return _deleted(response, waits, request.timeout_ms, context) if waits else response
+    if waits:
+        yield _deleted(waits, request.timeout_ms, context)
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
 
-async def _deleted(
-    response: DeleteRecordsResponse, waits: list[Wait], timeout_ms: int, context: Context
-) -> DeleteRecordsResponse:
-    """Answer when the followers have deleted the records too, or the time is over."""
+async def _deleted(waits: list[Wait], timeout_ms: int, context: Context) -> None:
+    """Return when the followers have deleted the records too, or the time is over."""
     from minibroker.broker.handlers.waiting import wait_for_decisions
 
     node = context.node
@@ -215,4 +217,3 @@ async def _deleted(
         answer.error_code = Error.REQUEST_TIMED_OUT if outcome is None else outcome
         if outcome not in (None, Error.NONE):
             answer.low_watermark = -1
-    return response

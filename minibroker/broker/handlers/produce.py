@@ -6,6 +6,8 @@ receive buffer until then. With acks -1 the answer waits until every replica in 
 
 from __future__ import annotations
 
+import asyncio
+from copy import copy
 from functools import partial
 
 from minibroker.broker.handlers.context import code_for, find_replica, is_internal, known_leader, no_transactions
@@ -19,12 +21,15 @@ from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
 
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.node import Node
     from minibroker.replication.replica import Replica
+    from minibroker.server.shares import Work
 
+    Whole = tuple[KafkaError | None, Unpacking | None]
     PartitionRequest = ProduceRequest.TopicProduceData.PartitionProduceData
     Wait = tuple[Replica, int, int, "PartitionResponse"]  # until its high watermark is there, in the same epoch
 
@@ -40,6 +45,8 @@ UNPACKED_RATIO_MAX = 20  # what compressed batches of one request may unpack to,
 ACKS = (-1, 0, 1)
 ALL = -1
 TOLD = frozenset(("produce", "ack"))  # kinds of events
+AT_ONCE_MAX = 100  # partitions, or topics, of a request that is handled without a pause
+PARTITION_US = 20
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with Kafka
 UNKNOWN_LOG = {
     Error.UNKNOWN_TOPIC_OR_PARTITION,
@@ -54,24 +61,99 @@ UNKNOWN_LOG = {
 
 def produce(
     request: ProduceRequest, context: Context
-) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
+) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | Work[ProduceResponse | None] | None:
     """Append what came for each partition."""
+    count = 0
+    for topic in request.topic_data:
+        count += len(topic.partition_data)
+    if count > AT_ONCE_MAX or len(request.topic_data) > AT_ONCE_MAX:
+        return _produce_in_shares(request, context)
+    return _produce_told(request, context)
+
+
+def _produce_in_shares(request: ProduceRequest, context: Context) -> Work[ProduceResponse | None]:
+    """Append a share of many partitions in each turn of the loop, and answer for all of them together."""
+    for topic in request.topic_data:
+        # Of one that comes twice Kafka takes the last. What lies in the receive buffer does not stay there.
+        topic.partition_data = list({partition.index: partition for partition in topic.partition_data}.values())
+        for partition in topic.partition_data:
+            if partition.records is not None:
+                partition.records = bytes(partition.records)
+    made: dict[tuple[str, bytes], TopicResponse] = {}
+    nodes: dict[int, Any] = {}
+    waits: list[asyncio.Task[ProduceResponse | None]] = []
+    whole = _refusal_of_all(request, context), _unpacking_of(request)
+
+    def take(response: ProduceResponse | None) -> None:
+        for topic in response.responses if response is not None else ():
+            known = made.setdefault((topic.name, topic.topic_id), topic)
+            if known is not topic:
+                known.partition_responses = known.partition_responses + topic.partition_responses
+        nodes.update({each.node_id: each for each in response.node_endpoints} if response is not None else {})
+
+    try:
+        for share in _shares(request):
+            if context.connection.is_closing:
+                return None  # with acks 0 that is how an error is told
+            answer = _produce_told(share, context, whole)
+            if asyncio.iscoroutine(answer):
+                waits.append(asyncio.get_running_loop().create_task(answer))
+            else:
+                take(answer)
+            yield PARTITION_US * sum(len(topic.partition_data) + 1 for topic in share.topic_data)
+        for wait in waits:
+            yield wait
+            take(wait.result())
+    finally:
+        for wait in waits:
+            wait.cancel()
+    if request.acks == 0:
+        return None
+    return ProduceResponse(responses=list(made.values()), node_endpoints=list(nodes.values()))
+
+
+def _shares(request: ProduceRequest) -> Iterator[ProduceRequest]:
+    """Cut a request into such as are appended without a pause."""
+    topics: list[ProduceRequest.TopicProduceData] = []
+    count = 0
+    for topic in request.topic_data:
+        for start in range(0, max(len(topic.partition_data), 1), AT_ONCE_MAX):
+            piece = copy(topic)
+            piece.partition_data = topic.partition_data[start : start + AT_ONCE_MAX]
+            topics.append(piece)
+            count += len(piece.partition_data) + 1
+            if count >= AT_ONCE_MAX:
+                yield _with(request, topics)
+                topics, count = [], 0
+    if topics:
+        yield _with(request, topics)
+
+
+def _with(request: ProduceRequest, topics: list[ProduceRequest.TopicProduceData]) -> ProduceRequest:
+    share = copy(request)
+    share.topic_data = topics
+    return share
+
+
+def _produce_told(
+    request: ProduceRequest, context: Context, whole: Whole | None = None
+) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
+    """whole: what the request is refused for, and may unpack to, that this is a share of."""
     if not TOLD.isdisjoint(context.node.events.wanted):
         from minibroker.broker.handlers.produce_events import told
 
-        return told(_produce, request, context)
-    return _produce(request, context)
+        return told(partial(_produce, whole=whole), request, context)
+    return _produce(request, context, whole)
 
 
 def _produce(
-    request: ProduceRequest, context: Context
+    request: ProduceRequest, context: Context, whole: Whole | None = None
 ) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
     topics: dict[tuple[str, bytes], TopicResponse] = {}
     failed = False
     waits: list[Wait] = []
     now_ms, steady_ms = context.now_ms, context.steady_ms
-    refusal = _refusal_of_all(request, context)
-    unpacking = _unpacking_of(request)
+    refusal, unpacking = whole or (_refusal_of_all(request, context), _unpacking_of(request))
     for topic in request.topic_data:
         answers = []
         partitions = topic.partition_data

@@ -118,6 +118,8 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> Work[Delete
         wanted: list[tuple[str | None, bytes]] = [(name, NO_ID) for name in request.topic_names]
     else:
         wanted = [(topic.name, topic.topic_id) for topic in request.topics]
+    if len(wanted) > RECORDS_MAX:
+        return DeleteTopicsResponse(responses=[_too_many(name, topic_id) for name, topic_id in dict.fromkeys(wanted)])
     counts = Counter(wanted)
     found = {node.image.topics_by_id.get(topic_id) for _, topic_id in wanted if topic_id != NO_ID}
     twice = {topic.name: topic.id for topic in found if topic is not None and (topic.name, NO_ID) in counts}
@@ -142,6 +144,11 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> Work[Delete
                 results[name, topic_id] = result
         yield TOPIC_US * len(share)
     return DeleteTopicsResponse(responses=list(results.values()))
+
+
+def _too_many(name: str | None, topic_id: bytes) -> Deleted:
+    code, message = Error.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+    return Deleted(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
 def _delete(name: str | None, result: Deleted, context: Context) -> None:
