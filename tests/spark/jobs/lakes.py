@@ -23,9 +23,7 @@ def exported(
     **told: Any,
 ) -> Any:
     """Export; return the summary, or what was wrong."""
-    options = {"subscribe": topic, "mode": told.pop("mode", "fail")} | (
-        {"path": path} if path else {"kafka.bootstrap.servers": servers}
-    )
+    options = {"subscribe": topic, "mode": mode} | ({"path": path} if path else {"kafka.bootstrap.servers": servers})
     try:
         return json.loads(export(spark, options, target, **told).as_json())
     except Exception as error:
