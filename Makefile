@@ -8,6 +8,7 @@
 #   make bench-cleaning ARGS=--quick          compaction beside Kafka's; latency meanwhile; retention of 1,000 partitions
 #   make bench-spark ARGS=--quick             our Spark source beside Spark's Kafka connector; memory of a large topic
 #   make bench-cluster ARGS=--quick           three replicas beside one, and beside Kafka's
+#   make installed (or PARTS="core newest")   the wheel, outside of here: examples, newest and oldest versions, Spark
 #   make docs     the pages made from code    make format   what ruff can mend by itself
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
 #                                             WHAT=groups: its groups of consumers; WHAT=cleaning: its retention
@@ -27,10 +28,11 @@ FIRST ?= 0
 CLIENT ?= own
 WHAT ?= cluster
 ARGS ?=
+PARTS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark sim crashes fuzz docs format clean
+.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim crashes fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -82,6 +84,10 @@ bench-cluster: $(VENV)/.installed-bench
 # Needs java and mvn: PySpark and the connector are fetched once, into build/interop.
 bench-spark: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.spark.compare $(ARGS)
+
+# Needs java and mvn, and fetches PySpark.
+installed: $(VENV)/.installed-test
+	$(BIN)/python -m tests.installed $(PARTS)
 
 sim: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 USAGE = 2
 FAILED = 1
 PACKAGE = "--package"
+# What Spark says of data that cannot be read, and of files that are not there: its sentence, without the stack.
+OF_DATA = re.compile(r"\[(?:MALFORMED_|CAST_|CANNOT_PARSE|INVALID_|PATH_NOT_FOUND|UNABLE_TO_INFER)[A-Z0-9_.]*\] (.+)")
 
 
 def parser_of(name: str, program: str = "minibroker spark") -> argparse.ArgumentParser:
@@ -52,10 +54,10 @@ def overview() -> str:
 
 
 def reason_of(error: Exception) -> str | None:
-    """Return what a task of ours said when it failed, out of pages of Spark's; None if it was no task that failed."""
+    """Return what was wrong with data or a task of ours, out of pages of Spark's; None if it was something else."""
     if not type(error).__module__.startswith(("pyspark.", "py4j.")):
         return None
-    said = re.search(r"^\s*minibroker\.[\w.]+: (.+)$", str(error), re.MULTILINE)
+    said = re.search(r"^\s*minibroker\.[\w.]+: (.+)$", str(error), re.MULTILINE) or OF_DATA.search(str(error))
     return said[1] if said else None
 
 

@@ -81,7 +81,7 @@ def written_to(target: dict[str, str], partitions: int | None, compression: str 
         raise OptionError("say where records go: --to-path DIR, or --to-bootstrap-server HOST:PORT")
     if partitions is not None:
         if not is_path:
-            raise OptionError("--partitions is for --to-path; make topics of a broker with minibroker topics create")
+            raise OptionError("--partitions is for --to-path; make topics of a broker with minibroker topics --create")
         target = {**target, "partitions": str(partitions)}
     if compression is not None:
         target = {**target, "codec" if is_path else "kafka.compression.type": compression}

@@ -1,7 +1,8 @@
 """Rows of files as records: which column is the key, which the value, which the time, which the topic.
 
 What must hold: nothing is guessed from content. Without a word about the value it is a column of that name, or all
-columns as JSON; files of `export` are known by their columns and come back as they were.
+columns as JSON, which of JSON lines is the line as it stands; files of `export` are known by their columns and come
+back as they were. A line that is broken ends the job, unless `--read-option mode=` says something else.
 Not here: where the records go (loading.py).
 """
 
@@ -22,6 +23,9 @@ FORMATS |= {"txt": "text", "log": "text", "orc": "orc", "avro": "avro"}
 PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 EXPORTED = {"key", "value", "partition", "offset", "timestamp", "timestampType", "headers"}  # as export.py has them
 ALL_AS_JSON = "json"
+LINE = "__line"  # a line of JSON as it stands, beside its fields
+FAIL_FAST = "FAILFAST"
+CHECKED = ("json", "csv")  # formats of lines that may be broken
 RECORDS = "records"  # lines as `slice` and `minibroker consume -J` write them
 HEADERS = "array<struct<key:string,value:binary>>"
 
@@ -66,6 +70,8 @@ def opened(spark: Any, paths: Sequence[str], file_format: str, options: Mapping[
         from minibroker.spark.jobs.slice_lines import RECORDS_DDL, as_records
 
         return map_in_arrow(spark.read.text(list(paths)), as_records, RECORDS_DDL)
+    if file_format in CHECKED:
+        told.setdefault("mode", FAIL_FAST)
     if file_format == "csv":
         told.setdefault("header", "true")
         if all(".tsv" in path for path in paths):
@@ -75,16 +81,36 @@ def opened(spark: Any, paths: Sequence[str], file_format: str, options: Mapping[
     before = spark.conf.get(name, "true")
     spark.conf.set(name, "false")
     try:
-        return spark.read.format(file_format).options(**told).load(list(paths))
+        frame = spark.read.format(file_format).options(**told).load(list(paths))
+        is_lines = told.get("multiLine", "false").lower() == "false" and told.get("mode") == FAIL_FAST
+        return _with_lines(spark, frame, paths, told) if file_format == "json" and is_lines else frame
     finally:
         spark.conf.set(name, before)
+
+
+def _with_lines(spark: Any, frame: Any, paths: Sequence[str], options: Mapping[str, str]) -> Any:
+    """Return the fields of JSON lines and the lines; `frame` has read all of them, to know which fields there are."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+    from pyspark.sql.types import StructType  # pyright: ignore
+
+    encoding = {name: value for name, value in options.items() if name in ("lineSep", "recursiveFileLookup")}
+    lines = spark.read.options(**encoding).text(list(paths))
+    of_folders = [name for name in lines.columns if name != "value"]
+    fields = StructType([field for field in frame.schema.fields if field.name not in of_folders])
+    lines = lines.where("trim(value) <> ''").select(
+        sql.col("value").alias(LINE),
+        sql.from_json("value", fields, dict(options)).alias("__fields"),
+        *(sql.col(_quoted(name)) for name in of_folders),
+    )
+    return lines.select(LINE, "__fields.*", *map(_quoted, of_folders))
 
 
 def as_records(frame: Any, choice: Choice) -> Any:
     """Return the columns that the writers want."""
     from pyspark.sql import functions as sql  # pyright: ignore
 
-    types = dict(frame.dtypes)
+    types = {name: kind for name, kind in frame.dtypes if name != LINE}
+    has_lines = LINE in frame.columns
     for word, name in (
         ("--key", choice.key),
         ("--value", choice.value if choice.value != ALL_AS_JSON else None),
@@ -95,7 +121,7 @@ def as_records(frame: Any, choice: Choice) -> Any:
         if name is not None and name not in types:
             raise OptionError(f"{word} {name}: there is no such column, only {', '.join(types)}")
     is_export = types.keys() >= EXPORTED
-    columns = [_value(sql, types, choice).alias("value")]
+    columns = [_value(sql, types, choice, has_lines).alias("value")]
     key = choice.key or ("key" if is_export else None)
     if key is not None:
         columns.append(_bytes(sql, key, types[key]).alias("key"))
@@ -117,9 +143,11 @@ def as_records(frame: Any, choice: Choice) -> Any:
     return frame.select(*columns)
 
 
-def _value(sql: Any, types: Mapping[str, str], choice: Choice) -> Any:
+def _value(sql: Any, types: Mapping[str, str], choice: Choice, has_lines: bool) -> Any:
     name = choice.value or ("value" if "value" in types else ALL_AS_JSON)
     if name == ALL_AS_JSON and ALL_AS_JSON not in types:
+        if has_lines:
+            return sql.col(LINE)
         return sql.to_json(sql.struct(*(_quoted(each) for each in types)), {"ignoreNullFields": "false"})
     return _bytes(sql, name, types[name])
 

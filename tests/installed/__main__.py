@@ -1,0 +1,213 @@
+"""The project as people have it: a wheel, installed outside the checkout, and every example of README and docs with it.
+
+    make installed                     all of it
+    make installed PARTS="core newest" some
+
+    core     the wheel alone: what needs no extra works, what does says so
+    newest   the newest of everything that pip gives, on the newest Python here: examples, Spark in plain sessions
+    oldest   Python 3.11 and the lowest versions that pyproject.toml allows: the same
+    cluster  Spark's standalone master and two workers that have no minibroker, with what --package writes
+
+What must hold: nothing of the checkout can be imported, no environment is activated, PATH holds none, and no setting of
+the tests' own sessions is there. Addresses of examples become those of brokers on free ports, large numbers small ones.
+Not here: examples in the checkout, with every change (tests/test_docs.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.interop.spark import VERSION as OLDEST_SPARK
+from tests.interop.spark import pyspark_folder
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+KEPT = ROOT / "build/installed"
+OLDEST_PYTHON, NEWEST_PYTHONS = "3.11", ("3.14", "3.13", "3.12", "3.11")
+PATH = "/usr/local/bin:/usr/bin:/bin"
+SECONDS_MAX = 900
+LOWEST = re.compile(r"([A-Za-z0-9_.-]+)>=([^;,\s]+)")
+
+
+class Failed(Exception):
+    """Something does not do what it says."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return what somebody's shell has who has activated nothing."""
+    kept = ("HOME", "LANG", "TMPDIR", "JAVA_HOME", "PIP_CONFIG_FILE", "PIP_INDEX_URL", "SSL_CERT_FILE")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"PATH": PATH} | more
+
+
+def run(*command: str | Path, cwd: Path, status: int = 0, **more: str) -> str:
+    """Run a program; return what it printed, both ways."""
+    words = [str(word) for word in command]
+    done = subprocess.run(
+        words,
+        cwd=cwd,
+        env=environment(**more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
+    if done.returncode != status:
+        raise Failed(f"{' '.join(words)}: status {done.returncode}, not {status}\n{done.stdout[-6000:]}")
+    return done.stdout
+
+
+# Environments
+
+
+def build_wheel() -> Path:
+    """Return the wheel, which holds all that lies in the package."""
+    folder = KEPT / "dist"
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps")
+    subprocess.run([*pip, "--wheel-dir", folder, ROOT], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def find_python(*versions: str) -> str:
+    """Return the first Python of these that runs."""
+    places = [*os.environ["PATH"].split(os.pathsep), *map(str, Path.home().glob(".pyenv/versions/*/bin"))]
+    for version in versions:
+        for place in places:
+            program = os.path.join(place, f"python{version}")
+            if os.access(program, os.X_OK) and not subprocess.run([program, "-c", ""], capture_output=True).returncode:
+                return program
+    return sys.executable
+
+
+def made(name: str, python: str, *what: str | Path) -> Path:
+    """Make an environment anew; return its folder of programs."""
+    folder = KEPT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([python, "-m", "venv", folder], check=True)
+    pip = (folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    subprocess.run([*pip, *what], check=True)
+    versions = subprocess.run([folder / "bin/pip", "freeze"], capture_output=True, text=True).stdout.split()
+    print(f"  {name}: {Path(python).name}, {', '.join(word for word in versions if '==' in word)}", flush=True)
+    return folder / "bin"
+
+
+def lowest(extra: str) -> list[str]:
+    """Return what the project and an extra need, in the lowest versions that are allowed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"][extra]]
+    return ["==".join(match.groups()) for each in needed if (match := LOWEST.match(each))]
+
+
+# Parts
+
+
+def check_core(wheel: Path, work: Path) -> None:
+    programs = made("core", sys.executable, wheel)
+    python, minibroker = programs / "python", programs / "minibroker"
+    where = run(python, "-c", "import minibroker; print(minibroker.__file__)", cwd=work)
+    if not where.startswith(str(KEPT)):
+        raise Failed(f"{where} is not what was installed")
+    run(minibroker, "--help", cwd=work)
+    said = run(minibroker, "spark", "export", "--path", "data", "-t", "orders", "lake", cwd=work, status=2)
+    if "pip install 'minibroker[spark]'" not in said or "Traceback" in said:
+        raise Failed(f"without the extra Spark's jobs say: {said}")
+
+
+def check_examples(programs: Path, work: Path) -> None:
+    """Run what tests/test_docs.py runs, where there are pages and no package, and pytest's own examples with pytest."""
+    for name in ("README.md", "CHANGELOG.md", "docker-compose.yml"):
+        shutil.copy2(ROOT / name, work)
+    shutil.copytree(ROOT / "docs", work / "docs")
+    (work / "tests").mkdir()
+    shutil.copy2(ROOT / "tests/test_docs.py", work / "tests")
+    shutil.copytree(ROOT / "tests/golden", work / "tests/golden")
+    python = programs / "python"
+    said = run(python, "-m", "pytest", "-q", "tests/test_docs.py", "-k", "examples_run or commands", cwd=work)
+    print(f"  {said.splitlines()[-1]}", flush=True)
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (work / "test_readme.py").write_text("\n\n".join(block for block in blocks if "def test_" in block))
+    said = run(python, "-m", "pytest", "-q", "test_readme.py", cwd=work)
+    print(f"  {said.splitlines()[-1]}", flush=True)
+
+
+def check_spark(programs: Path, work: Path) -> None:
+    for mode in ("plain", "pages"):
+        folder = work / mode
+        folder.mkdir()
+        said = run(programs / "python", HERE / "spark_examples.py", mode, ROOT, programs / "minibroker", cwd=folder)
+        print("\n".join(f"  {line}" for line in said.splitlines() if line.startswith("ran ")), flush=True)
+
+
+def check_newest(wheel: Path, work: Path) -> None:
+    programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark]", "pytest")
+    check_examples(programs, work)
+    check_spark(programs, work)
+
+
+def check_oldest(wheel: Path, work: Path) -> None:
+    bounds = [each for each in lowest("spark") if not each.startswith("pyspark==")]
+    if f"pyspark=={OLDEST_SPARK}" not in {f"{each}.0" for each in lowest("spark")}:
+        raise Failed(f"pyspark {OLDEST_SPARK} is what tests use, and pyproject.toml allows older ones")
+    programs = made("oldest", find_python(OLDEST_PYTHON), wheel, "pytest==8.0", *bounds)
+    packages = next((programs.parent / "lib").glob("python*/site-packages"))
+    (packages / "pyspark.pth").write_text(f"{pyspark_folder()}\n")  # 470 MB that are there already
+    check_examples(programs, work)
+    check_spark(programs, work)
+
+
+def check_cluster(wheel: Path, work: Path) -> None:
+    programs = KEPT / "newest/bin"
+    if not programs.exists():
+        programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark]", "pytest")
+    python = str((programs / "python").resolve())
+    needed = ("numpy", "pyarrow", "google-crc32c", "lz4", "python-snappy", "zstandard")
+    machine = made("machine", python, *needed)
+    bare = made("bare", python, "numpy", "pyarrow")
+    said = run(programs / "python", HERE / "spark_cluster.py", programs, machine, bare, cwd=work)
+    print("\n".join(f"  {line}" for line in said.splitlines() if line.startswith("ran ")), flush=True)
+
+
+PARTS: dict[str, Callable[[Path, Path], None]] = {
+    "core": check_core,
+    "newest": check_newest,
+    "oldest": check_oldest,
+    "cluster": check_cluster,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.installed", description="Try the project as people have it.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all without any")
+    parts = parser.parse_args().parts or [*PARTS]
+    if unknown := [part for part in parts if part not in PARTS]:
+        parser.error(f"there is no part {unknown[0]}, only {', '.join(PARTS)}")
+    KEPT.mkdir(parents=True, exist_ok=True)
+    wheel, failed = build_wheel(), 0
+    for part in parts:
+        began = time.monotonic()
+        print(f"{part}:", flush=True)
+        with tempfile.TemporaryDirectory(prefix="minibroker-installed-") as work:
+            try:
+                PARTS[part](wheel, Path(work))
+            except Failed as error:
+                failed += 1
+                print(f"  FAILED: {error}", flush=True)
+        print(f"  {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{len(parts) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""Runs every example about Spark of README and docs, where minibroker is installed and nothing else is set.
+
+    python spark_examples.py plain ROOT MINIBROKER   a session that somebody makes without asking us
+    python spark_examples.py pages ROOT MINIBROKER   the pages in their order, and every command
+
+ROOT: where the pages are. MINIBROKER: the program, which is called once as such; other commands run in the session.
+What an example needs is made here: topics, log directories, files. Addresses become the broker's, numbers of records
+small. Left out is what needs what this machine lacks; LEFT_OUT says what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from minibroker import Broker
+from minibroker.client import Cluster, Producer
+
+DAY_MS = 1_700_000_000_000
+RECORDS = 400
+LEFT_OUT = {
+    "spark://": "needs a cluster: spark_cluster.py",
+    "spark-submit": "needs a cluster: spark_cluster.py",
+    ".remote(": "needs a server of Spark Connect",
+    ") -> LoadResult: ...": "is a signature",
+}
+PY = re.compile(r"^```(?:py|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMANDS = re.compile(r"^minibroker (spark .*(?:\\\n.*)*)", re.MULTILINE)
+
+
+def fill(broker: Broker) -> None:
+    async def send() -> None:
+        async with Cluster(broker.bootstrap_servers) as cluster, Producer(cluster) as producer:
+            for number in range(RECORDS):
+                customer = {"id": number % 40, "email": f"c{number % 40}@example.org"}
+                order = {"id": number, "customer": customer, "email": customer["email"], "price": number / 7}
+                key, time = b"%d" % (number % 40), DAY_MS + number * 60_000
+                await producer.send("orders", json.dumps(order).encode(), key=key, timestamp=time)
+                await producer.send("customers", json.dumps(customer).encode(), key=key, timestamp=time)
+                await producer.send("prices", b"%d" % number, key=key, timestamp=time)
+
+    asyncio.run(send())
+
+
+def new_broker(path: str | None = None) -> Broker:
+    settings: dict[str, Any] = {"log_retention_ms": -1, "log_cleaner_enable": False}
+    return Broker(data_dir=path, topics=["orders:2", "customers", "prices:1:compact"], **settings)
+
+
+class Examples:
+    """The pages, and the broker that they mean."""
+
+    def __init__(self, root: Path, address: str):
+        self.root = root
+        self.address = address
+
+    def text(self, page: str) -> str:
+        text = (self.root / page).read_text(encoding="utf-8")
+        text = re.sub(r"(localhost|kafka|127\.0\.0\.1):9092", self.address, text)
+        return re.sub(r"records=1e\d", "records=5e3", text)
+
+    def blocks(self, page: str) -> list[str]:
+        return [block for block in PY.findall(self.text(page)) if not is_left_out(block)]
+
+    def commands(self, page: str) -> list[list[str]]:
+        found = [command.replace("\\\n", " ") for command in COMMANDS.findall(self.text(page))]
+        return [shlex.split(command)[1:] for command in found if not is_left_out(command)]
+
+
+def is_left_out(text: str) -> bool:
+    return any(each in text for each in LEFT_OUT)
+
+
+def execute(page: str, block: str, names: dict[str, Any]) -> None:
+    exec(compile(block, page, "exec"), names)
+    print(f"ran {page}: {block.strip().splitlines()[0]}", flush=True)
+
+
+def plain(examples: Examples) -> None:
+    """Run the session of the second example, then the first one's query, without and with filters handed down."""
+    ours, session, schema = examples.blocks("docs/spark.md")
+    names: dict[str, Any] = {}
+    execute("docs/spark.md", session, names)
+    query = ours[ours.index("orders = (") :]
+    execute("docs/spark.md", query, names)
+    orders = names["orders"]
+    assert orders.count() == RECORDS, orders.count()
+    assert orders.where("offset >= 5 and partition = 0").count() == orders.where("partition = 0").count() - 5
+    names["spark"].conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    execute("docs/spark.md", query, names)
+    younger = names["orders"].where(f"offset >= 5 and timestamp >= timestamp_millis({DAY_MS + 60_000 * 100})")
+    assert 0 < younger.count() < RECORDS
+    execute("docs/spark.md", schema, names)
+
+
+def pages(examples: Examples, broker: Broker, minibroker: str) -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    ours, _, _ = examples.blocks("docs/spark.md")
+    execute("docs/spark.md", ours, names)
+    spark = names["spark"]
+
+    # Streams: what there is, and what it has written.
+    query, lag = examples.blocks("docs/spark-streams.md")
+    execute("docs/spark-streams.md", query, names)
+    names["query"].processAllAvailable()
+    fill(broker)  # the stream begins at the latest
+    names["query"].processAllAvailable()
+    execute("docs/spark-streams.md", lag, names)
+    names["query"].stop()
+    assert spark.read.parquet("lake/orders").count() == RECORDS
+    shutil.rmtree("lake")
+
+    # Writing: in batches, streams, foreachBatch, and into directories.
+    names["orders"] = names["orders"].select("key", "value")
+    spark.createDataFrame([("k", "v")], "key string, value string").write.json("incoming")
+    names["orders_of_a_stream"] = spark.readStream.schema("key string, value string").json("incoming")
+    names["frame"] = spark.createDataFrame([("k", "1"), ("l", "2")], "key string, value string")
+    for block in examples.blocks("docs/spark-writing.md"):
+        execute("docs/spark-writing.md", block, names)
+        if "query" in block:
+            names["query"].processAllAvailable()
+            names["query"].stop()
+    names["save"](names["frame"], 0)
+    topic = spark.read.format("minibroker").option("kafka.bootstrap.servers", examples.address)
+    assert topic.option("subscribe", "orders").load().count() == 2 * 2 * RECORDS + 1 + 2
+    shutil.rmtree("data")
+
+    # README: from brokers to a directory, and on from there.
+    commands = examples.commands("README.md")
+    run_command(commands[0])
+    run_program(minibroker, commands[1])
+    for command in commands[2:]:
+        run_command(command)
+    for folder in ("data", "lake"):
+        shutil.rmtree(folder)
+
+    # Jobs, on directories as brokers leave them.
+    with new_broker("data") as broker:
+        fill(broker)
+    for copy in ("disk1", "broker-1/data", "broker-2/data", "broker-3/data"):
+        shutil.copytree("data", copy)
+    with Broker(data_dir="disk2", topics=["others"]):
+        pass
+    lines = [{"id": number, "at": f"2026-01-31T12:00:{number:02}Z"} for number in range(30)]
+    Path("orders.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    for block in examples.blocks("docs/spark-jobs.md"):
+        execute("docs/spark-jobs.md", block, names)
+    shutil.rmtree("lake")
+    for command in examples.commands("docs/spark-jobs.md"):
+        run_command(command)
+
+
+def run_command(words: list[str]) -> None:
+    """Run a job as its command does, in the session that is there."""
+    from minibroker.spark.jobs.command import main
+
+    if "--to" in words:
+        shutil.rmtree(words[words.index("--to") + 1], ignore_errors=True)
+    status = main([*words, "--quiet"])
+    assert status == 0, f"minibroker spark {shlex.join(words)}: status {status}"
+    print(f"ran minibroker spark {shlex.join(words)}", flush=True)
+
+
+def run_program(minibroker: str, words: list[str]) -> None:
+    done = subprocess.run([minibroker, "spark", *words], capture_output=True, text=True)
+    assert done.returncode == 0 and "records" in done.stdout, done.stderr
+    print(f"ran {minibroker} spark {shlex.join(words)}", flush=True)
+
+
+def main(mode: str, root: str, minibroker: str) -> None:
+    with new_broker() as broker:
+        fill(broker)
+        examples = Examples(Path(root), broker.bootstrap_servers)
+        if mode == "plain":
+            assert "PYSPARK_PYTHON" not in os.environ
+            plain(examples)
+        else:
+            pages(examples, broker, minibroker)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
