@@ -100,9 +100,12 @@ def deviations_page() -> str:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text("utf-8")
-        # A comment or a paragraph of a docstring that begins with the word, up to its end.
+        # A comment or a paragraph of a docstring that begins with the word, up to its end or to the next such word.
         for match in re.finditer(
-            r"^ *# Kafka: (.*(?:\n *# .*)*)|^ *Kafka: (.*(?:\n *[^\s#\"].*)*)", text, re.MULTILINE
+            r"^ *# Kafka: (.*(?:\n *# (?!Kafka: ).*)*)"
+            r"|^ *Kafka: (.*(?:\n *(?!Kafka: |Not here: |What must hold: )[^\s#\"].*)*)",
+            text,
+            re.MULTILINE,
         ):
             said = " ".join(line.strip().removeprefix("# ") for line in (match[1] or match[2]).splitlines())
             said = said.removesuffix('"""').strip()
