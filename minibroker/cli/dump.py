@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-message-size", type=int, default=5 << 20, metavar="BYTES", help="index entries look so far"
     )
     parser.add_argument("--max-bytes", type=int, default=0x7FFFFFFF, metavar="BYTES", help="of each log file")
-    parser.add_argument("--release", choices=("2.8", "3.9", "4.4"), default="4.4", help="whose words: default 4.4")
+    releases = ("0.8.2", "0.10.2", "1.0", "2.8", "3.9", "4.4")
+    parser.add_argument("--release", choices=releases, default="4.4", help="whose words: default 4.4")
     parser.add_argument("--bytes", action="store_true", help="every field with its bytes instead")
     parser.add_argument("--explain-offsets", action="store_true", help="how each record comes to its offset instead")
     parser.add_argument("--format", choices=("0.7",), default="", help="with --explain-offsets, of a log without magic")
@@ -81,6 +82,9 @@ def run(options: argparse.Namespace) -> int:
         return USAGE
     if not given:
         complain("minibroker dump: which files? Name them, or their directory")
+        return USAGE
+    if options.decoder and options.release < "2.8":
+        complain(f"minibroker dump: --{options.decoder}-decoder has the words of 2.8 and later")
         return USAGE
     if options.compare and len(given) != 2:
         complain("minibroker dump: --compare takes two: the log BEFORE it was cleaned, and AFTER")

@@ -23,6 +23,7 @@ from minibroker.dump.batches import (
 )
 from minibroker.dump.decoders import DECODERS, control_text, text_of
 from minibroker.dump.indexes import IndexFiles, snapshot_lines, transaction_lines
+from minibroker.dump.old_words import OLD_RELEASES, old_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,10 +54,17 @@ class Dump:
     def __init__(self, options: Options, view: Callable[[str], memoryview]):
         self.options = options
         self.view = view  # opens a file by its path
-        self.indexes = IndexFiles(options.release, options.verify_only, options.sanity_only, options.message_bytes_max)
+        self.indexes = IndexFiles(
+            self._other_words, options.verify_only, options.sanity_only, options.message_bytes_max
+        )
         self.gaps: dict[str, array[int]] = {}  # by file: an offset, the one that follows it, ...
         self.faults: list[str] = []  # what is wrong, for standard error
         self.ignored: list[str] = []
+
+    @property
+    def _other_words(self) -> str:
+        """Whose words lines have that are not of batches and records."""
+        return OLDEST if self.options.release in OLD_RELEASES else self.options.release
 
     def lines(self, path: str) -> Iterator[str]:
         """Yield what the tool prints for a file; raise the error that would end it."""
@@ -72,7 +80,7 @@ class Dump:
         elif suffix == ".txnindex":
             yield from transaction_lines(path, self.view(path))
         elif suffix == ".snapshot":
-            yield from snapshot_lines(self.view(path), self.options.release, self.faults)
+            yield from snapshot_lines(self.view(path), self._other_words, self.faults)
         else:
             self.ignored.append(f"Ignoring unknown file {path}")
 
@@ -95,13 +103,21 @@ class Dump:
 
     def _log(self, path: str) -> Iterator[str]:
         options, name = self.options, path[path.rfind("/") + 1 :]
-        yield title_of(name, options.release)
+        yield title_of(name, self._other_words)
         view = self.view(path)[: options.bytes_max]
         position, last_offset = 0, None
         for batch in file_batches(view, name):
             valid = is_valid(batch)
             if not valid:
                 self.faults.append(f"{path}: the checksum of the batch at byte {position} is wrong")
+            if options.release in OLD_RELEASES:
+                for line, offset, has_gaps in old_lines(batch, options):
+                    if has_gaps and last_offset is not None and offset is not None and offset != last_offset + 1:
+                        self.gaps.setdefault(path, array("q")).extend((last_offset, offset))
+                    last_offset = batch.last_offset if offset is None else offset
+                    yield line
+                position = batch.end_position
+                continue
             yield batch_line(batch, options.release, valid)
             if options.deep or options.contents:
                 for record, crc, crc_is_valid in records_of(batch):
