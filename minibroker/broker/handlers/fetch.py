@@ -313,6 +313,7 @@ class Round:
         answer.aborted_transactions = [] if is_committed else None
         if request.rack_id and self.context.node.sends_to_racks and self._is_nearer(replica, wanted, answer):
             return None
+        # Kafka: answers at once, each time, who asks for what lies above its limit; here the answer waits for that.
         limit_offset = replica.readable_end(request.isolation_level)
         found = reading.read(
             log,
