@@ -18,7 +18,7 @@ from minibroker.cluster.cluster import PAUSED, RUNNING, Cluster
 from minibroker.errors import KafkaError
 from minibroker.events import Event
 from minibroker.groups.classic import ClassicGroup
-from minibroker.groups.classic_states import COMPLETING
+from minibroker.groups.classic_states import COMPLETING, DEAD
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.consumer_member import UNREVOKED
 from minibroker.groups.names import OFFSETS_TOPIC, partition_of
@@ -147,10 +147,15 @@ class GroupInvariants:
         """A classic group has changed its state."""
         group_id: str = event.group  # type: ignore[attr-defined]
         led = self.coordinator(group_id)
+        if event.after == DEAD.name and led is not None and event.broker == led.node.node_id:  # type: ignore[attr-defined]
+            self._forget(group_id)
+            return
         group = None if led is None else led.shard.find(group_id)
         if led is None or not isinstance(group, ClassicGroup) or event.broker != led.node.node_id:  # type: ignore[attr-defined]
             return
         self.checks += 1
+        if group_id in led.shard.ending:
+            self._forget(group_id)  # it has been deleted, and the row that says so is not committed yet
         if group.state is COMPLETING:
             self._begun[group_id] = self.world.loop.time()
             before = max(self._generations.get((led, group_id), -1), self.stable.get(group_id, -1))
@@ -163,6 +168,12 @@ class GroupInvariants:
         why: str = event.why  # type: ignore[attr-defined]
         if "silent" in why:
             self._check_not_early(led, why.split()[0])
+
+    def _forget(self, group_id: str) -> None:
+        """A group without members and offsets has been deleted; another one of its name begins from the first epoch."""
+        self.stable.pop(group_id, None)
+        self._generations = {key: epoch for key, epoch in self._generations.items() if key[1] != group_id}
+        self.told = {key: given for key, given in self.told.items() if key[0] != group_id}
 
     def _check_consumer_group(self, led: LedPartition, group: ConsumerGroup) -> None:
         self.checks += 1
@@ -218,13 +229,11 @@ class GroupInvariants:
             until = max(until, began + ACCEPTED_MS_MAX / 1000)
         while self.world.loop.time() < (due := self._due(member, until)):
             await self.world.clock.sleep(1000 * (due - self.world.loop.time()))
-        # It is the row that drops a member of a consumer group: as long as none can be written it stays.
-        has_waited = False
-        while not member.is_classic and self.coordinator(member.group) is led and not self._can_write(led):
-            has_waited = True
-            await self.world.clock.sleep(WRITE_LOOK_MS)
-        if has_waited:
-            await self.world.clock.sleep(2 * RETRY_MS)
+        if not member.is_classic and member_id in self.look(member).members:
+            # It is a row that drops this member: as long as none can be written it stays, and that is tried again.
+            while self.coordinator(member.group) is led and not self._can_write(led):
+                await self.world.clock.sleep(WRITE_LOOK_MS)
+            await self.world.clock.sleep(RETRY_MS + WRITE_LOOK_MS)
             if not self._can_write(led):
                 return
         still = self.coordinator(member.group) is led and self.has_run_since(led, began) and member.silence == silence

@@ -22,11 +22,14 @@ from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import STABLE
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.log.batches import batches
+from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.simulation.run import Outcome, World, simulate
 
 from .cluster_faults import ClusterFaults
 from .command import command
+from .fleeting_offsets import CHECK_MS, LASTING, TOPIC, FleetingOffsets
 from .foreign_group import ForeignGroup
 from .group_invariants import GroupInvariants
 from .group_members import ClassicMember, ConsumerMember, Member, Stranger
@@ -120,6 +123,7 @@ class Run:
             "offsets.topic.num.partitions": str(chance.choice([1, 1, 2, 3])),
             "offsets.commit.timeout.ms": str(chance.choice([1000, 5000])),
             "group.min.session.timeout.ms": "500",
+            "offsets.retention.check.interval.ms": str(CHECK_MS),
             "group.initial.rebalance.delay.ms": str(chance.choice([0, 300, 3000])),
             "group.consumer.session.timeout.ms": str(self.consumer_session_ms),
             "group.consumer.min.heartbeat.interval.ms": "250",
@@ -136,6 +140,7 @@ class Run:
             reporter=TraceReporter(world),
         )
         self.log_invariants = Invariants(self.cluster)
+        self.log_invariants.fleeting.add(TOPIC)
         self.invariants = GroupInvariants(world, self.cluster)
         self.faults = ClusterFaults(
             world, self.cluster, self.log_invariants, struck=OFFSETS_TOPIC, min_isr=self.min_isr
@@ -144,6 +149,7 @@ class Run:
         self.is_quiet = False  # nothing befalls members any more
         self.is_over = False
         self.plans: list[GroupPlan] = []
+        self.was_skewed = False  # the clock of a broker has been wrong
         self.foreigners = ForeignGroup(self) if foreign else None
 
     async def go(self) -> int:
@@ -152,11 +158,14 @@ class Run:
         await cluster.start_all()
         for node in cluster.nodes.values():
             node.clock.skew_ms = chance.choice([0, 0, chance.randint(-3_600_000, 3_600_000)])
+            self.was_skewed = self.was_skewed or node.clock.skew_ms != 0
         for a, b in ((1, 2), (1, 3), (2, 3)):
             if chance.random() < 0.5:
                 cluster.links.delay(a, b, chance.uniform(0, 5), jitter_ms=chance.uniform(0, 20))
         for topic, count in self.counts.items():
             cluster.create_topic(topic, count)
+        for topic in (TOPIC, LASTING):
+            cluster.create_topic(topic, 1)
         self.plans = [GroupPlan(self, f"group-{number}") for number in range(chance.choice([1, 2, 2, 3]))]
         for plan in self.plans:
             for _ in range(chance.randint(1, 3)):
@@ -166,10 +175,16 @@ class Run:
         strangers = [self._stranger(name) for name in ("alone", "looker")]
         self.tasks += [world.loop.create_task(self.commit_alone(strangers[0]))]
         self.tasks += [world.loop.create_task(self.look_around(strangers[1]))]
+        fleeting = [FleetingOffsets(self, TOPIC), FleetingOffsets(self, LASTING)]
+        self.tasks += [world.loop.create_task(each.go()) for each in fleeting]
         while OFFSETS_TOPIC not in cluster.controller.image.topics:
             await world.clock.sleep(100)
+        self.tasks += [world.loop.create_task(fleeting[0].make_anew())]
         drawn = chance.sample(faults.all, chance.randrange(2, len(faults.all)))
+        self.was_skewed = self.was_skewed or any(name == "skew" for _, name in drawn)
         nemeses = chance.choice([1, 1, 2])
+        if nemeses == 1 and chance.random() < 0.3:  # another one would kill whose disk is damaged
+            drawn += [(self.damage, "damage")] * 2
         troubles = [world.loop.create_task(faults.rotate(drawn, FAULTS // nemeses)) for _ in range(nemeses)]
         people = world.loop.create_task(self.trouble_members())
         for each in troubles:
@@ -190,6 +205,8 @@ class Run:
             await task
         await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
         await self.look_at_all()
+        for each_offsets in fleeting:
+            await each_offsets.end()
         for register in self.invariants.registers.values():
             register.check()
         self.log_invariants.check_equal()
@@ -245,6 +262,42 @@ class Run:
                         raise
                     await self.world.clock.sleep(500)
         await stranger.client.close()
+
+    # A damaged disk
+
+    async def damage(self) -> None:
+        """Damage what one broker has of some groups, and let it coordinate them; then mend it.
+
+        The others have everything, and nothing else befalls them meanwhile.
+        """
+        cluster, chance = self.cluster, self.chance
+        try:
+            await cluster.waits.in_sync(timeout_ms=5000)
+        except TimeoutError:
+            return
+        broker = chance.choice(cluster.broker_ids)
+        number = chance.randrange(len(cluster.controller.image.topics[OFFSETS_TOPIC].partitions))
+        replica = cluster.replica(OFFSETS_TOPIC, number, broker)
+        storage = cluster.storages[broker]
+        if replica is None or not replica.high_watermark or not isinstance(storage, SimulatedStorage):
+            return
+        path = replica.log.segments[0].path
+        view = memoryview(storage.open(path).read_at(0, replica.log.segments[0].size_bytes))
+        places = [batch.position for batch in batches(view) if batch.last_offset < replica.high_watermark]
+        byte, bit = chance.choice(places) + HEADER_BYTES + chance.randrange(8), chance.randrange(8)
+        for is_damaged in (True, False):
+            await cluster.stop(broker)
+            damaged = self.log_invariants.damaged
+            (damaged.add if is_damaged else damaged.discard)(((OFFSETS_TOPIC, number), broker))
+            storage.flip(path, byte, bit)
+            await cluster.start(broker)
+            await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
+            if is_damaged:
+                try:
+                    cluster.move_leader(OFFSETS_TOPIC, number, broker)
+                except KafkaError as error:
+                    self.world.trace.add(f"no election: {error}")
+                await self.world.clock.sleep(chance.uniform(500, 8000))
 
     # What befalls members
 

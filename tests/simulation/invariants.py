@@ -39,6 +39,9 @@ class Seen:
         self.leader_epoch = -1
 
 
+PARTITION_KINDS = ("append", "high_watermark", "truncate", "epoch", "recover", "isr", "leader")
+
+
 class Invariants:
     """The checks of one cluster; `failure` is the first violation."""
 
@@ -50,6 +53,8 @@ class Invariants:
         self.unclean_elections = 0
         self.checks = 0
         self.failure: Violation | None = None
+        self.fleeting: set[str] = set()  # topics that are deleted and made anew: nothing is known of their logs
+        self.damaged: set[tuple[Key, int]] = set()  # partition and broker whose disk has been damaged on purpose
         self._seen: dict[tuple[Key, int], Seen] = {}
         self._epochs: dict[Key, tuple[int, int]] = {}  # leader and partition epoch of the controller
         self._subscription = cluster.events.subscribe(self.hear)
@@ -69,6 +74,11 @@ class Invariants:
 
     def _hear(self, event: Event) -> None:
         kind = event.kind
+        if kind in PARTITION_KINDS and (
+            event.topic in self.fleeting  # type: ignore[attr-defined]
+            or ((event.topic, event.partition), event.broker) in self.damaged  # type: ignore[attr-defined]
+        ):
+            return
         if kind in ("append", "high_watermark", "truncate", "epoch", "recover"):
             key = (event.topic, event.partition)  # type: ignore[attr-defined]
             replica = self.cluster.replica(*key, event.broker)  # type: ignore[attr-defined]
@@ -202,7 +212,7 @@ class Invariants:
     def check_equal(self) -> None:
         """All replicas are equal and hold all that was ever committed (R12, L6)."""
         for topic in self.cluster.controller.image.topics.values():
-            for partition in topic.partitions:
+            for partition in topic.partitions if topic.name not in self.fleeting else ():
                 key = (topic.name, partition.id)
                 logs = {}
                 for broker in partition.replicas:
