@@ -323,6 +323,22 @@ async def test_a_partition_with_a_damaged_record_is_not_coordinated(
         assert found == {group: {("t", 0): number} for number, group in enumerate(groups)}
 
 
+async def test_a_damaged_partition_that_is_moved_away_is_begun_anew() -> None:
+    """docs/groups.md says so."""
+    storage = SimulatedStorage(int)
+    async with serving(storage, "t", offsets_topic_num_partitions=1) as (_, caller):
+        await caller.find()
+        assert await caller.commit(42) == Error.NONE
+    storage.flip(LOG, 80, 0)
+    async with serving(storage, offsets_topic_num_partitions=1) as (_, caller):
+        assert await fetch_codes(caller, "g") == {"g": Error.NOT_COORDINATOR}
+    storage.rename(f"{OFFSETS_TOPIC}-0", "away")
+    for offset in (1, 2):
+        async with serving(storage, offsets_topic_num_partitions=1) as (_, caller):
+            assert await caller.committed() == ({} if offset == 1 else {("t", 0): 1})
+            assert await caller.commit(offset) == Error.NONE
+
+
 async def test_a_disk_that_fails_for_good_tells_nobody_that_nothing_was_committed() -> None:
     storage = SimulatedStorage(int)
     async with serving(storage, "t", offsets_topic_num_partitions=1) as (_, caller):
