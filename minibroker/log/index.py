@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 OFFSET_ENTRY = Layout(">ii")
 TIME_ENTRY = Layout(">qi")
 NO_TIMESTAMP = -1
+WINDOW_ENTRIES = 256  # read at once
 
 
 class _SparseIndex:
@@ -41,7 +42,7 @@ class _SparseIndex:
         self.path = path
         self.base_offset = base_offset
         self._file: File | None = None
-        self._map: memoryview | None = None
+        self._window, self._window_start = b"", 0  # entries that were read last, and the number of the first
         self._count = -1  # not yet known: nothing is read before somebody asks
 
     @property
@@ -63,30 +64,67 @@ class _SparseIndex:
         return count
 
     def _count_below(self, column: int, value: int) -> int:
-        """Return how many entries have less than `value` in a column, by binary search."""
+        """Return how many entries have less than `value` in a column, by binary search.
+
+        The last steps are taken in a window, and that is kept: who reads on asks for what comes soon behind.
+        """
         count = self.count
         if not count:
             return 0  # and leave a file that may not be there alone
-        entries, size_bytes, unpack_from = self._mapped(), self.entry.size, self.entry.unpack_from
+        found = self._search_window(column, value)
+        if found is not None:
+            return found
+        low, high = 0, count
+        while high - low > WINDOW_ENTRIES:
+            middle = (low + high) // 2
+            if self.entry.unpack(self._bytes(middle))[column] < value:
+                low = middle + 1
+            else:
+                high = middle
+        # One before: it shows to the next search that what is looked for does not come earlier.
+        low = max(low - 1, 0)
+        self._window_start, self._window = low, self._read(low, min(WINDOW_ENTRIES + 1, count - low))
+        return low + self._below_in_window(column, value)
+
+    def _search_window(self, column: int, value: int) -> int | None:
+        """Return how many entries are below a value, if the window can tell."""
+        size_bytes, window = self.entry.size, self._window
+        if not window:
+            return None
+        end = self._window_start + len(window) // size_bytes
+        if self.entry.unpack_from(window)[column] >= value and self._window_start:
+            return None
+        if end < self.count and self.entry.unpack_from(window, len(window) - size_bytes)[column] < value:
+            return None
+        return self._window_start + self._below_in_window(column, value)
+
+    def _below_in_window(self, column: int, value: int) -> int:
+        entries, size_bytes, unpack_from = self._window, self.entry.size, self.entry.unpack_from
+        count = len(entries) // size_bytes
         return bisect_left(range(count), value, key=lambda index: unpack_from(entries, index * size_bytes)[column])
 
     def _is_zero(self, index: int) -> bool:
         return not any(self._bytes(index))
 
-    def _bytes(self, index: int) -> memoryview:
-        start = index * self.entry.size
-        return self._mapped()[start : start + self.entry.size]
+    def _bytes(self, index: int) -> bytes:
+        return self._read(index, 1)
+
+    def _read(self, start: int, count: int) -> bytes:
+        """Return entries; InvalidLength if they are not there any more: another program has cut the file."""
+        size_bytes = self.entry.size
+        data = self._opened().read_at(start * size_bytes, count * size_bytes)
+        if len(data) < count * size_bytes:
+            raise InvalidLength(f"ends before entry {start + count}", start * size_bytes + len(data), self.path)
+        return data
 
     def _opened(self) -> File:
         if self._file is None:
             self._file = self.storage.open(self.path, create=True)
         return self._file
 
-    def _mapped(self) -> memoryview:
-        """Return a view of the file that shows at least every entry."""
-        if self._map is None or len(self._map) < self._count * self.entry.size:
-            self._map = self._opened().map()
-        return self._map
+    def _forget(self) -> None:
+        """What has been read of the file need not be so any more."""
+        self._window = b""
 
     @property
     def exists(self) -> bool:
@@ -97,7 +135,6 @@ class _SparseIndex:
         if not self.storage.is_durable:
             return
         self._opened().truncate(max(size_bytes // self.entry.size, self.count) * self.entry.size)
-        self._map = None
 
     def is_full(self, size_bytes_max: int) -> bool:
         return self.count >= size_bytes_max // self.entry.size - self.spare
@@ -111,7 +148,7 @@ class _SparseIndex:
         if count < self.count:
             file = self._opened()
             size_bytes = file.size_bytes
-            self._map = None
+            self._forget()
             file.truncate(count * self.entry.size)
             if size_bytes > self.count * self.entry.size:
                 file.truncate(size_bytes)
@@ -119,13 +156,16 @@ class _SparseIndex:
 
     def holds(self, entries: bytes | bytearray) -> bool:
         """Return whether these are the entries."""
-        return self.exists and self._mapped()[: self.count * self.entry.size].tobytes() == bytes(entries)
+        try:
+            return self.exists and self._read(0, self.count) == bytes(entries)
+        except InvalidLength:
+            return False
 
     def replace(self, entries: bytes | bytearray) -> bool:
         """Make these the entries; return whether they were not, for then they are to be synced."""
         if self.holds(entries):
             return False
-        self._map = None
+        self._forget()
         self._opened().truncate(0)
         self._opened().append([entries])
         self._count = len(entries) // self.entry.size
@@ -134,7 +174,7 @@ class _SparseIndex:
     def trim(self) -> None:
         """Cut the file behind the last entry."""
         count = self.count
-        self._map = None
+        self._forget()
         self._opened().truncate(count * self.entry.size)
 
     def sync(self) -> None:
@@ -142,7 +182,7 @@ class _SparseIndex:
             self._file.sync()
 
     def close(self) -> None:
-        self._map = None
+        self._forget()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -150,7 +190,7 @@ class _SparseIndex:
     def check(self) -> None:
         """Raise unless the entries rise and none lies before the segment."""
         before: tuple[int, ...] = ()
-        for index, entry in enumerate(self.entry.iter_unpack(self._mapped()[: self.count * self.entry.size])):
+        for index, entry in enumerate(self.entry.iter_unpack(self._read(0, self.count))):
             if entry[-2] < 0 or entry[-1] < 0 or (before and not self._rises(before, entry)):
                 raise InvalidValue(f"entry {index} is {entry} behind {before}", index * self.entry.size, self.path)
             before = entry
@@ -196,7 +236,7 @@ class OffsetIndex(_SparseIndex):
 
     def entries(self) -> list[tuple[int, int]]:
         """Return every entry as offset and position."""
-        unpacked = OFFSET_ENTRY.iter_unpack(self._mapped()[: self.count * 8])
+        unpacked = OFFSET_ENTRY.iter_unpack(self._read(0, self.count))
         return [(self.base_offset + relative, position) for relative, position in unpacked]
 
     def _relative(self, index: int) -> int:
@@ -212,10 +252,21 @@ class TimeIndex(_SparseIndex):
 
     entry = TIME_ENTRY
     spare = 1  # the last timestamp is written when the segment ends
+    _last: int | None = None  # timestamp of the last entry, if it has been looked at
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._last = None
 
     def add(self, timestamp: int, offset: int) -> None:
         """Note that `timestamp`, the largest so far, is that of the batch that ends with `offset`."""
-        if timestamp > self.last()[0]:
+        if self._last is None:
+            try:
+                self._last = self.last()[0]
+            except InvalidLength:
+                self._last = NO_TIMESTAMP  # who searches finds that out, and makes the index anew
+        if timestamp > self._last:
+            self._last = timestamp
             self._add(TIME_ENTRY.pack(timestamp, offset - self.base_offset))
 
     def last(self) -> tuple[int, int]:

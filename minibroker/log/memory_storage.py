@@ -291,6 +291,9 @@ class MemoryFile:
     def read_at(self, position: int, size_bytes: int) -> bytes:
         return (self._content or self._closed("read")).read(position, size_bytes)
 
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        return (self._content or self._closed("read")).view()[position : position + size_bytes]
+
     def map(self) -> memoryview:
         return (self._content or self._closed("map")).view()
 

@@ -115,11 +115,12 @@ class ReadOnlyStorage(OsStorage):
 class ReadOnlyFile:
     """A file of the disk, until somebody writes to it: then a copy in memory."""
 
-    __slots__ = ("_file", "_storage", "path")
+    __slots__ = ("_file", "_map", "_storage", "path")
 
     def __init__(self, storage: ReadOnlyStorage, path: str, file: _Opened | MemoryFile):
         self._storage = storage
         self._file = file
+        self._map = memoryview(b"")
         self.path = path
 
     @property
@@ -128,6 +129,12 @@ class ReadOnlyFile:
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         return self._file.read_at(position, size_bytes)
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        """Return bytes without copying them each time: whole segments are looked at through this."""
+        if position + size_bytes > len(self._map):
+            self._map = self.map()
+        return self._map[position : position + size_bytes]
 
     def map(self) -> memoryview:
         return self._file.map()
@@ -143,6 +150,7 @@ class ReadOnlyFile:
 
     def _own(self, size_bytes: int | None = None) -> MemoryFile:
         """Return the copy, made of the first bytes at least."""
+        self._map = memoryview(b"")
         if not isinstance(self._file, MemoryFile):
             data = self._file.read_at(0, self.size_bytes if size_bytes is None else size_bytes)
             self._file.close()
@@ -153,6 +161,7 @@ class ReadOnlyFile:
         """There is nothing that could be lost."""
 
     def close(self) -> None:
+        self._map = memoryview(b"")
         self._file.close()
 
 

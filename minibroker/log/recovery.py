@@ -11,7 +11,6 @@ made anew, never fatal.
 from __future__ import annotations
 
 from minibroker.errors import InvalidValue, ProtocolError, StorageError
-from minibroker.log.batches import batches
 from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.outcomes import Recovery, no_jitter
@@ -164,11 +163,9 @@ def _covered(storage: Storage, directory: str, swaps: list[str]) -> list[str]:
     start = int(swaps[0][:20])
     end = start
     for name in swaps:
-        file = storage.open(f"{directory}/{name}")
-        try:
-            end = max(end, int(name[:20]), *(batch.last_offset for batch in batches(file.map())))
-        finally:
-            file.close()
+        segment = Segment(storage, directory, int(name[:20]), suffix=SWAP)
+        end = max(end, segment.base_offset, *(batch.last_offset for batch in segment.batches()))
+        segment.close()
     return [
         name
         for name in storage.list(directory)
@@ -259,7 +256,8 @@ def _good_end(segment: Segment, end_offset: int | None) -> tuple[int, int, str]:
     position, expected = 0, segment.base_offset
     behind_gap: tuple[int, int] | None = None  # the batch before lies there: its position, and what was due instead
     try:
-        for batch in batches(segment.view(0, segment.size_bytes), strict=True):
+        for start, batch in segment.placed_batches(strict=True):
+            position = start
             batch.check_crc()
             # Before v2 a wrapper names its last offset only.
             first_offset = batch.base_offset if batch.magic == 2 else batch.last_offset
@@ -271,7 +269,7 @@ def _good_end(segment: Segment, end_offset: int | None) -> tuple[int, int, str]:
                     reason = f"the batch ends behind offset {first_offset}, with which the next one begins"
                 raise InvalidValue(reason, position, "batch")
             behind_gap = (position, expected) if first_offset > expected else None
-            position, expected = batch.end_position, batch.next_offset
+            position, expected = start + batch.size_bytes, batch.next_offset
         if end_offset is not None and expected > end_offset and behind_gap is not None:
             position, expected = behind_gap
             raise InvalidValue(f"the batch ends behind {end_offset}, where the next segment begins", position, "batch")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from struct import Struct as Layout
 
-from minibroker.errors import CorruptCrc, InvalidLength, ProtocolError
+from minibroker.errors import CorruptCrc, InvalidLength, ProtocolError, StorageError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.formats import HEADER_BYTES, MESSAGE_BYTES_MIN, PREFIX_BYTES
 from minibroker.log.index import (
@@ -30,10 +30,12 @@ from minibroker.log.place import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Protocol
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Protocol, TypeVar
 
     from minibroker.log.storage import Chunk, File, Storage
+
+    T = TypeVar("T")
 
     class Added(Protocol):
         """What the indexes must know of a batch that goes into the log: a `Batch`, or what validation says of one."""
@@ -51,7 +53,7 @@ DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 OFFSET_DELTA_MAX = 0x7FFFFFFF  # relative offsets are int32
 SCAN_BYTES = 4 * 1024  # read at once while hopping: an index interval
 INDEX_INTERVAL_BYTES = 4096
-MAP_BYTES_MIN = 256 * 1024  # from here on a mapping is cheaper than a copy
+READ_BYTES = 1 << 20  # read at once while whole batches are looked at; more if one is larger
 
 # Up to the last offset delta of a v2 batch: base offset, size, leader epoch, magic, crc, attributes, delta.
 _HOP = Layout(">qiibIhi")
@@ -71,7 +73,7 @@ class Slice:
         return self.size_bytes
 
     def view(self) -> memoryview:
-        """Return the bytes: a mapping of the file if they are many, a copy if they are few."""
+        """Return the bytes: a copy, unless they are in memory."""
         return self.segment.view(self.position, self.size_bytes)
 
 
@@ -86,7 +88,6 @@ class Segment:
         self.suffix = suffix
         self.path = self.path_of(".log")
         self._file: File | None = None
-        self._map = memoryview(b"")
         self.size_bytes = storage.size_bytes(self.path)
         self.offset_index = OffsetIndex(storage, self.path_of(".index"), base_offset)
         self.time_index = TimeIndex(storage, self.path_of(".timeindex"), base_offset)
@@ -177,8 +178,8 @@ class Segment:
         """Cut off every batch that holds `offset` or more; return how many bytes went."""
         found = self.find(offset)
         position = found.position if found else self.size_bytes
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
+        self._indexed(lambda: self.offset_index.truncate_to(offset))
+        self._indexed(lambda: self.time_index.truncate_to(offset))
         self.transaction_index.truncate_to(offset)
         cut_bytes = self.size_bytes - position
         if cut_bytes:
@@ -189,7 +190,6 @@ class Segment:
 
     def cut(self, position: int) -> None:
         """Cut the file of batches at a position and see to it that what was behind never comes back."""
-        self._map = memoryview(b"")
         file = self._opened()
         file.truncate(position)
         file.sync()
@@ -206,13 +206,13 @@ class Segment:
         offsets, times = bytearray(), bytearray()
         latest, noted, size_bytes = (NO_TIMESTAMP, self.base_offset), NO_TIMESTAMP, 0
         try:
-            for batch in self.batches():
+            for position, batch in self.placed_batches():
                 if batch.last_offset - self.base_offset > OFFSET_DELTA_MAX:
                     break  # broken, and in the eyes of an index nowhere
                 if batch.max_timestamp > latest[0]:
                     latest = batch.max_timestamp, batch.last_offset
                 if size_bytes > index_interval_bytes:
-                    offsets += OFFSET_ENTRY.pack(batch.last_offset - self.base_offset, batch.position)
+                    offsets += OFFSET_ENTRY.pack(batch.last_offset - self.base_offset, position)
                     if latest[0] > noted:
                         times += TIME_ENTRY.pack(latest[0], latest[1] - self.base_offset)
                         noted = latest[0]
@@ -238,7 +238,6 @@ class Segment:
             file.sync()
 
     def close(self) -> None:
-        self._map = memoryview(b"")
         for file in (self._file, self.offset_index, self.time_index, self.transaction_index):
             if file is not None:
                 file.close()
@@ -247,13 +246,16 @@ class Segment:
     # Reading
 
     def view(self, position: int, size_bytes: int) -> memoryview:
-        """Return bytes of the file, at most up to its end."""
+        """Return bytes of the file, at most up to its end.
+
+        StorageError if they are not all there: another program has cut the file.
+        """
         size_bytes = min(size_bytes, self.size_bytes - position)
-        if position + size_bytes > len(self._map):
-            if size_bytes < MAP_BYTES_MIN:
-                return memoryview(self._opened().read_at(position, size_bytes))
-            self._map = self._opened().map()
-        return self._map[position : position + size_bytes]
+        found = self._opened().view(position, size_bytes)
+        if len(found) < size_bytes:
+            end = position + len(found)
+            raise StorageError(f"read {self.path}: it ends at byte {end}, and {self.size_bytes} were written")
+        return found
 
     def find(self, offset: int) -> Place | None:
         """Return the first batch that ends at `offset` or behind it; None if the segment ends before.
@@ -264,9 +266,10 @@ class Segment:
         tail = self._tail
         if tail is not None and offset > tail[0]:
             return next(self.hop(tail[1])) if offset <= tail[2] else None
-        named, position = self.offset_index.entry_before(offset)
-        proven = position == 0
+        proven = False
         try:
+            named, position = self.offset_index.entry_before(offset)
+            proven = position == 0
             for place in self.hop(position):
                 proven = proven or place.last_offset == named
                 if place.last_offset >= offset and proven:
@@ -287,17 +290,25 @@ class Segment:
         _, offset = self._time_entry_before(timestamp)
         place = self.find(max(offset, start_offset))
         if place is not None:
-            for batch in batches(self.view(place.position, self.size_bytes - place.position), strict=True):
+            for _, batch in self.placed_batches(place.position, strict=True):
                 if batch.max_timestamp >= timestamp:
                     yield batch
 
     def _time_entry_before(self, timestamp: int) -> tuple[int, int]:
         """Return an entry of the time index that has been compared with the batch that it names."""
-        found = self.time_index.entry_before(timestamp)
+        found = self._indexed(lambda: self.time_index.entry_before(timestamp))
         if found[0] != NO_TIMESTAMP and not self._holds_timestamp(*found):
             self.rebuild_indexes()
             found = self.time_index.entry_before(timestamp)
         return found
+
+    def _indexed(self, ask: Callable[[], T]) -> T:
+        """Ask an index; one that has lost entries that it had is made anew."""
+        try:
+            return ask()
+        except ProtocolError:
+            self.rebuild_indexes()
+            return ask()
 
     def _holds_timestamp(self, timestamp: int, offset: int) -> bool:
         place = self.find(offset)
@@ -323,10 +334,40 @@ class Segment:
             yield Place(position, size_bytes, base_offset, base_offset + delta if magic == 2 else base_offset)
             position += size_bytes
 
+    def placed_batches(
+        self, position: int = 0, end: int | None = None, *, strict: bool = False
+    ) -> Iterator[tuple[int, Batch]]:
+        """Go from batch to batch with whole headers, able to read records; yield where each begins in the file.
+
+        A batch that is cut off at the end is left out; with `strict` it raises Truncated. Errors name the place in the
+        file, batches know of theirs only what lies before them in the piece that was read.
+        """
+        stop = self.size_bytes if end is None else end
+        wanted_bytes = READ_BYTES
+        while position < stop:
+            piece = self.view(position, min(wanted_bytes, stop - position))
+            is_last = position + len(piece) == stop
+            read_bytes = 0
+            try:
+                for batch in batches(piece, strict=strict and is_last):
+                    yield position + batch.position, batch
+                    read_bytes = batch.end_position
+            except ProtocolError as error:
+                error.position += position
+                raise
+            if is_last:
+                return
+            position += read_bytes
+            size_bytes = int.from_bytes(piece[read_bytes + 8 : read_bytes + PREFIX_BYTES], "big", signed=True)
+            # A size that leads beyond the end is damage, and no reason to read all of it.
+            fits = size_bytes + PREFIX_BYTES <= stop - position
+            if len(piece) - read_bytes >= PREFIX_BYTES and not fits:
+                stop = position + HEADER_BYTES if strict else position
+            wanted_bytes = max(READ_BYTES, size_bytes + PREFIX_BYTES if fits else 0)
+
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[Batch]:
         """Go from batch to batch with whole headers, able to read records."""
-        stop = self.size_bytes if end is None else end
-        return batches(self.view(position, stop - position))
+        return (batch for _, batch in self.placed_batches(position, end))
 
     def batch_at(self, place: Place) -> Batch:
         """Return the batch at a place with its whole header."""
@@ -334,7 +375,7 @@ class Segment:
 
     def next_offset(self) -> int:
         """Return the offset behind the last record; the base offset if there is none."""
-        last = self.find(self.offset_index.last_offset())
+        last = self.find(self._indexed(self.offset_index.last_offset))
         for place in self.hop(last.end_position if last else 0):
             last = place
         return last.last_offset + 1 if last else self.base_offset
@@ -363,7 +404,7 @@ class Segment:
 
         It is asked for by whoever appends and by retention: neither needs what lies behind the damage.
         """
-        found = self.time_index.last()
+        found = self._indexed(self.time_index.last)
         try:
             if found[0] != NO_TIMESTAMP and not self._holds_timestamp(*found):
                 self.rebuild_indexes()

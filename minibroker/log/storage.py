@@ -46,6 +46,10 @@ if TYPE_CHECKING:
             """Return that many bytes, fewer only at the end of the file."""
             ...
 
+        def view(self, position: int, size_bytes: int) -> memoryview:
+            """Return that many bytes, fewer only at the end of the file; a copy, unless the file is in memory."""
+            ...
+
         def map(self) -> memoryview:
             """Return the whole file as it is now without copying; later writes below its end show in it."""
             ...
@@ -311,6 +315,10 @@ class OsFile:
             return os.pread(self.handle, size_bytes, position)
         except OSError as failure:
             raise StorageError.of("read", self.path, failure) from failure
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        """Return a copy: to touch a mapping of what another program has cut off, or a disk fails to read, kills us."""
+        return memoryview(self.read_at(position, size_bytes))
 
     def map(self) -> memoryview:
         import mmap

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +17,14 @@ from minibroker.errors import Error
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.simulated_storage import SimulatedStorage, Step
+from minibroker.log.storage import OsStorage
 from minibroker.metadata.damage import FLUSHED_END
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
-from tests.server.running import Client, append, batch, connected, produce, running, said, values_of
+from tests.server.running import Client, append, batch, connected, fetch, produce, running, said, values_of
 
 SMALL = {"log.index.size.max.bytes": "80"}
 
@@ -95,6 +97,24 @@ async def test_a_partition_that_is_damaged_is_named_and_the_others_are_served() 
                 answer = await client.ask(produce(topic, batch(b"w")), 9)
                 assert answer.responses[0].partition_responses[0].error_code == error
     assert values_of(node, "b") if ("b", 0) in node.replicas else True
+
+
+async def test_a_log_that_another_program_cuts_is_an_error_of_its_partition(tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node, connected(node) as client:
+        for topic in ("a", "b"):
+            node.create_topic(topic)
+            for _ in range(5):
+                append(node, topic, b"v" * 100_000)
+        for topic in ("a", "b"):
+            answer = await client.ask(fetch(topic), 12)
+            assert len(answer.responses[0].partitions[0].records) > 500_000
+        os.truncate(tmp_path / "a-0/00000000000000000000.log", 60)
+        for topic, error in (("a", Error.KAFKA_STORAGE_ERROR), ("b", Error.NONE)):
+            answer = await client.ask(fetch(topic), 12)
+            assert answer.responses[0].partitions[0].error_code == error
+        assert len([line for line in said(node) if "it ends at byte 60" in line]) == 1
+        answer = await client.ask(produce("a", batch(b"w")), 9)
+        assert answer.responses[0].partition_responses[0].base_offset == 5
 
 
 # Every API that changes something, and a disk that fails at each of its steps

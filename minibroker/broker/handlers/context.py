@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.errors import Error, KafkaError, LogDamaged
+from minibroker.errors import Error, KafkaError, LogDamaged, StorageError
 from minibroker.replication.controller import check_name
 
 TYPE_CHECKING = False
@@ -73,6 +73,8 @@ def say_if_damaged(node: Node, error: KafkaError) -> None:
     """Tell people of a log that cannot be read."""
     if isinstance(error, LogDamaged):
         say_once(node, error.message)
+    elif isinstance(error, StorageError):
+        node.disk_trouble.note(error)
 
 
 def say_once(node: Node, line: str) -> None:
