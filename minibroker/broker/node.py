@@ -22,7 +22,7 @@ from minibroker.broker.held_clock import HeldClock
 from minibroker.broker.own_metadata import OwnMetadata
 from minibroker.broker.partitions import Partitions
 from minibroker.broker.producer_ids import ProducerIds
-from minibroker.config import TopicConfig, check_topic_config
+from minibroker.config import ConfigError, TopicConfig, check_topic_config
 from minibroker.config.listeners import EVERY_ADDRESS, address, advertised_listeners, client_listeners, is_local
 from minibroker.config.start import check_start, connection_overrides
 from minibroker.errors import Error, KafkaError, StorageError
@@ -430,10 +430,15 @@ class Node:
             broker=self.image.configs.get((BROKER, str(self.node_id)), {}),
             default=self.image.configs.get((BROKER, ""), {}),
         )
+        overrides: dict[str, int] = {}
+        try:
+            overrides = connection_overrides(self.config)
+        except ConfigError as error:  # another release has stored what we do not take
+            self.reporter.say(str(error))
         self.quotas.take_limits(
             count_max=self.config["max.connections"],
             per_address_max=self.config["max.connections.per.ip"],
-            address_overrides=connection_overrides(self.config),
+            address_overrides=overrides,
             listener_overrides=self.config.of_listeners("max.connections"),
         )
 

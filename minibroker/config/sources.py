@@ -26,6 +26,8 @@ NO_SETTINGS = frozenset(
     )
 )
 
+OF_ONE_LISTENER = ("max.connections",)  # what listener.name.NAME.SETTING can say
+
 
 def merge_sources(
     arguments: Mapping[str, object], environ: Mapping[str, str], properties_text: str | None
@@ -100,6 +102,8 @@ def _check(source: str, name: str, text: str) -> str | None:
     if setting.treatment == REFUSED and (format_value(setting, value) or "") != (setting.default or ""):
         raise ConfigError(source, name, text, f"not supported; leave it {setting.default or 'unset'}")
     if setting.treatment == HONOURED:
+        if (base := without_listener(name)) is not None and base not in OF_ONE_LISTENER:
+            return f"{source}: {name} is accepted and ignored: no listener has a {base} of its own"
         if setting.until == NEWEST:
             return None
         return f"{source}: {name} has an effect only with --as-version: Kafka {NEWEST} does not have it any more"
