@@ -81,7 +81,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
         repairs=options.repair,
     )
     _add_faults(node, options)
-    stopping = _begin(config, options.quiet)
+    stopping = _begin(config, options)
     await node.start()
     try:
         for name, partitions, configs, _ in topics:
@@ -129,7 +129,7 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
         )
         storages = new_storages(directory, start.broker_ids, clock.now_ms)
         engine = ClusterEngine(start, storages, clock=clock, events=EventStream(clock.now_ms))
-        stopping = _begin(config, options.quiet)
+        stopping = _begin(config, options)
         await engine.start()
     except (BrokerError, ValueError) as failure:
         raise OSError(str(failure)) from failure
@@ -149,7 +149,7 @@ def _add_faults(node: Node, options: argparse.Namespace) -> None:
         node.faults.add(**values_from_text(text))
 
 
-def _begin(config: BrokerConfig, is_quiet: bool) -> asyncio.Event:
+def _begin(config: BrokerConfig, options: argparse.Namespace) -> asyncio.Event:
     """Return what is set when somebody wants an end."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -158,11 +158,27 @@ def _begin(config: BrokerConfig, is_quiet: bool) -> asyncio.Event:
         numbers.append(signal.SIGHUP)
     for number in numbers:
         loop.add_signal_handler(number, stopping.set)
+    if options.until_stdin_ends:
+        _end_with_stdin(loop, stopping)
     _raise_file_limit()
-    if not is_quiet:
+    if not options.quiet:
         for warning in config.warnings:
             print(f"minibroker: {warning}", file=sys.stderr)
     return stopping
+
+
+def _end_with_stdin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    """Stop when whoever holds the other end of standard input is gone, in whatever way; what comes is read away."""
+
+    def read() -> None:
+        if not os.read(0, 4096):
+            loop.remove_reader(0)
+            stopping.set()
+
+    try:
+        loop.add_reader(0, read)
+    except OSError:  # a file, which ends before it begins
+        raise ConfigError("--until-stdin-ends", "", "", "standard input is to be a pipe or a terminal") from None
 
 
 def _tell(bootstrap_servers: str, where: str, nodes: Iterable[Node], is_quiet: bool) -> None:

@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repair", action="store_true", help="start on a damaged directory without what is lost; copy it before"
     )
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="stop when standard input ends: who started it is gone"
+    )
     parser.add_argument("--quiet", action="store_true", help="say nothing but the address")
 
 

@@ -8,6 +8,7 @@ cluster_engine.py  a cluster in a running loop; cluster_verbs.py, cluster_views.
 watching.py        its events, heard from any thread
 hosted.py          what both have in common: start and stop, in a thread or in the caller's loop
 background.py      a loop in a thread, for programs without one
+forking.py         what becomes of them when the program forks
 faults.py          what the clients of a broker shall meet
 clients.py         what the libraries of others want to be told
 """

@@ -168,6 +168,9 @@ class ClusterEngine:
         for storage in self.core.storages.values():
             storage.unlock()
 
+    def handles(self) -> list[int]:
+        return [each for node in self.core.nodes.values() for server in node.servers for each in server.handles()]
+
     async def control(self, broker: int, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         """Do what HTTP would at a broker's port; FaultError says why not."""
         if not self.has_faults(broker):

@@ -16,6 +16,7 @@ import warnings
 import weakref
 from typing import Generic, Protocol, TypeVar
 
+from minibroker.embedded import forking
 from minibroker.embedded.background import BackgroundLoop
 
 TYPE_CHECKING = False
@@ -47,6 +48,10 @@ class Runs(Protocol):
         """Let go of what outlives the loop, which has been closed."""
         ...
 
+    def handles(self) -> list[int]:
+        """Return the numbers of the files through which others talk to it: sockets, pipes."""
+        ...
+
 
 E = TypeVar("E", bound=Runs)
 
@@ -62,6 +67,7 @@ class Hosted(Generic[E]):
         self._loop: asyncio.AbstractEventLoop | None = None  # in which the engine runs
         self._background: BackgroundLoop | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._is_left_behind = False  # it runs in the process that this one was forked from
 
     # What a subclass says
 
@@ -131,15 +137,28 @@ class Hosted(Generic[E]):
     def _started(self, engine: E, loop: asyncio.AbstractEventLoop, background: BackgroundLoop | None) -> None:
         self._engine, self._loop, self._background = engine, loop, background
         self._has_started(engine)
+        self._is_left_behind = False
+        forking.remember(self)
         self._finalizer = weakref.finalize(self, _forgotten, repr(self), engine, loop, background)
 
     def _stopped(self) -> None:
         assert self._finalizer is not None
         self._finalizer.detach()
+        forking.forget(self)
         background, self._background = self._background, None
         self._engine = self._loop = None
         if background is not None:
             background.finish()
+
+    def leave_behind(self) -> tuple[object, list[int]]:
+        """Be another process than the one in which it runs: know nothing of it, and stop nothing."""
+        assert self._engine is not None and self._finalizer is not None
+        self._finalizer.detach()
+        left = (self._engine, self._loop, self._background)
+        handles = self._engine.handles()
+        self._engine = self._loop = self._background = None
+        self._is_left_behind = True
+        return left, handles
 
     @property
     def is_running(self) -> bool:
@@ -161,6 +180,8 @@ class Hosted(Generic[E]):
     # Verbs
 
     def _running(self) -> E:
+        if self._is_left_behind:
+            raise RuntimeError(f"the {self._noun} runs in the process that this one was forked from")
         if self._engine is None:
             raise RuntimeError(f"the {self._noun} is not running: use it in a `with`, or call start() before")
         return self._engine

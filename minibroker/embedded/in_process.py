@@ -100,6 +100,9 @@ class InProcess:
     def abandon(self) -> None:
         self._storage.unlock()
 
+    def handles(self) -> list[int]:
+        return [handle for server in self._node.servers for handle in server.handles()]
+
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         self._node.create_topic(name, partitions, configs)
 

@@ -73,7 +73,7 @@ class Subprocess:
     async def start(self) -> None:
         process = self._process = subprocess.Popen(
             self._command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # its end tells the broker that we are gone, however that came about
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={name: value for name, value in os.environ.items() if not _is_setting(name)},
@@ -104,12 +104,21 @@ class Subprocess:
             for pipe in self._pipes:
                 await pipe.ended
             self._pipes.clear()
+            assert process.stdin is not None
+            process.stdin.close()
             process.wait()  # its pipes are closed, so it is as good as gone
 
     def abandon(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+    def handles(self) -> list[int]:
+        process = self._process
+        pipes = () if process is None else (process.stdin, process.stdout, process.stderr)
+        return [pipe.fileno() for pipe in pipes if pipe is not None and not pipe.closed]
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         from minibroker.client import Admin, NewTopic
@@ -250,7 +259,7 @@ class Subprocess:
 
 def command(start: Start) -> list[str]:
     """Return the command line that starts such a broker."""
-    words = [sys.executable, "-m", "minibroker", "serve", "--quiet"]
+    words = [sys.executable, "-m", "minibroker", "serve", "--quiet", "--until-stdin-ends"]
     words += ["--memory"] if start.data_dir is None else ["--data-dir", start.data_dir]
     for name, value in start.settings.items():
         words += ["-o", f"{name}={value}"]

@@ -9,14 +9,25 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import suppress
-from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
+from socket import (
+    AF_INET,
+    AF_INET6,
+    IPPROTO_IPV6,
+    IPV6_V6ONLY,
+    SO_RCVBUF,
+    SO_REUSEADDR,
+    SO_SNDBUF,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    inet_pton,
+    socket,
+)
 
 from minibroker.server.connection import SHARED_BYTES, Connection
 from minibroker.server.connection_quotas import ConnectionQuotas
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterable, Sequence
     from typing import Protocol
 
@@ -118,16 +129,14 @@ class Server:
         wanted, self.asked_host = port, host
         for tries_left in range(BIND_TRIES, -1, -1):
             try:
-                listener = await asyncio.get_running_loop().create_server(
-                    lambda: Connection(self), host or None, wanted, backlog=self.limits.backlog, start_serving=False
-                )
+                listener = await self._bind(host, wanted)
             except OSError:
                 if wanted == port or not tries_left:
                     raise
                 wanted = port
                 continue
             self.host, self.port = listener.sockets[0].getsockname()[:2]
-            if all(socket.getsockname()[1] == self.port for socket in listener.sockets):
+            if all(each.getsockname()[1] == self.port for each in listener.sockets):
                 self._listener = listener
                 self._size_buffers(listener.sockets)
                 return
@@ -136,7 +145,27 @@ class Server:
             wanted = self.port
         raise OSError(f"no port is free at all addresses of {host or 'this machine'}")
 
-    def _size_buffers(self, listeners: Iterable[socket.socket]) -> None:
+    async def _bind(self, host: str, port: int) -> asyncio.Server:
+        loop, backlog = asyncio.get_running_loop(), self.limits.backlog
+        # uvloop would ask libuv's threads for an address even if it is one: time at each start, and a process that was
+        # forked from this one dies when it ends, waiting for threads that it does not have.
+        family = _family(host) if type(loop).__module__.startswith("uvloop") else None
+        if family is None:
+            return await loop.create_server(
+                lambda: Connection(self), host or None, port, backlog=backlog, start_serving=False
+            )
+        bound = socket(family, SOCK_STREAM)
+        try:
+            bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            if family == AF_INET6:
+                bound.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
+            bound.bind((host, port))
+            return await loop.create_server(lambda: Connection(self), sock=bound, backlog=backlog, start_serving=False)
+        except BaseException:
+            bound.close()
+            raise
+
+    def _size_buffers(self, listeners: Iterable[socket]) -> None:
         """Size the buffers of the sockets that will be accepted: they have those of their listener."""
         sizes = ((SO_RCVBUF, self.limits.receive_buffer_bytes), (SO_SNDBUF, self.limits.send_buffer_bytes))
         for listener in listeners:
@@ -154,6 +183,13 @@ class Server:
         """Take no new connections."""
         if self._listener is not None:
             self._listener.close()
+
+    def handles(self) -> list[int]:
+        """Return the numbers of all sockets that are open."""
+        sockets = [] if self._listener is None else [*self._listener.sockets]
+        accepted = [each.transport.get_extra_info("socket") for each in self.connections]
+        sockets += [each for each in accepted if each is not None]
+        return [each.fileno() for each in sockets if each.fileno() >= 0]
 
     def abort(self) -> None:
         """Reset every connection now; `stop` still has to follow."""
@@ -321,6 +357,15 @@ def _gone(connections: Sequence[AnyConnection]) -> list[AnyConnection]:
             by_handle[sock.fileno()] = connection
             poll.register(sock.fileno(), getattr(select, "POLLRDHUP", 0))
     return [by_handle[handle] for handle, _ in poll.poll(0)]
+
+
+def _family(host: str) -> int | None:
+    """Return the family of an address, None for a name."""
+    for family in (AF_INET, AF_INET6):
+        with suppress(OSError):
+            inet_pton(family, host)
+            return family
+    return None
 
 
 def _gathers(transport: asyncio.Transport) -> bool:
