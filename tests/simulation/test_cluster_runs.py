@@ -55,7 +55,7 @@ BUDGETS = {
     "joins-below-hw": range(5),
     "leader-commits-its-log": range(15),
     "rises-under-min-isr": range(5),
-    "truncates-to-hw": range(10, 20),
+    "truncates-to-hw": range(20, 32),
 }
 
 

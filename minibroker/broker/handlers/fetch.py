@@ -72,11 +72,11 @@ def _fetch_in_shares(
 ) -> Work[FetchResponse | Coroutine[None, None, FetchResponse]]:
     """Read a share of many partitions in each turn of the loop, and hear of what changes behind it."""
     session = round_.watched  # from now on, so that it hears of what changes behind the reading
-    keys, is_due, is_left = list(session.changed), False, False
+    keys, is_left = list(session.changed), False
     try:
         for start in range(0, len(keys), AT_ONCE_MAX):
             share = [key for key in keys[start : start + AT_ONCE_MAX] if key in session.partitions]
-            is_due = round_.read(share)
+            round_.read(share)
             round_.watch_readable(share)
             yield READ_US * len(share)
             if round_.is_superseded:
@@ -84,10 +84,14 @@ def _fetch_in_shares(
                 return FetchResponse(error_code=error, session_id=round_.session_id, responses=[])
             if session.is_closed:
                 break
-        if is_due or request.max_wait_ms <= 0:
+        round_.has_waited = True
+        is_due = round_.read()  # what has changed behind the reading, too
+        round_.read_cleaned()
+        if is_due or request.max_wait_ms <= 0 or session.is_closed:
             return round_.response()
+        round_.watch(list(session.changed))
         is_left = True
-        return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end))
+        return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end, REQUEST))
     finally:
         if session is not round_.session and not is_left:
             session.close()
@@ -116,7 +120,7 @@ async def _wait(round_: Round, deadline: Timer) -> FetchResponse:
     """Answer when there is enough, or the time is over."""
     import asyncio
 
-    session = round_.watched
+    session, is_due = round_.watched, False
     loop = asyncio.get_running_loop()
     try:
         while not (round_.is_over or session.is_closed or round_.is_superseded):
@@ -126,13 +130,16 @@ async def _wait(round_: Round, deadline: Timer) -> FetchResponse:
                 session.expect(waiting)
                 await waiting
             elif round_.read():
-                return round_.response()
+                is_due = True
+                break
             else:
                 round_.watch(changed)
         if round_.is_superseded:
             error = Error.INVALID_FETCH_SESSION_EPOCH
             return FetchResponse(error_code=error, session_id=round_.session_id, responses=[])
-        round_.read()
+        if not is_due:
+            round_.read()
+        round_.read_cleaned()
         return round_.response()
     finally:
         deadline.cancel()
@@ -159,7 +166,7 @@ class Round:
         self.found_bytes = 0
         self.is_incremental = False
         self.is_over = False  # the time that the client wants to wait
-        self._has_waited = False
+        self.has_waited = False  # so that what has been read may be read again
         self._wanted = wanted_in(request)  # of a fetch without a session
         self.session = session = self._find_session()  # of the client
         self.session_id = NO_SESSION if session is None else session.session_id
@@ -222,7 +229,7 @@ class Round:
 
     def watch(self, keys: Iterable[Key]) -> None:
         """Hear of the next change of partitions that have been read; all of them could be."""
-        self._has_waited = True
+        self.has_waited = True
         session = self.watched
         for key in keys:
             session.changed.pop(key, None)
@@ -230,9 +237,20 @@ class Round:
 
     def watch_readable(self, keys: Iterable[Key]) -> None:
         """Hear of the next change of those partitions that could be read; the others are yet to be read."""
-        had_waited = self._has_waited
+        had_waited = self.has_waited
         self.watch([key for key in keys if key in self._read])
-        self._has_waited = had_waited
+        self.has_waited = had_waited
+
+    def read_cleaned(self) -> None:
+        """Read again where the cleaner has replaced segments meanwhile: that changes nothing, so nobody is told."""
+        cleaned = []
+        for key, (replica, found) in self._read.items():
+            if found is not None:
+                segments = replica.log.segments
+                if segments[replica.log.segment_of(found.segment.base_offset)] is not found.segment:
+                    cleaned.append(key)
+        if cleaned:
+            self.read(cleaned)
 
     def _settle(self, session: Session) -> None:
         """Leave to the session's next request what may have more to say; of the rest it will hear."""
@@ -265,7 +283,7 @@ class Round:
         unknown: dict[Key, PartitionResponse] = {}
         by_id = self.version >= TOPIC_IDS_SINCE
         for key, wanted in self._to_read(keys):
-            if self._has_waited:
+            if self.has_waited:
                 _, found = self._read.pop(key, (None, None))
                 if found is not None:
                     self.found_bytes -= found.size_bytes
@@ -280,7 +298,7 @@ class Round:
             except KafkaError as error:
                 self._is_due = True
                 say_if_damaged(self.context.node, error)
-                if error.code == Error.UNKNOWN_TOPIC_ID and self._has_waited:
+                if error.code == Error.UNKNOWN_TOPIC_ID and self.has_waited:
                     # The id was known when the request came, or it would not have waited.
                     error = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, error.message)
                 self._refuse(key, answer, error, replica)
