@@ -13,6 +13,7 @@
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
 #                                             WHAT=groups: its groups of consumers; WHAT=cleaning: its retention
 #                                             and compaction
+#   make amplification ARGS=--newest          what requests of many small elements cost: processor, memory, the loop
 #   make crashes STATES=10000                 the power goes in so many states of each workload of the log's tests
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
@@ -32,7 +33,7 @@ PARTS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim crashes fuzz docs format clean
+.PHONY: help run test check lint types imports amplification bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim crashes fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -91,6 +92,9 @@ installed: $(VENV)/.installed-test
 
 sim: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)
+
+amplification: $(VENV)/.installed-test
+	$(BIN)/python -m tests.server.amplification $(ARGS)
 
 crashes: $(VENV)/.installed-test
 	MINIBROKER_TEST_STATES=$(STATES) $(BIN)/pytest -n auto tests/log/test_log_crashes.py tests/cleaning/test_cleaning_crashes.py

@@ -5,6 +5,8 @@ Kafka answers the same where none of them is set up. Passwords for SCRAM are the
 
 from __future__ import annotations
 
+from collections import Counter
+
 from minibroker.errors import Error
 from minibroker.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -137,11 +139,11 @@ def describe_passwords(
     request: DescribeUserScramCredentialsRequest, context: Context
 ) -> DescribeUserScramCredentialsResponse:
     """Say that nobody has a password."""
-    names = [user.name for user in request.users or ()]
+    counts = Counter(user.name for user in request.users or ())
     results = []
-    for name in dict.fromkeys(names):
+    for name, count in counts.items():
         code, words = Error.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
-        if names.count(name) > 1:
+        if count > 1:
             code = Error.DUPLICATE_RESOURCE
             words = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
         results.append(Described(user=name, error_code=code, error_message=words, credential_infos=[]))
