@@ -149,6 +149,8 @@ DEVIATIONS = [
         "Fetch", (0, 3), "what became of bad batches", "*", "Kafka fails for all partitions if one cannot be converted"
     ),
     Deviation("FindCoordinator", (6, 99), "coordinator of a share partition*", "*", "share groups are not served"),
+    Deviation("FindCoordinator", (1, 99), "coordinator of a transaction", "*", "there are no transactions yet"),
+    Deviation("FindCoordinator", (1, 99), "a coordinator of transactions", "*", "there are no transactions yet"),
     Deviation("JoinGroup", (0, 99), "unanswered: *", "outcome", "Kafka fails inside and never answers"),
     Deviation("OffsetFetch", (8, 99), "unanswered: *", "outcome", "Kafka never answers; nothing is an answer"),
     Deviation("AlterConfigs", (0, 9), "replace: a topic twice", "outcome", "Kafka never answers; an error is better"),

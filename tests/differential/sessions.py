@@ -36,7 +36,6 @@ DIRECTORY = {  # release -> the log directory that the recorded broker had been 
 }
 NUMBERS = {name: number for number, name in APIS.items()}
 KINDS = {"answer": ANSWER, "closed": CLOSED, "no answer": NOTHING}
-ADD_PARTITIONS_TO_TXN = 24
 # The recorded brokers were set so; described settings show it.
 SETTINGS = {
     "log.retention.ms": "-1",
@@ -58,6 +57,8 @@ OF_TRANSACTIONS = {  # they show what a transaction did that may be left out
     "fetch v4 read committed after the transactions",
     "offset fetch v7 unstable",
 }
+TRANSACTION = 1  # type of a coordinator
+TRANSACTIONAL_IDS = ("transactional_id", "v3_and_below_transactional_id", "transactional_ids")
 FORMATS = {
     "v0": "0.9.0",
     "v1": "0.10.2-IV0",
@@ -203,8 +204,8 @@ def _why_not(step: dict[str, Any], served: set[int]) -> str:
         return f"{step['api']} is not announced"
     if step["api"] == "OffsetFetch" and OFFSET_COMMIT not in served:
         return "offsets cannot be committed"
-    if ADD_PARTITIONS_TO_TXN not in served and (step["name"] in OF_TRANSACTIONS or _is_transactional(step)):
-        return "transactions are not announced"
+    if step["name"] in OF_TRANSACTIONS or _is_transactional(step):
+        return "there are no transactions yet"
     return ""
 
 
@@ -213,7 +214,9 @@ def _is_transactional(step: dict[str, Any]) -> bool:
         message: Any = decode_request(bytes.fromhex(step["request"]))[1]
     except (ProtocolError, LookupError):
         return False
-    return getattr(message, "transactional_id", None) is not None
+    if getattr(message, "key_type", None) == TRANSACTION or step["api"] == "ListTransactions":
+        return True
+    return any(getattr(message, name, None) for name in TRANSACTIONAL_IDS)
 
 
 def _served(side: Side) -> set[int]:

@@ -16,9 +16,8 @@ from minibroker.errors import Error, KafkaError
 from minibroker.events import EventStream
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
-from minibroker.protocol.messages.produce import ProduceRequest
 
-from .groups import CONSUMER, Team, team
+from .groups import CONSUMER, team
 from .test_broker import EVERYWHERE, PROCESS, aproduce
 
 
@@ -213,7 +212,7 @@ async def test_a_partition_is_seen_with_its_offsets_and_lags_by_name(here: Broke
         await readers.join("anna")
         await readers.share()
         await readers.commit("anna", "orders", 0, 1)
-        await _open_transaction(readers, here)
+        _open_transaction(here)
         view = await here.agroup("readers")
         row = view.partition("orders", 0)
         assert row.member == readers.members["anna"].id
@@ -225,21 +224,13 @@ async def test_a_partition_is_seen_with_its_offsets_and_lags_by_name(here: Broke
             view.partition("orders", 7)
 
 
-async def _open_transaction(readers: Team, broker: Broker) -> None:
-    """Write a record of a transaction that nobody ends."""
+def _open_transaction(broker: Broker) -> None:
+    """Have a record of a transaction that nobody ends in the log, as a directory of Kafka's may."""
     batch = build_batch(
         2, [Record(None, b"x", (), 1, 0)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
-    Topic = ProduceRequest.TopicProduceData
-    data = Topic.PartitionProduceData(index=0, records=batch)
-    request = ProduceRequest(
-        transactional_id="t",
-        acks=-1,
-        timeout_ms=1000,
-        topic_data=[Topic(topic_id=topic_id(broker), name="orders", partition_data=[data])],
-    )
-    answer = await readers.members["anna"].asking.ask(1, request)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    node = broker._running()._node  # type: ignore[attr-defined]
+    node.replicas["orders", 0].append(bytearray(batch), now_ms=1, steady_ms=0)
 
 
 async def test_a_position_is_what_a_member_has_asked_for_last_if_one_can_tell(here: Broker) -> None:
