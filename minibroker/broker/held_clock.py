@@ -23,6 +23,7 @@ class HeldClock:
     def __init__(self, clock: Clock):
         self.skew_ms = 0
         self._clock = clock
+        self.steady_ms = clock.steady_ms
         self.stretches = Stretches()
         self.is_paused = self._has_ended = False
         self._missed: list[Callable[[], object]] = []
@@ -31,9 +32,6 @@ class HeldClock:
 
     def now_ms(self) -> int:
         return self._clock.now_ms() + self.skew_ms
-
-    def steady_ms(self) -> int:
-        return self._clock.steady_ms()
 
     def elapsed_ms(self) -> int:
         return self._clock.elapsed_ms()

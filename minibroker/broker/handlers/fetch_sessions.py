@@ -29,6 +29,7 @@ NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EPOCH_MAX = 0x7FFFFFFF
 EVICTION_MS = 120_000  # a session that was not used for so long has to go when there is no room
+PARTITIONS_MAX = 100_000  # some 40 MB
 TOPIC_IDS_SINCE = 13
 
 
@@ -152,19 +153,23 @@ class Session:
 
 
 class FetchSessions:
-    """The sessions of one broker."""
+    """The sessions of one broker: so many, and so many partitions in all of them.
+
+    Kafka: bounds the number of sessions only, whatever is in them.
+    """
 
     def __init__(self, slots: int, random_id: Callable[[], int]):
         self.slots = slots
         self._random_id = random_id
         self._sessions: dict[int, Session] = {}  # the one used least recently is first
+        self.partition_count = 0  # in all sessions
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, wanted: dict[Key, Any], uses_topic_ids: bool, steady_ms: int) -> Session | None:
         """Begin a session; None if there is no room."""
-        if len(self._sessions) >= self.slots:
+        while len(self._sessions) >= self.slots or self.partition_count + len(wanted) > PARTITIONS_MAX:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or steady_ms - oldest.used_ms <= EVICTION_MS:
                 return None
@@ -174,6 +179,7 @@ class FetchSessions:
             session_id = self._random_id()
         session = self._sessions[session_id] = Session(session_id, uses_topic_ids, steady_ms)
         session.update(wanted, [])
+        self.partition_count += len(session.partitions)
         return session
 
     def find(self, session_id: int) -> Session | None:
@@ -182,6 +188,7 @@ class FetchSessions:
     def close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self.partition_count -= len(session.partitions)
             session.close()
 
     def resume(
@@ -201,7 +208,12 @@ class FetchSessions:
             raise KafkaError(Error.INVALID_FETCH_SESSION_EPOCH, f"epoch {epoch}, {session.epoch} is due")
         if session.uses_topic_ids != (version >= TOPIC_IDS_SINCE):
             raise KafkaError(Error.FETCH_SESSION_TOPIC_ID_ERROR, "the session began without topic ids, or with them")
+        before = len(session.partitions)
         session.update(wanted, forgotten)
+        self.partition_count += len(session.partitions) - before
+        if len(session.partitions) > before and self.partition_count > PARTITIONS_MAX:
+            self.close(session_id)
+            raise KafkaError(Error.FETCH_SESSION_ID_NOT_FOUND, f"more than {PARTITIONS_MAX} partitions in all sessions")
         if not session.partitions:
             self.close(session_id)
             return None
