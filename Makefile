@@ -83,7 +83,7 @@ bench-cluster: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.cluster.compare $(ARGS)
 
 # Needs java and mvn: PySpark and the connector are fetched once, into build/interop.
-bench-spark: $(VENV)/.installed-bench
+bench-spark: $(VENV)/.installed-bench $(VENV)/.installed-test
 	$(BIN)/python -m bench.spark.compare $(ARGS)
 
 # Needs java and mvn, and fetches PySpark.

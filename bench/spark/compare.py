@@ -1,6 +1,7 @@
 """Our data source beside Spark's own Kafka connector: the same session, the same topic, the same queries, in turn.
 
-    read      a topic of two million records of 200 bytes, out of our broker: the connector, our wire mode, and our path
+    read      a topic of two million records of 200 bytes, out of our broker (`--broker Kafka`: out of Kafka's): the
+              connector as it is and with larger fetches (tuned), our wire mode, and our path
               mode, which reads the broker's directory. count; aggregate (rows, bytes and newest time of each
               partition); by key (64 groups by a hash of it); Parquet (all columns are written). "Named": with a schema
               of the columns that the query needs, which the connector cannot be told
@@ -8,12 +9,12 @@
     bulk load as many records into a new directory; "nowhere" is what making the rows costs, without any writing
     memory    a topic of 4 GB on local[2] with 1 GB for the JVM: the most memory of the JVM and of a Python worker
 
-All share one session, so the JVM is as warm for one as for the others: each does everything WARM_UPS times before it is
+All share one session, so the JVM is as warm for one as for the others: each does everything some times before it is
 measured. CPU is that of the JVM and all Python workers, planning included; the broker's is shown beside it. The answers
 of a query must be the same. Rounds take all in turn; figures are medians over the rounds, ratios the medians of
 the ratios within each round.
 
-    python -m bench.spark.compare [--quick] [--rounds N] [--only 'read none, aggregate']
+    python -m bench.spark.compare [--quick] [--rounds N] [--only 'read none, aggregate'] [--broker Kafka]
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ from bench.spark.memory import memory
 from bench.spark.sessions import JVM, WORKERS, Session
 from bench.spark.topics import produce
 
-CONNECTOR, WIRE, PATH, NOWHERE = "connector", "wire", "path", "nowhere"
+CONNECTOR, TUNED, WIRE, PATH, NOWHERE = "connector", "connector, tuned", "wire", "path", "nowhere"
+# As much at a time as ours takes, instead of 500 records a poll and 1 MiB of a partition.
+TUNING = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+OURS, KAFKA = "minibroker", "Kafka"
+DATA = {OURS: "data", KAFKA: "1/data"}  # where a broker keeps its logs
 NAMED = ", named"
 MARKS = {  # what we ask of ourselves: rows a second over the connector's
     ("count", PATH): 2.0,
@@ -64,12 +69,13 @@ Step = Callable[[], dict[str, Any]]
 class Run:
     """The measurements of one run."""
 
-    def __init__(self, work: Path, records: int, rounds: int, only: str):
+    def __init__(self, work: Path, records: int, rounds: int, only: str, warm_ups: int, broker_name: str):
         self.work, self.records, self.rounds, self.only = work, records, rounds, only
+        self.warm_ups, self.broker_name = warm_ups, broker_name
         self.rows: list[dict[str, Any]] = []
         BUILT.mkdir(parents=True, exist_ok=True)
         self.log = (BUILT / f"spark-{time.strftime('%Y%m%d-%H%M%S')}.jsonl").open("w")
-        self.broker = Broker("minibroker", BROKERS["minibroker"], work / "broker", {})
+        self.broker = Broker(broker_name, BROKERS[broker_name], work / "broker", {})
         self.session: Session | None = None
         self.began = time.monotonic()
 
@@ -86,7 +92,7 @@ class Run:
     def measure(self, what: str, steps: dict[str, Step], records: int) -> None:
         """Do each step some times unmeasured, then once in each round."""
         for step in steps.values():
-            for _ in range(WARM_UPS):
+            for _ in range(self.warm_ups):
                 step()
         for number in range(self.rounds):
             answers = []
@@ -129,9 +135,10 @@ def reads(run: Run, wanted: list[tuple[str, str]]) -> None:
     assert session
     sources = {
         CONNECTOR: ("kafka", {"kafka.bootstrap.servers": address}),
+        TUNED: ("kafka", {"kafka.bootstrap.servers": address, **TUNING}),
         WIRE: ("minibroker", {"kafka.bootstrap.servers": address}),
         # The broker notes high watermarks every few seconds only.
-        PATH: ("minibroker", {"path": f"{run.work}/broker/data", "endOfLog": "logEnd"}),
+        PATH: ("minibroker", {"path": f"{run.work}/broker/{DATA[run.broker_name]}", "endOfLog": "logEnd"}),
     }
     made = {codec: produce(address, f"events-{codec}", codec, run.records) for codec in {codec for codec, _ in wanted}}
     for codec, query in wanted:
@@ -226,12 +233,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two rounds, and a topic of 1 GB for memory")
     parser.add_argument("--rounds", type=int, default=0, help="how often each is measured (3)")
+    parser.add_argument("--warm-ups", type=int, default=WARM_UPS, help=f"how often each is done before ({WARM_UPS})")
+    parser.add_argument("--broker", choices=(OURS, KAFKA), default=OURS, help="out of which the topics are read")
     parser.add_argument("--records", type=int, default=2_000_000, help="of each topic")
     parser.add_argument("--only", default="", help="a part of what a measurement is called")
     arguments = parser.parse_args()
     rounds = arguments.rounds or (2 if arguments.quick else 3)
     work = Path(tempfile.mkdtemp(prefix="bench-spark-", dir=os.environ.get("BENCH_DIRECTORY")))
-    run = Run(work, arguments.records, rounds, arguments.only)
+    run = Run(work, arguments.records, rounds, arguments.only, arguments.warm_ups, arguments.broker)
     try:
         wanted = [(codec, query) for codec, query in READS if run.wants(f"read {codec}, {query}")]
         written = [codec for codec in ("none", "lz4") if run.wants(f"write {codec}")]

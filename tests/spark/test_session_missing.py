@@ -1,0 +1,37 @@
+"""Where PySpark is not there, or too old, jobs say so in a sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+JOB = "import sys; from minibroker.spark.jobs.command import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize("words", [["export", "--path", "data", "lake"], ["compact", "--path", "a", "--to", "b"]])
+@pytest.mark.parametrize(
+    ("version", "said"), [(None, "pyspark is not installed"), ("3.5.6", "PySpark 3.5.6 is too old")]
+)
+def test_a_pyspark_that_will_not_do_is_named(words: list[str], version: str | None, said: str, tmp_path: Path) -> None:
+    package = tmp_path / "pyspark"
+    if version is not None:
+        (package / "sql").mkdir(parents=True)
+        (package / "__init__.py").write_text(f"__version__ = {version!r}\n")
+        (package / "sql/__init__.py").write_text("class SparkSession: ...\nclass DataFrame: ...\n")
+    else:
+        package.mkdir()
+        (package / "__init__.py").write_text(
+            "raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')\n"
+        )
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, *words],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert said in done.stderr and "pip install 'minibroker[spark]'" in done.stderr
