@@ -26,7 +26,7 @@ from minibroker.log.directory import split_name
 from minibroker.log.reading import aborted_between
 from minibroker.spark.jobs.asked import pairs_of
 from minibroker.spark.jobs.compact_keys import Keys
-from minibroker.spark.jobs.compact_segments import Look, Rewrite, Source, look, rewrite
+from minibroker.spark.jobs.compact_segments import KEYLESS, Look, Rewrite, Source, look, rewrite
 from minibroker.spark.jobs.copying import Copy, copies_of, copy
 from minibroker.spark.jobs.logs import Wanted, add_directory_arguments, is_at_work, wanted_of
 from minibroker.spark.jobs.new_directory import NewDirectory, Written
@@ -137,6 +137,7 @@ class Plan:
             work.delete_retention_ms = settings.delete_retention_ms
             work.index_interval_bytes = settings.index_interval_bytes
             work.producers = producers
+            work.may_be_keyless = not settings.compact
             found.append(work)
         log.close()
         return found
@@ -258,7 +259,15 @@ def _summary(
         "bytes before": sum(row[5] for row in rows),
         "bytes": sum(row[6] for row in rows),
     }
-    return Summary("compact", figures, [Table("logs", columns, rows)], notes=notes)
+    keyless: dict[str, int] = {}
+    for each in written:
+        keyless[each.directory] = keyless.get(each.directory, 0) + each.counts.get(KEYLESS, 0)
+    problems = [
+        f"{name}: {count:,} records without a key are left out, as Kafka's cleaner leaves them out"
+        for name, count in sorted(keyless.items())
+        if count
+    ]
+    return Summary("compact", figures, [Table("logs", columns, rows)], problems, notes)
 
 
 # The command

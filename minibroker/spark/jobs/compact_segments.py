@@ -17,6 +17,7 @@ from minibroker.cleaning.offset_map import OffsetMap
 from minibroker.cleaning.transactions import Transactions
 from minibroker.errors import ProtocolError
 from minibroker.log.batches import batches
+from minibroker.log.columns import ColumnReader
 from minibroker.log.segment import Segment
 from minibroker.spark.jobs.copying import opened
 from minibroker.spark.jobs.new_directory import Written, begin_segment, end_segment
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from minibroker.log.storage import Chunk
     from minibroker.stored.producers import AbortedTxn
 
+KEYLESS = "without a key"  # of what a task counts
 BUCKET_BITS = 15  # Spark's bitmaps are of 32,768 bits
 
 
@@ -115,6 +117,7 @@ class Rewrite:
         self.index_interval_bytes = 0
         self.producers: Mapping[int, LastBatch] = {}
         self.upgrades = True
+        self.may_be_keyless = False  # brokers take no records without keys for topics that are compacted
 
 
 class Superseded(OffsetMap):
@@ -153,7 +156,7 @@ def rewrite(work: Rewrite) -> Written:
         upgrades=work.upgrades,
     )
     writer = _Writer(new, work.index_interval_bytes)
-    counts = {"records before": 0, "records": 0, "bytes before": 0, "segments before": len(work.sources)}
+    counts = {"records before": 0, "records": 0, "bytes before": 0, "segments before": len(work.sources), KEYLESS: 0}
     for source in work.sources:
         transactions.add_aborted(source.aborted)
         keep.keeps_old_tombstones = source.keeps_old_tombstones
@@ -164,6 +167,8 @@ def rewrite(work: Rewrite) -> Written:
             filtered = _filtered(keep, batch)
             counts["records before"] += filtered.records_read
             counts["records"] += filtered.records_kept
+            if work.may_be_keyless and filtered.records_kept < filtered.records_read:
+                counts[KEYLESS] += keyless_in(batch, work.end_offset)
             if filtered.data is not None:
                 writer.add(filtered.data, batch)
         segment.close()
@@ -172,6 +177,12 @@ def rewrite(work: Rewrite) -> Written:
         new.transaction_index.add(entry)
     new.seal()
     return end_segment(new, work.sources[-1].modified_ms, counts)
+
+
+def keyless_in(batch: Batch, end_offset: int) -> int:
+    """Return how many records below an offset have no key; compaction removes them all."""
+    columns = ColumnReader(batch.view, end_offset=end_offset, values=False, check_crc=False)
+    return sum(each.keys.null_count for each in columns if each.keys is not None)
 
 
 def _filtered(keep: BatchFilter, batch: Batch) -> Filtered:

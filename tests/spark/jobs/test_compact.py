@@ -228,6 +228,19 @@ def test_one_run_does_what_takes_a_broker_with_a_small_map_several(
     assert one_by_one(tmp_path / "new/t-0") == one_by_one(tmp_path / "data/t-0")
 
 
+def test_records_without_a_key_that_are_left_out_are_problems(tmp_path: Path, without_spark: None) -> None:
+    dirty = DiskLog(tmp_path / "data")
+    for codec in (0, 1):
+        dirty.put((None, b"1"), (b"a", b"2"), (None, b"3"), codec=codec)
+    dirty.put((None, b"4"), (b"a", b"5"), magic=1)
+    dirty.roll()
+    dirty.put((b"b", b"6"))
+    dirty.end_all()
+    done = compacted(tmp_path / "data", tmp_path / "new", dirty)
+    assert done.problems == ["t-0: 5 records without a key are left out, as Kafka's cleaner leaves them out"]
+    assert done.status == 1
+
+
 def test_a_log_ends_at_the_high_watermark(tmp_path: Path, without_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
     dirty = DiskLog(tmp_path / "data", segment_bytes=150)
     monkeypatch.setattr(SourceDirectory, "settings_of", lambda self, topic: dirty.settings)
