@@ -154,7 +154,7 @@ class Node:
         self.disk_trouble = DiskTrouble(self)
         self.when_disk_fails: Callable[[Exception], object] = lambda failure: None  # told of a write that was refused
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
-        self.said_once: set[str] = set()  # what people are told once, however often clients ask
+        self.said_once: dict[str, set[str]] = {}  # by kind: what people are told once, however often clients ask
 
     # Start and stop
 

@@ -68,3 +68,14 @@ async def test_no_batch_of_a_transaction_is_taken_nor_what_comes_with_it(transac
         for topic in ("orders", "plain"):
             log = node.replicas[topic, 0].log
             assert log.next_offset == 0 and log.last_stable_offset(0) == 0 and not log.producers.producers
+
+
+async def test_what_clients_call_themselves_fills_no_log() -> None:
+    async with running() as node, connected(node) as client:
+        for each in range(300):
+            name = "x" * 20_000 + str(each)
+            request = FindCoordinatorRequest(coordinator_keys=[f"{each} {name}"], key_type=TRANSACTION)
+            await client.ask(request, 4)
+        lines = [line for line in said(node) if "transactions" in line]
+        assert len(lines) == 200
+        assert max(map(len, lines)) < 400

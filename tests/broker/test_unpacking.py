@@ -10,7 +10,7 @@ import pytest
 from minibroker.broker.node import Node
 from minibroker.errors import Error
 from minibroker.log.build import build_batch
-from minibroker.log.compression import CODEC_NAMES, NONE, ZSTD
+from minibroker.log.compression import CODEC_NAMES, LZ4, NONE, ZSTD
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
@@ -51,7 +51,7 @@ async def test_all_batches_of_a_request_together_may_unpack_to_as_much_as_one() 
 
 @pytest.mark.parametrize("message_format", [1, 2])
 async def test_wrappers_of_old_formats_count_as_well(message_format: int) -> None:
-    bomb = build_batch(message_format, [Record(b"k", bytes(40 * MIB), (), TIME_MS)], codec=1)
+    bomb = build_batch(message_format, [Record(b"k", bytes(40 * MIB), (), TIME_MS)], codec=LZ4)
     Topic = ProduceRequest.TopicProduceData
     rows = [Topic.PartitionProduceData(index=index, records=bomb) for index in range(3)]
     request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[Topic(name="orders", partition_data=rows)])

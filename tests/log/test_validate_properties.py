@@ -14,7 +14,7 @@ from minibroker.log.validate import validate
 from tests.log.random_produce import LEADER_EPOCH, NEXT_OFFSET, NOW_MS, Sent, sent
 from tests.log.record_oracle import Stored, outcome
 
-CASES, PARTS = 6_000, 10
+CASES, PARTS = 3_000, 5
 
 
 def stored(case: Sent, *, writable: bool) -> bytes:

@@ -72,15 +72,19 @@ def code_for(error: KafkaError, is_old: bool) -> Error:
 def say_if_damaged(node: Node, error: KafkaError) -> None:
     """Tell people of a log that cannot be read."""
     if isinstance(error, LogDamaged):
-        say_once(node, error.message)
+        say_once(node, "damage", error.message)
     elif isinstance(error, StorageError):
         node.disk_trouble.note(error)
 
 
-def say_once(node: Node, line: str) -> None:
-    """Tell people what clients would make the broker say several times a second, for they ask again."""
-    if line not in node.said_once and len(node.said_once) < LINES_ONCE_MAX:
-        node.said_once.add(line)
+def say_once(node: Node, kind: str, line: str) -> None:
+    """Tell people what clients would make the broker say several times a second, for they ask again.
+
+    Of each kind there are only so many lines: what is in them may be a client's word.
+    """
+    said = node.said_once.setdefault(kind, set())
+    if line not in said and len(said) < LINES_ONCE_MAX:
+        said.add(line)
         node.reporter.say(line)
 
 
@@ -90,15 +94,15 @@ def no_transactions(context: Context, transactional_id: str | None) -> KafkaErro
     Kafka: has a transaction coordinator. Without one every client has to stop at its first question. librdkafka goes on
     asking after any error but those of authorization, so it is one of these, with words that say what is meant.
     """
-    say_once(
-        context.node,
-        f"client {context.client_id!r} wants transactions (transactional id {transactional_id!r}): {NO_TRANSACTIONS}",
-    )
+    client, wanted = (f"{name!r:.{NAME_LENGTH_MAX}}" for name in (context.client_id, transactional_id))
+    line = f"client {client} wants transactions (transactional id {wanted}): {NO_TRANSACTIONS}"
+    say_once(context.node, "transactions", line)
     return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
 
 
 NO_TRANSACTIONS = "minibroker has no transactions yet"
-LINES_ONCE_MAX = 1000
+LINES_ONCE_MAX = 200
+NAME_LENGTH_MAX = 100  # of a client's word in a line
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
