@@ -211,12 +211,13 @@ Names, types, defaults and valid values are those of Kafka 4.4. A start takes th
 
 1. arguments: `-o key=value`, or in Python Kafka's name with `_` for each dot,
 2. the environment, as in Kafka's container image: `KAFKA_LOG_SEGMENT_BYTES` is `log.segment.bytes`; `_` stands for a
-   dot, `__` for an underscore, `___` for a dash,
+   dot, `__` for an underscore, `___` for a dash; Bitnami's image says `KAFKA_CFG_LOG_SEGMENT_BYTES`,
 3. a server.properties file,
 4. the default.
 
 What is altered while the broker runs comes before all of them. A setting that is unknown or has no effect is named at
-the start; a value that its setting does not take stops it.
+the start. What stops it, and is refused while the broker runs: a value that its setting does not take, values that do
+not go together, and whatever asks for what is not there and whose absence a client would notice, TLS and logins first.
 
 ```python
 from minibroker.config import BrokerConfig, ConfigError
