@@ -68,6 +68,8 @@ def parse_meta_properties(data: bytes, path: str = META_PROPERTIES) -> MetaPrope
     def get(name: str) -> str | None:
         return found[name][1] if name in found else None
 
+    if not found:
+        raise BrokenFile(path, 0, "it says nothing")
     version = get("version") or "0"
     if version not in ("0", "1"):
         raise BrokenFile(path, found["version"][0], f"version {version!r} is neither 0 nor 1")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from minibroker.stored.producers import AbortedTxn
 
 INDEX_SUFFIXES = KINDS[1:]
+OFFSET_MAX = (1 << 63) - 1
 
 
 def open_log(
@@ -184,6 +185,8 @@ def _find_segments(storage: Storage, directory: str, now_ms: int) -> list[Segmen
         if suffix in INDEX_SUFFIXES and base + ".log" not in names:
             storage.remove(f"{directory}/{name}")
         elif suffix == ".log":
+            if int(base) > OFFSET_MAX:
+                raise StorageError(f"{directory}/{name}: no offset is so large; who put this file here?")
             segments.append(Segment(storage, directory, int(base), now_ms))
             if segments[-1].size_bytes and not {base + ".index", base + ".timeindex"} <= names:
                 segments[-1].rebuild_indexes()
