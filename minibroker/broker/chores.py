@@ -73,7 +73,9 @@ class Chores:
             self._every(FLUSH_MS, self.flush_due, FLUSH_MS - late_ms)
 
     def _every(self, period_ms: int, act: Callable[[], object], first_ms: int | None = None) -> None:
-        """Do something again and again; a disk that refuses once is asked again the next time."""
+        """Do something again and again, never if the period is 0; a disk that refuses once is asked the next time."""
+        if not period_ms:
+            return
 
         def again() -> object:
             self._every(period_ms, act)

@@ -155,8 +155,12 @@ log.flush.interval.messages | long cluster-wide | 9223372036854775807 | [1,...]
   Records after which a log is flushed to disk.
 log.flush.interval.ms | long cluster-wide | null
   Time after which a log is flushed to disk; unset, log.flush.scheduler.interval.ms.
+log.flush.offset.checkpoint.interval.ms | int read-only | 60000 | [0,...]
+  How often it is noted how far logs are flushed: from there on a start reads them after a crash.
 log.flush.scheduler.interval.ms | long read-only | 9223372036854775807
   How often it is checked whether a log must be flushed.
+log.flush.start.offset.checkpoint.interval.ms | int read-only | 60000 | [0,...]
+  How often it is noted where logs begin.
 log.index.interval.bytes | int cluster-wide | 4096 | [0,...]
   Bytes of log between two entries of its offset index.
 log.index.size.max.bytes | int cluster-wide | 10485760 | [4,...]

@@ -41,8 +41,7 @@ it sizes what Kafka keeps in memory; ours is kept otherwise, and has limits of i
   log.cleaner.io.buffer.size replica.socket.receive.buffer.bytes queued.max.requests queued.max.request.bytes
   producer.id.expiration.check.interval.ms
 it is about files that no client sees, and that are written otherwise here
-  preallocate log.preallocate log.flush.offset.checkpoint.interval.ms
-  log.flush.start.offset.checkpoint.interval.ms
+  preallocate log.preallocate
 """
 
 

@@ -108,8 +108,6 @@ leader.imbalance.per.broker.percentage | int read-only 3.9 | 10
 leader.replication.throttled.rate | long cluster-wide internal | null | [0,...]
 log.cleaner.io.buffer.size | int cluster-wide | 524288 | [0,...]
 log.dir.failure.timeout.ms | long read-only | 30000 | [1,...]
-log.flush.offset.checkpoint.interval.ms | int read-only | 60000 | [0,...]
-log.flush.start.offset.checkpoint.interval.ms | int read-only | 60000 | [0,...]
 log.local.retention.bytes | long cluster-wide | -2 | [-2,...]
 log.local.retention.ms | long cluster-wide | -2 | [-2,...]
 log.preallocate | boolean cluster-wide | false

@@ -1,0 +1,88 @@
+"""Segments that have ended get to the disk by themselves, and the checkpoint says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from minibroker.broker.node import Node
+from minibroker.log.checkpoints import RECOVERY_POINTS, read_offsets
+from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.log.storage import OsStorage
+from tests.server.running import append, running, turns, values_of
+
+SETTINGS = {"log.index.size.max.bytes": "80"}
+
+
+def fill(node: Node, segments: int = 3) -> None:
+    node.create_topic("t")
+    for _ in range(segments):
+        append(node, "t", b"a", b"b")
+        node.replicas["t", 0].log.roll()
+    append(node, "t", b"c")
+
+
+async def test_the_recovery_point_follows_the_segments_and_its_checkpoint_follows_it() -> None:
+    storage = MemoryStorage(lambda: 1_700_000_000_000)
+    async with running(storage=storage) as node:
+        fill(node)
+        assert node.replicas["t", 0].log.recovery_point == 6
+        assert read_offsets(storage, RECOVERY_POINTS) == {}
+        node.chores.checkpoint_recovery_points()
+        assert read_offsets(storage, RECOVERY_POINTS) == {("t", 0): 6}
+
+
+async def test_after_a_crash_only_the_active_segment_is_read() -> None:
+    storage = MemoryStorage(lambda: 1_700_000_000_000)
+    async with running(storage=storage) as node:
+        fill(node)
+        node.chores.checkpoint_recovery_points()
+        active_bytes = node.replicas["t", 0].log.active.size_bytes
+        await node.kill()
+    async with running(storage=storage) as node:
+        assert node.replicas["t", 0].log.recovery.scanned_bytes == active_bytes
+        assert values_of(node, "t") == [*[b"a", b"b"] * 3, b"c"]
+
+
+async def test_a_loss_of_power_takes_nothing_of_a_segment_that_has_ended() -> None:
+    storage = SimulatedStorage(lambda: 1_700_000_000_000)
+    async with running(SETTINGS, storage=storage) as node:
+        fill(node)
+        node.directory.sync_names()
+        loss = storage.power_loss()
+        nothing_kept = loss.disk(loss.extremes()[0])
+        await node.kill()
+    async with running(SETTINGS, storage=SimulatedStorage(lambda: 1_700_000_000_000, disk=nothing_kept)) as node:
+        assert values_of(node, "t") == [b"a", b"b"] * 3
+
+
+async def test_on_a_disk_it_is_done_in_a_thread(tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        fill(node)
+        log = node.replicas["t", 0].log
+        while log.recovery_point < 6:  # each turn lets a thread of the disk come in
+            await turns(1)
+        assert log.offline is None
+
+
+async def test_what_was_cut_off_while_it_was_flushed_is_not_taken_for_flushed() -> None:
+    async with running() as node:
+        fill(node)
+        log = node.replicas["t", 0].log
+        log.recovery_point = 0
+        plan = log.flush_plan()
+        node.directory.truncate_to("t", 0, 3)
+        plan.carry_out(node.storage)  # of files some of which are gone
+        log.flushed(plan)
+        assert log.recovery_point == 0
+
+
+async def test_a_disk_that_fails_then_takes_the_log_offline() -> None:
+    storage = SimulatedStorage(lambda: 1_700_000_000_000)
+    async with running(SETTINGS, storage=storage) as node:
+        node.create_topic("t")
+        append(node, "t", b"a")
+        storage.fail(doing="sync", path="t-0/00000000000000000000.log")
+        node.replicas["t", 0].log.roll()
+        assert node.replicas["t", 0].log.offline is not None
+        assert node.disk_trouble.count == 1
