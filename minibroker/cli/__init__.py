@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from minibroker.cli.status import DONE, INTERRUPTED, USAGE
+from minibroker.cli.status import DONE, FAILED, INTERRUPTED, USAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import NoReturn
 
 # Command -> module, and what it does. In the order in which people meet them.
 COMMANDS = {
@@ -37,6 +38,12 @@ COMMANDS = {
     "verify": ("verify", "check a log directory and say where it is wrong"),
     "spark": ("spark", "jobs over many topics, on Apache Spark: export, import, profile, codecs, ..."),
 }
+# What people type who come from other tools: the name of one thing for its many, and `topics create` for --create.
+ALIASES = {"topic": "topics", "group": "groups", "config": "configs", "offset": "offsets", "fault": "faults"}
+VERBS = {
+    "topics": ("list", "describe", "create", "alter", "delete"),
+    "groups": ("list", "describe", "delete"),
+}
 # kcat's modes: `minibroker -b localhost -t orders -C`.
 MODES = {"C": "consume", "P": "produce", "L": "metadata", "Q": "offsets"}
 FLAGS = "eqvuJZEAl"  # letters of kcat that take no value; behind others the rest of the word is one
@@ -44,23 +51,36 @@ FLAGS = "eqvuJZEAl"  # letters of kcat that take no value; behind others the res
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command, return the exit status."""
+    from minibroker.cli.output import OutputFailed, give_up_output, guard_output
+
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:
+        guard_output()
+    try:
+        try:
+            status = _run(words)
+        finally:
+            sys.stdout.flush()  # also behind --help, which is no return
+    except (BrokenPipeError, OutputFailed) as failed:
+        give_up_output()
+        if isinstance(getattr(failed, "failure", failed), BrokenPipeError):
+            return DONE  # whoever read us (head, less) has seen enough
+        print(f"minibroker: {failed}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def _run(words: list[str]) -> int:
     command, words = _command(words)
-    if command is None:
-        return _overview(words)
+    if command is None or command in ("--help", "--version"):
+        return _overview(words if command is None else [command])
     if command not in COMMANDS:
         print(f"minibroker: there is no command {command!r}{_nearest(command)} See minibroker --help", file=sys.stderr)
         return USAGE
     module = _module(command)
-    options = parser_of(command).parse_args(words)
-    try:
-        status: int = module.run(options)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _close_stdout()
-        return DONE
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    status: int = module.run(parser_of(command).parse_args(words))
     return status
 
 
@@ -69,9 +89,13 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     import argparse
 
     module = _module(command)
-    parser = argparse.ArgumentParser(
-        f"minibroker {command}", description=module.DESCRIPTION, epilog=getattr(module, "EPILOG", None)
-    )
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            """Say what is wrong in one line: the usage of some commands fills the screen."""
+            self.exit(USAGE, f"{self.prog}: {message.rstrip('.')}; see {self.prog} --help\n")
+
+    parser = Parser(f"minibroker {command}", description=module.DESCRIPTION, epilog=getattr(module, "EPILOG", None))
     module.add_arguments(parser)
     return parser
 
@@ -85,7 +109,7 @@ def _module(command: str):  # type: ignore[no-untyped-def]  # a module, of which
 def _command(words: list[str]) -> tuple[str | None, list[str]]:
     """Return the command that is meant, the first word or by one of kcat's modes, and the words for it."""
     if words and words[0][:1] != "-":
-        return words[0], words[1:]
+        return _spelled(words)
     index = 0
     while index < len(words):
         word = words[index]
@@ -98,7 +122,25 @@ def _command(words: list[str]) -> tuple[str | None, list[str]]:
                     index += place == len(word) - 1  # then the value is the next word
                     break
         index += 1
+    # Options came first: the command is the first word that is one, unless that is an option's value.
+    for index, word in enumerate(words):
+        if ALIASES.get(word, word) in COMMANDS and words[index - 1] not in ("-t", "--topic", "-g", "--group", "-X"):
+            return _spelled([*words[index:], *words[:index]], len(words) - index)
     return None, words
+
+
+def _spelled(words: list[str], end: int | None = None) -> tuple[str, list[str]]:
+    """Return a command by our name and its words, where somebody has spelled it as other tools do.
+
+    end: where the words that stood behind the command end, those that came before it are behind them.
+    """
+    command, rest = ALIASES.get(words[0], words[0]), words[1:]
+    if command in ("help", "version") and command not in COMMANDS:
+        asked = ALIASES.get(rest[0], rest[0]) if command == "help" and rest else ""
+        return (asked, ["--help"]) if asked in COMMANDS else (f"--{command}", [])
+    if rest and end != 1 and rest[0] in VERBS.get(command, ()):
+        rest = [f"--{rest[0]}", *rest[1:]]
+    return command, rest
 
 
 def _overview(words: list[str]) -> int:
@@ -121,11 +163,11 @@ def _overview(words: list[str]) -> int:
     if words and words[0] in ("--help", "-h"):
         print("\n".join(lines))
         return DONE
-    lines += [
-        "",
-        "minibroker: which command?"
-        + (" With options alone say -C to consume, -P to produce, -L to list." if words else ""),
-    ]
+    if words:
+        lines = ["minibroker: which command? With options alone say -C to consume, -P to produce, -L to list."]
+        lines += ["minibroker --help has them all."]
+    else:
+        lines += ["", "minibroker: which command?"]
     print("\n".join(lines), file=sys.stderr)
     return USAGE
 
@@ -135,10 +177,3 @@ def _nearest(command: str) -> str:
 
     near = get_close_matches(command, COMMANDS, 1)
     return f"; did you mean {near[0]}?" if near else "."
-
-
-def _close_stdout() -> None:
-    """Whoever read us (head, less) has seen enough. Python would complain at exit if stdout stayed broken."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

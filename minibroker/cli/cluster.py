@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, addresses_of, complain, print_json
+from minibroker.cli.connect import Refused, addresses_of, complain, print_json, silence
 from minibroker.cli.connect import add_arguments as add_connection
 from minibroker.cli.status import DONE, FAILED
 
@@ -103,10 +103,7 @@ def run(options: argparse.Namespace) -> int:
         complain("cluster", str(failure))
         return failure.status if isinstance(failure, Refused) else FAILED
     except OSError as failure:
-        asked = options.bootstrap or "localhost"
-        complain(
-            "cluster", f"{asked}: {failure}; is a cluster running there? `minibroker serve --brokers 3` starts one"
-        )
+        complain("cluster", silence(options.bootstrap or "localhost", failure, "minibroker serve --brokers 3"))
         return FAILED
     if options.json:
         print_json(answer)

@@ -69,6 +69,15 @@ def properties_of(options: argparse.Namespace, *known: str) -> dict[str, str]:
     return found
 
 
+def silence(asked: str, failure: OSError, starter: str = "minibroker serve") -> str:
+    """Say that nobody answers, why, and what would help."""
+    import os
+
+    number = failure.errno or 0
+    why = os.strerror(number) if number > 0 else str(failure) or "no answer"
+    return f"nobody answers at {asked} ({why}): is the broker running? `{starter}` starts one"
+
+
 def addresses_of(options: argparse.Namespace) -> list[tuple[str, int]]:
     """Return the brokers to begin with."""
     given = dict(text.partition("=")[::2] for text in options.properties)

@@ -92,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.compare:
             return _dump_comparison(given[0], given[1], options, complain)
+        for path in given:
+            os.stat(path)  # says of what is not there that it is not
         wanted = LESSON_SUFFIXES if options.explain_offsets else DUMP_SUFFIXES
         files = [file for path in given for file in _files_of(path, wanted)]
         broken = (_dump_bytes if options.bytes else _dump_lesson if options.explain_offsets else _dump_lines)(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, addresses_of, complain, print_json
+from minibroker.cli.connect import Refused, addresses_of, complain, print_json, silence
 from minibroker.cli.connect import add_arguments as add_connection
 from minibroker.cli.status import DONE, FAILED
 
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         return FAILED
     except OSError as failure:
         asked = ", ".join(f"{host}:{port}" for host, port in addresses)
-        complain("faults", f"{asked}: {failure}; is a minibroker running there? `minibroker serve` starts one")
+        complain("faults", silence(asked, failure))
         return FAILED
     return DONE
 

@@ -7,6 +7,7 @@ if every record has been acknowledged (acks 0: sent).
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 
@@ -84,7 +85,10 @@ def run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as failure:  # of files; those of the network are KafkaErrors
-        complain("produce", f"{failure.filename or 'standard input'}: {failure.strerror or failure}")
+        hint = ""
+        if isinstance(failure, FileNotFoundError) and os.sep not in str(failure.filename):
+            hint = f"; what is to be written comes by standard input: echo {failure.filename} | minibroker produce ..."
+        complain("produce", f"{failure.filename or 'standard input'}: {failure.strerror or failure}{hint}")
         return USAGE
 
 

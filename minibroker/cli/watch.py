@@ -11,7 +11,7 @@ import os
 import sys
 from contextlib import contextmanager
 
-from minibroker.cli.connect import Refused, addresses_in, complain
+from minibroker.cli.connect import Refused, addresses_in, complain, silence
 from minibroker.cli.status import DONE, FAILED, USAGE
 
 TYPE_CHECKING = False
@@ -96,10 +96,7 @@ def _run_remote(options: argparse.Namespace) -> int:
         complain("watch", str(failure))
         return failure.status if isinstance(failure, Refused) else FAILED
     except OSError as failure:
-        why = str(failure) or "no answer"
-        complain(
-            "watch", f"nobody answers at {options.bootstrap} ({why}): minibroker serve --brokers 3 starts a cluster"
-        )
+        complain("watch", silence(options.bootstrap, failure, "minibroker serve --brokers 3"))
         return FAILED
     return DONE
 

@@ -50,13 +50,26 @@ def frame(
     groups = [group_line(each) for each in state["groups"]]
     lanes += [*groups, []] if groups else []
     said: list[list[Piece]] = [[("bold", line)] for each in words for line in [*wrap(each, width), ""]]
-    foot: list[list[Piece]] = [[("reverse", keys.ljust(width))]] if keys else []
+    foot: list[list[Piece]] = [
+        [("reverse", line.ljust(width))] for line in key_lines(keys, width)[: max(1, height // 4)]
+    ]
     room = height - len(head) - len(foot)
     said = pressed_into(said, max(room - EVENT_LINES_MIN - 4, 0)) if said else []
     lanes = pressed_into(lanes, max(room - len(said) - EVENT_LINES_MIN, 1))
     happened = _happened(state, width)
     happened = happened[max(len(happened) - max(room - len(said) - len(lanes), 0), 0) :]
     return [paint(pieces, width, colour=colour) for pieces in [*head, *lanes, *said, *happened, *foot]][:height]
+
+
+def key_lines(keys: str, width: int) -> list[str]:
+    """Return keys and what they do in as many lines as it takes: two spaces divide them, and none is cut in two."""
+    lines: list[str] = []
+    for key in keys.split("  ") if keys else ():
+        if lines and len(lines[-1]) + 2 + len(key) <= width:
+            lines[-1] += f"  {key}"
+        else:
+            lines.append(key)
+    return lines
 
 
 def time_of(now_ms: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from minibroker.watch.frame import KEYS, frame
+from minibroker.watch.frame import KEYS, frame, key_lines
 from minibroker.watch.lanes import NOBODY
 from minibroker.watch.painting import paint, wrap
 
@@ -63,7 +63,7 @@ class Screen:
         foot = self.keys if keys else ""
         if state is None:
             lines = [line for each in words for line in [*wrap(each, width), ""]]
-            return [paint([("", line)], width, colour=colour) for line in [*lines, foot][:height]]
+            return [paint([("", line)], width, colour=colour) for line in [*lines, *key_lines(foot, width)][:height]]
         shown: ClusterState = {**state, "said": list(self.said)}
         chosen = self.chosen if keys else NOBODY
         return frame(shown, width, height, colour=colour, chosen=chosen, words=words, keys=foot)

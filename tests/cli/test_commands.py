@@ -47,7 +47,7 @@ def test_the_overview_names_every_command() -> None:
 
 
 def test_a_misspelled_command_is_recognised() -> None:
-    ran = shell_without_broker("topic")
+    ran = shell_without_broker("topcs")
     assert (ran.status, ran.output) == (2, b"")
     assert "did you mean topics?" in ran.errors
 

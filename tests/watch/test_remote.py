@@ -185,7 +185,7 @@ async def test_who_cannot_watch_is_told_what_to_do() -> None:
         await cluster.kill(1)
         status, _, complaint = await command("--once", "-b", f"127.0.0.1:{port}")
     assert status == 1 and complaint.startswith(f"minibroker watch: nobody answers at 127.0.0.1:{port} (")
-    assert complaint.endswith("): minibroker serve --brokers 3 starts a cluster\n")
+    assert complaint.endswith("): is the broker running? `minibroker serve --brokers 3` starts one\n")
     assert await command("-b", "localhost:1") == (
         2,
         "",
