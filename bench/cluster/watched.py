@@ -23,7 +23,7 @@ from minibroker.steered_clock import SteeredClock
 
 def new_cluster(clock: SteeredClock, events: EventStream, brokers: int) -> ClusterEngine:
     """Return a cluster in memory, with free ports."""
-    start = ClusterStart({}, (), brokers, "127.0.0.1", (), (), None, None, None)
+    start = ClusterStart({}, (), brokers, 1, "127.0.0.1", (), (), None, None, None)
     names = ["controller", *(f"broker-{each}" for each in range(1, brokers + 1))]
     return ClusterEngine(start, {name: MemoryStorage(clock.now_ms) for name in names}, clock=clock, events=events)
 

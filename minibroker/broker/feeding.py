@@ -58,9 +58,9 @@ class Fed:
         self.log_start_offset = -1
 
     def changed(self, added_bytes: int) -> None:
-        """Hear that the partition has moved, or that this broker leads no longer."""
+        """Hear that the partition has moved, that this broker leads no longer, or that its disk has failed."""
         replica, log = self.replica, self.replica.log
-        is_over = replica.role is not self.role
+        is_over = replica.role is not self.role or log.offline is not None
         if self.feed.follower_id not in self.role.in_sync:
             self.feed.outside[self.key] = None
         if is_over or log.next_offset > self.wanted.offset or log.log_start_offset != self.log_start_offset:
