@@ -79,6 +79,13 @@ class Coordinator:
         led = LedPartition(self, replica)
         self.led[replica.partition] = led
 
+    def _lead_opened(self, number: int) -> LedPartition | None:
+        """Coordinate a partition that has just been opened, while others of the topic are still to be."""
+        replica = self.node.replicas.get((OFFSETS_TOPIC, number))
+        if replica is not None and replica.is_leader and replica.log.offline is None:
+            self.lead(replica)
+        return self.led.get(number)
+
     # What cannot be read
 
     def unreadable(self, replica: Replica, offset: int, failure: Exception) -> None:
@@ -150,7 +157,8 @@ class Coordinator:
         topic = self.node.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise KafkaError(Error.NOT_COORDINATOR, f"there is no {OFFSETS_TOPIC} yet")
-        led = self.led.get(partition_of(group_id, len(topic.partitions)))
+        number = partition_of(group_id, len(topic.partitions))
+        led = self.led.get(number) or self._lead_opened(number)
         if led is None:
             raise KafkaError(Error.NOT_COORDINATOR, f"another broker coordinates {group_id!r}")
         led.check(group_id)

@@ -41,10 +41,11 @@ def plan_of(topic: str, config: BrokerConfig, broker_count: int) -> TopicPlan:
     return config["offsets.topic.num.partitions"], factor, configs
 
 
-def make_missing(node: Node, topics: Iterable[str]) -> Coroutine[Any, Any, None] | None:
+def make_missing(node: Node, topics: Iterable[str], *, waits: bool = True) -> Coroutine[Any, Any, None] | None:
     """Make topics that are needed and not there; None: it is done, unless they cannot be made.
 
-    As with CreateTopics none is made where they would be too many for one request.
+    waits: until all of their partitions are open. As with CreateTopics none is made where they would be too many for
+    one request.
     """
     plans = {name: plan_of(name, node.config, len(node.image.brokers)) for name in topics}
     default = node.config["num.partitions"]
@@ -52,10 +53,10 @@ def make_missing(node: Node, topics: Iterable[str]) -> Coroutine[Any, Any, None]
         return None
     if not isinstance(node.metadata, OwnMetadata):
         return node.metadata.create_topics(plans)
-    return node.shares.start(_make(node, plans))
+    return node.shares.start(_make(node, plans, waits=waits))
 
 
-def _make(node: Node, plans: Mapping[str, TopicPlan]) -> Work[None]:
+def _make(node: Node, plans: Mapping[str, TopicPlan], *, waits: bool) -> Work[None]:
     rows = list(plans.items())
     for start in range(0, len(rows), SHARE_TOPICS):
         share = rows[start : start + SHARE_TOPICS]
@@ -64,6 +65,6 @@ def _make(node: Node, plans: Mapping[str, TopicPlan]) -> Work[None]:
                 with suppress(KafkaError):
                     node.create_topic(name, partitions, configs, replication_factor=factor, at_once=False)
         yield TOPIC_US * len(share)
-    waiting = node.settled()
+    waiting = node.settled() if waits else None
     if waiting is not None:
         yield waiting

@@ -22,7 +22,8 @@ from minibroker.server.shares import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Coroutine, Iterable, Iterator
+    from typing import Any
 
     from minibroker.broker.node import Node
     from minibroker.clock import Timer
@@ -49,6 +50,7 @@ class Partitions:
         self._retry_ms = RETRY_MS_MIN
         self._is_at_work = False
         self._settled: list[asyncio.Future[None]] = []
+        self._shared: list[asyncio.Future[None]] = []  # told at the end of a share
         node.directory.floors = self._floors
 
     def set_strays_aside(self) -> None:
@@ -172,6 +174,20 @@ class Partitions:
             self._settled.append(done)
             await done
 
+    def opening(self, topic: str, numbers: Iterable[int]) -> Coroutine[Any, Any, None] | None:
+        """Have these partitions opened before all others, and return what waits for it; None: they are open."""
+        keys = {(topic, number): self._to_open[topic, number] for number in numbers if (topic, number) in self._to_open}
+        if not keys:
+            return None
+        self._to_open = keys | self._to_open
+        return self._opened(keys)
+
+    async def _opened(self, keys: Iterable[tuple[str, int]]) -> None:
+        while any(key in self._to_open for key in keys):
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._shared.append(done)
+            await done
+
     def begin(self) -> None:
         """Open and remove what is waiting for it: a few now, many in shares."""
         if len(self._to_open) + len(self._to_remove) <= AT_ONCE_MAX and not self._is_at_work:
@@ -212,6 +228,7 @@ class Partitions:
                 self.node.tell_watchers()  # a coordinator waits for its partitions
                 self._tell_settled()
             else:
+                self._tell_shared()
                 self.node.shares.add(self._take_share)
 
     def _do_next(self) -> int:
@@ -244,9 +261,12 @@ class Partitions:
 
     def _tell_settled(self) -> None:
         settled, self._settled = self._settled, []
-        for done in settled:
-            if not done.done():
-                done.set_result(None)
+        _tell(settled)
+        self._tell_shared()
+
+    def _tell_shared(self) -> None:
+        shared, self._shared = self._shared, []
+        _tell(shared)
 
     def _open(self, topic: Topic, partition: Partition) -> Replica:
         node, key = self.node, (topic.name, partition.id)
@@ -338,3 +358,9 @@ class Partitions:
     def _log_settings(self, topic: str) -> LogSettings:
         config = self.node.topic_config(topic)
         return log_settings(config, self.node.appearance.message_format(config))
+
+
+def _tell(waiting: Iterable[asyncio.Future[None]]) -> None:
+    for done in waiting:
+        if not done.done():
+            done.set_result(None)

@@ -147,6 +147,17 @@ async def test_a_commit_survives_a_restart_and_the_last_one_counts() -> None:
         assert await caller.groups() == {"g": "Empty"}
 
 
+async def test_the_partition_of_a_group_is_opened_before_all_others() -> None:
+    async with serving(MemoryStorage(int), "t", offsets_topic_num_partitions=500) as (node, caller):
+        for group in ("g", "h"):
+            assert (await caller.find(group)).error_code == Error.NONE
+            assert len(node.replicas) < 300
+            assert await caller.commit(1, group=group) == Error.NONE
+        await node.partitions.settled()
+        assert len(node.replicas) == 502
+        assert await caller.committed("h") == {("t", 0): 1}
+
+
 async def test_members_of_a_group_are_known_after_a_restart() -> None:
     storage = MemoryStorage(int)
     async with serving(storage, "t") as (_, caller):

@@ -62,7 +62,7 @@ BUDGETS = {
     "absent-members-stay": range(30),
     "any-generation": range(22, 100),
     "assigned-before-written": range(23, 60),
-    "begins-before-safe": range(12, 100),
+    "begins-before-safe": range(90, 180),
     "confirms-unsafe-rows": range(8),
     "forgets-unsafe-offsets": range(8),
     "generation-stays": range(8),

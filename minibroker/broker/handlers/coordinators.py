@@ -26,11 +26,18 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Work[
     Kafka: answers 15 first and makes the topic meanwhile; here it is there already.
     """
     node = context.node
+    keys = request.coordinator_keys if context.api_version >= BATCHES_SINCE else [request.key]
     if request.key_type == GROUP and OFFSETS_TOPIC not in node.image.topics:
-        making = make_missing(node, [OFFSETS_TOPIC])
+        making = make_missing(node, [OFFSETS_TOPIC], waits=False)
         if making is not None:
             yield making
-    keys = request.coordinator_keys if context.api_version >= BATCHES_SINCE else [request.key]
+    if request.key_type == GROUP and not node.partitions.is_settled:
+        # Those of the groups that are asked for come before the others.
+        topic = node.image.topics.get(OFFSETS_TOPIC)
+        numbers = {partition_of(key, len(topic.partitions)) for key in keys} if topic is not None else ()
+        opening = node.partitions.opening(OFFSETS_TOPIC, sorted(numbers))
+        if opening is not None:
+            yield opening
     found = []
     for key in keys:
         found.append(_find(key, request.key_type, context))
