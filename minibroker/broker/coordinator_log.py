@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
@@ -76,7 +77,7 @@ class Write:
         self.done = done  # told when they are committed, or why not; None: nobody is, or has been
         self.size_bytes = rows_bytes(rows)
         self.end_offset = -1  # behind the last of them, once they are in the log
-        self.until_ms = 0  # when who waits gives up
+        self.until_ms = 0  # when who waits gives up, as requests count time
 
 
 def rows_bytes(rows: Sequence[EncodedRow]) -> int:
@@ -218,7 +219,7 @@ class CoordinatorLog:
         timeout_ms: int = node.config["offsets.commit.timeout.ms"]
         for write in batch:
             offset += len(write.rows)
-            write.end_offset, write.until_ms = offset, now_ms + timeout_ms
+            write.end_offset, write.until_ms = offset, node.clock.elapsed_ms() + timeout_ms
             if "shows-unsafe-offsets" in bugs.planted:
                 self._owner.committed(write)
             else:
@@ -228,7 +229,7 @@ class CoordinatorLog:
             if write.done is not None:
                 self._waiting.append(write)
         if self._waiting and self._patience is None:
-            self._patience = node.clock.after(self._waiting[0].until_ms - now_ms, self._give_up)
+            self._give_up_later()
 
     def _refuse(self, batch: list[Write], error: KafkaError) -> None:
         if self.is_closed:
@@ -260,11 +261,15 @@ class CoordinatorLog:
         """Tell those who have waited too long; what they wrote may still come to count."""
         self._owner.before_answers()
         self._patience = None
-        now_ms = self.node.clock.now_ms()
-        while self._waiting and self._waiting[0].until_ms <= now_ms:
+        elapsed_ms = self.node.clock.elapsed_ms()
+        while self._waiting and self._waiting[0].until_ms <= elapsed_ms:
             self._answer(self._waiting.popleft(), Error.COORDINATOR_NOT_AVAILABLE)
         if self._waiting and not self.is_closed:
-            self._patience = self.node.clock.after(self._waiting[0].until_ms - now_ms, self._give_up)
+            self._give_up_later()
+
+    def _give_up_later(self) -> None:
+        delay_ms = max(self._waiting[0].until_ms - self.node.clock.elapsed_ms(), 0)
+        self._patience = self.node.clock.after(delay_ms, self._give_up, REQUEST)
 
     def answer(self, writes: Sequence[Write], error: Error) -> None:
         for write in writes:
@@ -283,8 +288,3 @@ class CoordinatorLog:
     def _report(self, failure: Exception) -> None:
         topic = f"{self.replica.topic}-{self.replica.partition}"
         asyncio.get_running_loop().call_exception_handler({"message": f"{topic} failed", "exception": failure})
-
-    def shift(self, by_ms: int) -> None:
-        """The clock has been set: what is due is due so much later by it."""
-        for write in self._waiting:
-            write.until_ms += by_ms

@@ -17,6 +17,7 @@ from functools import partial
 
 from minibroker.broker.coordinator_log import CoordinatorLog, Write, rows_bytes
 from minibroker.broker.group_events import face_of, tell, tell_change, tell_commit, tell_loaded
+from minibroker.clock import CHORE
 from minibroker.errors import EncodeError, Error, KafkaError, StorageError
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.consumer import ConsumerGroup
@@ -168,7 +169,7 @@ class LedPartition:
         self.failure = failure
         self.coordinator.unreadable(self.replica, offset, failure)
         if isinstance(failure, StorageError):
-            self._retry = self.node.clock.after(RETRY_MS, self._begin_again)
+            self._retry = self.node.clock.after(RETRY_MS, self._begin_again, CHORE)
 
     def _begin_again(self) -> None:
         """Forget all, and read it: what is in memory is not what is in the log."""
@@ -352,7 +353,7 @@ class LedPartition:
 
     def _gone_deleted(self, error: Error) -> None:
         if error not in (Error.NONE, Error.NOT_COORDINATOR) and self._retry is None and not self.log.is_closed:
-            self._retry = self.node.clock.after(RETRY_MS, self._delete_gone_again)
+            self._retry = self.node.clock.after(RETRY_MS, self._delete_gone_again, CHORE)
 
     def _delete_gone_again(self) -> None:
         self._retry = None
@@ -378,7 +379,6 @@ class LedPartition:
         """The clock has been set: what is due is due so much later by it."""
         for group in self.shard.groups.values():
             group.shift(by_ms)
-        self.log.shift(by_ms)
         self._timers = {group_id: (wake_ms + by_ms, timer) for group_id, (wake_ms, timer) in self._timers.items()}
 
     def _ring(self, group_id: str) -> None:

@@ -226,9 +226,16 @@ class SimulatedFile(MemoryFile):
             raise failure(doing, self.path, fault.error)
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
+        self._try_read()
+        return super().read_at(position, size_bytes)
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        self._try_read()
+        return super().view(position, size_bytes)
+
+    def _try_read(self) -> None:
         if self._disk.faults and (fault := self._disk.fault(self._disk.steps, "read", self.path)):
             raise failure("read", self.path, fault.error)
-        return super().read_at(position, size_bytes)
 
     def truncate(self, size_bytes: int) -> None:
         content = self.lossy("truncate")

@@ -235,7 +235,7 @@ async def test_offsets_expire_with_their_groups_however_many_there_are() -> None
     storage = MemoryStorage(clock.now_ms)
     async with serving(storage, "t0", "t1", "t2", clock=clock, offsets_retention_minutes=60, **SMALL) as (_, caller):
         await commit_many(caller)
-        await clock.advance("71m", grain="1m")
+        await clock.advance("71m", sessions=True)
         assert await left(caller) == 0 and await caller.groups() == {}
     async with serving(storage, clock=clock, **SMALL) as (_, caller):
         assert await left(caller) == 0 and await caller.groups() == {}
@@ -267,16 +267,16 @@ async def test_what_could_not_be_deleted_is_deleted_later() -> None:
         answer = await caller.call(DeleteGroupsRequest(groups_names=["g"]), 1)
         assert answer.results[0].error_code == Error.COORDINATOR_NOT_AVAILABLE
         node.change(node.controller.delete_topic(name="t"))
-        await clock.advance("30m", grain="1m")
+        await clock.advance("30m", sessions=True)
         assert await caller.groups() == {"g": "Empty"} and len(await caller.committed()) == 2
         replica.min_in_sync, replica.replicas = 1, (1,)
-        await clock.advance("1m", grain="1s")
+        await clock.advance("1m", sessions=True)
         assert await caller.committed() == {("u", 0): 1}
         replica.min_in_sync, replica.replicas = 2, (1, 2)
-        await clock.advance("60m", grain="1m")
+        await clock.advance("60m", sessions=True)
         assert await caller.groups() == {"g": "Empty"} and await caller.committed() == {("u", 0): 1}
         replica.min_in_sync, replica.replicas = 1, (1,)
-        await clock.advance("11m", grain="1m")
+        await clock.advance("11m", sessions=True)
         assert await caller.groups() == {} and await caller.committed() == {}
 
 
@@ -366,10 +366,10 @@ async def test_groups_are_read_when_the_disk_can_be_read_again(capsys: pytest.Ca
         storage.fail(errno.EIO, times=FOREVER, doing="read", path=LOG)
         led._begin_again()
         assert await fetch_codes(caller, "g") == {"g": Error.NOT_COORDINATOR}
-        await clock.advance("10s", grain="1s")
+        await clock.advance("10s", sessions=True)
         assert await fetch_codes(caller, "g") == {"g": Error.NOT_COORDINATOR}
         storage.heal()
-        await clock.advance("1s", grain="1s")
+        await clock.advance("1s", sessions=True)
         assert await caller.committed() == {("t", 0): 42}
     said = capsys.readouterr().err
     assert said.count("cannot be read") == 1 and said.count("have been read") == 1

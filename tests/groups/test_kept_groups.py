@@ -273,7 +273,7 @@ async def test_a_group_that_nobody_came_to_is_forgotten() -> None:
         assert set(await caller.groups()) == {"left", "silent", "used"}
         await caller.call(LeaveGroupRequest(group_id="left", member_id=answers[0].member_id), 2)
         assert set(await caller.groups()) == {"silent", "used"}
-        await clock.advance(10_000)
+        await clock.advance(10_000, sessions=True)
         assert set(await caller.groups()) == {"used"}
         assert sum(led.replica.log.next_offset for led in node.groups.led()) == 1  # and nothing was written of it
 
