@@ -7,6 +7,7 @@ a clock says, for the machine has other things to do.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -46,6 +47,7 @@ async def main() -> None:
     for letter in LETTERS:
         node.create_topic(letter, 1)
     node.create_topic(*WIDE)
+    gc.freeze()  # as `minibroker serve` does
     print(node.servers[0].port, flush=True)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

@@ -12,7 +12,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, Struct, since
 
 
-class AddPartitionsToTxnRequest(Request, api=24, versions="0-5", flexible="3+"):
+class AddPartitionsToTxnRequest(Request, api=24, versions="0-5", flexible="3+", elements_max=10_000):
     """Add partitions to transactions, or only verify that they have been added."""
 
     # sent by brokers, which batch what they ask for several producers

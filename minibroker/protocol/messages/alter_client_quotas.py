@@ -9,7 +9,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Bool, Float64, Int16, Int32, String, Struct
 
 
-class AlterClientQuotasRequest(Request, api=49, versions="0-1", flexible="1+"):
+class AlterClientQuotasRequest(Request, api=49, versions="0-1", flexible="1+", elements_max=10_000):
     """Set or remove quota values for one or more entities."""
 
     entries: Array[EntryData]

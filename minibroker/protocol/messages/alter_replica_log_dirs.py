@@ -10,7 +10,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Int16, Int32, String, Struct
 
 
-class AlterReplicaLogDirsRequest(Request, api=34, versions="0-2", flexible="2+"):
+class AlterReplicaLogDirsRequest(Request, api=34, versions="0-2", flexible="2+", elements_max=10_000):
     """Say in which directory each listed partition should live."""
 
     dirs: Array[AlterReplicaLogDir]

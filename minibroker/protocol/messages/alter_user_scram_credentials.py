@@ -6,7 +6,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Bytes, Int8, Int16, Int32, String, Struct
 
 
-class AlterUserScramCredentialsRequest(Request, api=51, versions="0", flexible="0+"):
+class AlterUserScramCredentialsRequest(Request, api=51, versions="0", flexible="0+", elements_max=10_000):
     """Name the credentials to remove and those to write; the password itself never travels."""
 
     deletions: Array[ScramCredentialDeletion]

@@ -10,7 +10,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Int16, Int32, String, Struct, Uuid
 
 
-class DeleteShareGroupStateRequest(Request, api=86, versions="0", flexible="0+"):
+class DeleteShareGroupStateRequest(Request, api=86, versions="0", flexible="0+", elements_max=10_000):
     """Name the share-partitions of one group whose state shall go."""
 
     group_id: String

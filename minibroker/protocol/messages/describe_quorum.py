@@ -10,7 +10,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import EMPTY, NO_ID, Array, Int16, Int32, Int64, String, Struct, UInt16, Uuid, since
 
 
-class DescribeQuorumRequest(Request, api=55, versions="0-2", flexible="0+"):
+class DescribeQuorumRequest(Request, api=55, versions="0-2", flexible="0+", elements_max=10_000):
     """Ask about Raft partitions; there is only one, partition 0 of __cluster_metadata."""
 
     topics: Array[TopicData]

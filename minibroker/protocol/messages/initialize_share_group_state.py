@@ -9,7 +9,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, Uuid
 
 
-class InitializeShareGroupStateRequest(Request, api=83, versions="0", flexible="0+"):
+class InitializeShareGroupStateRequest(Request, api=83, versions="0", flexible="0+", elements_max=10_000):
     """Name the partitions and where to begin."""
 
     group_id: String

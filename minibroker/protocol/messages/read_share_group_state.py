@@ -9,7 +9,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Struct, Uuid
 
 
-class ReadShareGroupStateRequest(Request, api=84, versions="0", flexible="0+"):
+class ReadShareGroupStateRequest(Request, api=84, versions="0", flexible="0+", elements_max=10_000):
     """Name the partitions to load."""
 
     group_id: String

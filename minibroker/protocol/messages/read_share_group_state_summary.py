@@ -10,7 +10,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, Uuid, since
 
 
-class ReadShareGroupStateSummaryRequest(Request, api=87, versions="0-1", flexible="0+"):
+class ReadShareGroupStateSummaryRequest(Request, api=87, versions="0-1", flexible="0+", elements_max=10_000):
     """Name the share-partitions of one group."""
 
     group_id: String

@@ -10,7 +10,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, String, Struct, Uuid, since
 
 
-class ShareAcknowledgeRequest(Request, api=79, versions="0-2", flexible="0+", never_stable="0"):
+class ShareAcknowledgeRequest(Request, api=79, versions="0-2", flexible="0+", never_stable="0", elements_max=10_000):
     """Accept, release, reject or renew acquired records."""
 
     group_id: String | None = None  # null is the default of the format only; brokers want one

@@ -10,7 +10,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, since
 
 
-class ShareFetchRequest(Request, api=78, versions="0-2", flexible="0+", never_stable="0"):
+class ShareFetchRequest(Request, api=78, versions="0-2", flexible="0+", never_stable="0", elements_max=10_000):
     """Ask for records, and say what became of those handed out before."""
 
     group_id: String | None = None

@@ -10,7 +10,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Struct, Uuid, since
 
 
-class WriteShareGroupStateRequest(Request, api=85, versions="0-1", flexible="0+"):
+class WriteShareGroupStateRequest(Request, api=85, versions="0-1", flexible="0+", elements_max=10_000):
     """Save what has changed since the last write."""
 
     group_id: String

@@ -10,7 +10,7 @@ from minibroker.protocol.headers import Request, Response
 from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, String, Struct, since
 
 
-class WriteTxnMarkersRequest(Request, api=27, versions="0-2", flexible="1+"):
+class WriteTxnMarkersRequest(Request, api=27, versions="0-2", flexible="1+", elements_max=10_000):
     """Carry the outcome of transactions, and where to write it."""
 
     markers: Array[WritableTxnMarker]
