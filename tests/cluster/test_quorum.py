@@ -71,3 +71,14 @@ def test_levels_that_are_raised_are_announced_by_every_broker() -> None:
 def levels(address: str) -> dict[str, int]:
     answer = ask(address, ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     return {row.name: row.max_version_level for row in answer.finalized_features}
+
+
+def test_levels_that_are_so_already_are_not_written_again() -> None:
+    Update = UpdateFeaturesRequest.FeatureUpdateKey
+    same = [Update(feature="group.version", max_version_level=1)] * 100
+    with Cluster(1) as cluster:
+        address = cluster.bootstrap_servers
+        assert not ask(address, UpdateFeaturesRequest(feature_updates=same), 2).error_code
+        before = ask(address, QUORUM, 2).topics[0].partitions[0].high_watermark
+        assert not ask(address, UpdateFeaturesRequest(feature_updates=same), 2).error_code
+        assert ask(address, QUORUM, 2).topics[0].partitions[0].high_watermark == before

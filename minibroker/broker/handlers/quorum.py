@@ -135,7 +135,10 @@ def _records_of(updates: list[Update], context: Context) -> list[MetadataRecord]
         if name not in SERVED:
             words = f"Invalid update version {level} for feature {name}. Local controller {context.node.node_id} does"
             raise KafkaError(Error.INVALID_UPDATE_VERSION, f"{words} not support this feature.")
-    return context.node.controller.update_features(updates)
+    image = context.node.image
+    changes = {record.name: record for record in context.node.controller.update_features(updates)}  # type: ignore[attr-defined]
+    # What is so already need not be written down, however often it is asked for.
+    return [record for name, record in changes.items() if record.feature_level != image.features.get(name, 0)]  # type: ignore[attr-defined]
 
 
 def _kind_of(update: UpdateFeaturesRequest.FeatureUpdateKey, context: Context) -> int:
