@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.broker.unexpected import TOLD_COUNTS, Unexpected
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Fetch
 from minibroker.log.reading import EARLIEST, LATEST
@@ -35,7 +36,6 @@ EndsTopic = ListOffsetsRequest.ListOffsetsTopic
 FETCH_VERSION, LIST_OFFSETS_VERSION = 17, 9
 EPOCH_MAX = 0x7FFFFFFF
 NO_SESSION = 0
-TOLD_COUNTS = frozenset(4**power for power in range(1, 16))  # of failures one after the other
 
 
 class Following:
@@ -95,7 +95,7 @@ class Fetcher:
         self._is_given_up = self._has_stopped = False
         self._others: dict[asyncio.Task[None], None] = {}  # questions beside the fetches
         self._troubles: dict[Key, int] = {}  # how often each could not be fetched, one time after the other
-        self._unexpected_count = 0
+        self._unexpected = Unexpected(node.reporter, f"fetch {self}")
 
     def add(self, key: Key, replica: Replica) -> None:
         role = replica.role
@@ -153,7 +153,7 @@ class Fetcher:
                     continue
             except Exception as error:
                 if not isinstance(error, NetworkError):  # ours, and yet replication from this leader goes on
-                    self._unexpected(error)
+                    self._unexpected.tell(error)
                 self._reset()
                 await self._wait(self.node.config["replica.fetch.backoff.ms"])
                 continue
@@ -267,7 +267,7 @@ class Fetcher:
             self._disk_failed(key, replica, failure)
             return
         except Exception as error:  # ours: this partition is tried again, and no other one suffers from it
-            self._unexpected(error)
+            self._unexpected.tell(error)
             role.trouble, outcome = repr(error), RETRY
         if outcome == RETRY:
             if self._asked.pop(key, None) is not None:
@@ -296,15 +296,6 @@ class Fetcher:
                 f"{replica.partition}, it has tried {count} times: {role.trouble}"
             )
 
-    def _unexpected(self, error: Exception) -> None:
-        """Tell of an error that nobody expected: ours. What it was about is tried again."""
-        import traceback
-
-        self._unexpected_count += 1
-        if self._unexpected_count == 1 or self._unexpected_count in TOLD_COUNTS:
-            lines = "".join(traceback.format_exception(error))
-            self.node.reporter.say(f"unexpected error of fetch {self}, please report it\n{lines}")
-
     # Beside the fetches
 
     def _beside(self, work) -> None:  # type: ignore[no-untyped-def]
@@ -331,7 +322,7 @@ class Fetcher:
                 await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
                 continue
             except Exception as error:  # ours
-                self._unexpected(error)
+                self._unexpected.tell(error)
                 await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
                 continue
             if self._roles.get(key) is role:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.broker.unexpected import Unexpected
 from minibroker.errors import Error
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from minibroker.replication.leader import LeaderState
@@ -42,6 +43,7 @@ class IsrChanges:
         self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._has_stopped = False
+        self._unexpected = Unexpected(node.reporter, f"isr {node.node_id}")
 
     def start(self) -> None:
         lag_ms_max = self.node.config["replica.lag.time.max.ms"]
@@ -77,7 +79,13 @@ class IsrChanges:
                 answer = await self.network.call(self.node.node_id, self.controller, request, VERSION)
             except NetworkError:
                 answer = AlterPartitionResponse(throttle_time_ms=0, error_code=Error.NETWORK_EXCEPTION, topics=[])
-            if self._take(sent, answer):
+            try:
+                is_left = self._take(sent, answer)
+            except Exception as error:  # ours: a proposal that nobody sends again would be waited for without end
+                self._unexpected.tell(error)
+                self._pending = {**sent, **self._pending}
+                is_left = True
+            if is_left:
                 await self.node.clock.sleep(RETRY_MS)
 
     def _request(self, sent: dict[Key, Pending]) -> AlterPartitionRequest:

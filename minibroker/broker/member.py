@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 
 from minibroker.broker.partitions import AT_ONCE_MAX
+from minibroker.broker.unexpected import Unexpected
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Metadata
 from minibroker.log.batches import batches
@@ -72,6 +73,7 @@ class Member:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._poked: asyncio.Future[None] | None = None  # while the heart rests
         self._stopping_seen: set[int] = set()
+        self._unexpected = Unexpected(node.reporter, f"heartbeats {node.node_id}")
 
     def format(self, cluster_id: str) -> MetaProperties:
         """Make an empty directory this broker's; the metadata log is the controller's."""
@@ -201,6 +203,8 @@ class Member:
                 await self._beat()
             except NetworkError:
                 continue
+            except Exception as error:  # ours: a broker without heartbeats would be fenced
+                self._unexpected.tell(error)
 
     def _poke(self) -> None:
         """Beat now."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker import following
+from minibroker.broker.member import Member
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Append
 from minibroker.lessons.running import check
 from minibroker.lessons.scenario import parse_scenario
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
+from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
 from minibroker.server.server import Reporter
 
@@ -257,3 +259,45 @@ def test_an_error_of_our_own_in_a_fetch_does_not_end_replication(monkeypatch: py
         assert sum("a bug" in line for line in said.lines) == 1
 
     in_cluster(main, brokers=2, reporter=said)
+
+
+def test_an_error_of_our_own_in_an_answer_about_the_isr_ends_no_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Said()
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+
+        def break_down(*_: object, **__: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(LeaderState, "alter_answered", break_down)
+            cluster.links.cut(1, 2)
+            append(leader_of(lab), b"a")
+            await lab.world.clock.sleep(60_000)
+        await cluster.waits.isr(TOPIC, 0, [1])
+        await cluster.waits.high_watermark(TOPIC, 0, 1)
+        cluster.links.heal()
+        await cluster.waits.isr(TOPIC, 0, [1, 2])
+        assert said.lines and all("a bug" in line for line in said.lines)
+
+    in_cluster(main, brokers=2, reporter=said)
+
+
+def test_an_error_of_our_own_in_a_heartbeat_fences_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Said()
+
+    async def main(lab: Lab) -> None:
+        def break_down(*_: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Member, "_beat", break_down)
+            await lab.world.clock.sleep(3_000)
+        await lab.world.clock.sleep(20_000)
+        assert lab.lines("broker") == []
+        assert sum("a bug" in line for line in said.lines) == 3  # one for each broker
+
+    in_cluster(main, reporter=said)
