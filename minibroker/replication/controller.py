@@ -110,8 +110,7 @@ class Controller:
         """Raise the error for a name that a topic cannot have, or that one has already."""
         check_name(name)
         if name == METADATA_TOPIC:
-            # As Kafka puts it: nobody is authorized to make it.
-            raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED, f"{name} is the metadata log, and no topic can be that")
+            raise KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         if name in self.image.topics:
             raise KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         others = self.image.names_by_metric.get(metric_name(name))

@@ -148,7 +148,7 @@ async def test_nobody_makes_or_changes_a_topic_that_is_called_like_the_metadata_
         node.create_topic("t")
         append(node, "t", b"v")
         before = node.metadata.log.next_offset
-        refusal = Error.TOPIC_AUTHORIZATION_FAILED if which == 1 else Error.UNKNOWN_TOPIC_OR_PARTITION
+        refusal = Error.INVALID_REQUEST if which == 1 else Error.UNKNOWN_TOPIC_OR_PARTITION
         assert list(errors(await client.ask(request, version))) == [refusal]
         assert node.metadata.log.next_offset == before
         assert "__cluster_metadata-0" in storage.list("")
