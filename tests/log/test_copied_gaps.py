@@ -27,9 +27,9 @@ PLAIN = LogSettings(segment_bytes=600, index_interval_bytes=150, segment_index_b
 Offsets = tuple[int, ...]
 
 
-def batch(*offsets: int, magic: int = 2) -> bytes:
+def batch(*offsets: int, magic: int = 2, epoch: int = 0) -> bytes:
     rows = [Record(b"k", b"%d" % offset, (), 1000 + offset % 1000, offset) for offset in offsets]
-    return build_batch(magic, rows, partition_leader_epoch=0)
+    return build_batch(magic, rows, partition_leader_epoch=epoch)
 
 
 def opened(storage: Storage, settings: LogSettings = PLAIN) -> PartitionLog:
@@ -101,6 +101,21 @@ def test_a_batch_that_claims_to_begin_later_than_it_does_is_the_one_that_goes(at
     assert offsets_of(found) == list(range(liar.base_offset))
 
 
+def test_the_first_batch_of_an_epoch_waits_for_no_disk() -> None:
+    """Until the recovery point passes it, a start reads the epoch off the batch; a flush syncs the file before."""
+    storage = SimulatedStorage()
+    log = opened(storage)
+    log.append_as_follower(batch(0, epoch=1), now_ms=0)
+    syncs: list[str] = []
+    storage.before_step = lambda step: syncs.append(str(step)) if "sync" in step.doing else None
+    for epoch in range(2, 12):
+        log.append_as_follower(batch(log.next_offset, epoch=epoch), now_ms=0)
+    assert syncs == []
+    log.flush()
+    assert any("leader-epoch-checkpoint" in sync for sync in syncs)
+    storage.before_step = None
+
+
 # Crashes
 
 
@@ -108,7 +123,7 @@ def work(seed: int) -> Callable[[SimulatedStorage, Callable[[tuple[Offsets, int]
     def workload(storage: SimulatedStorage, mark: Callable[[tuple[Offsets, int]], None]) -> None:
         chance = Random(seed)
         copied: Offsets = ()
-        flushed, next_offset = 0, 0
+        flushed, next_offset, epoch = 0, 0, 0
         mark((copied, flushed))
         log = opened(storage)
         for _ in range(40):
@@ -117,7 +132,8 @@ def work(seed: int) -> Callable[[SimulatedStorage, Callable[[tuple[Offsets, int]
             next_offset = offsets[-1] + 1
             copied += offsets
             mark((copied, flushed))
-            log.append_as_follower(batch(*offsets), now_ms=0)
+            epoch += chance.choice([0, 0, 0, 1, 3])
+            log.append_as_follower(batch(*offsets, epoch=epoch), now_ms=0)
             if chance.random() < 0.1:
                 log.flush()
                 flushed = len(copied)
