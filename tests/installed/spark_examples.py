@@ -33,7 +33,7 @@ LEFT_OUT = {
     ") -> LoadResult: ...": "is a signature",
 }
 PY = re.compile(r"^```(?:py|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMANDS = re.compile(r"^minibroker (spark .*(?:\\\n.*)*)", re.MULTILINE)
+COMMANDS = re.compile(r"^minibroker (spark (?:[^\\\n]|\\\n)*)", re.MULTILINE)
 
 
 def fill(broker: Broker) -> None:
@@ -50,9 +50,9 @@ def fill(broker: Broker) -> None:
     asyncio.run(send())
 
 
-def new_broker(path: str | None = None) -> Broker:
+def new_broker(path: str | None = None, partitions: int = 2) -> Broker:
     settings: dict[str, Any] = {"log_retention_ms": -1, "log_cleaner_enable": False}
-    return Broker(data_dir=path, topics=["orders:2", "customers", "prices:1:compact"], **settings)
+    return Broker(data_dir=path, topics=[f"orders:{partitions}", "customers", "prices:1:compact"], **settings)
 
 
 failed: list[str] = []  # commands, of which the others are tried all the same
@@ -148,7 +148,7 @@ def pages(examples: Examples, broker: Broker, minibroker: str) -> None:
         shutil.rmtree(folder)
 
     # Jobs, on directories as brokers leave them.
-    with new_broker("data") as broker:
+    with new_broker("data", 6) as broker:  # as many as the page says
         fill(broker)
     for copy in ("disk1", "broker-1/data", "broker-2/data", "broker-3/data"):
         shutil.copytree("data", copy)
