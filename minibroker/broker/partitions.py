@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 AT_ONCE_MAX = 8  # partitions of one topic
 RETRY_MS_MIN, RETRY_MS_MAX = 1000, 60_000  # until what could not be opened is tried again
-OPENING_US, REMOVING_US = 500, 500  # on a disk; in memory less
+OPENING_US, REMOVING_US = 500, 1000  # on a disk; in memory less
 
 
 class Partitions:
