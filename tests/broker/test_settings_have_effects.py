@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from minibroker import Cluster
 from minibroker.broker.node import Node
 from minibroker.config.setting import HONOURED, PER_BROKER, READ_ONLY
 from minibroker.config.tables import broker_settings, group_settings, topic_settings
 from minibroker.errors import Error
+from minibroker.log.memory_storage import MemoryStorage
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from minibroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -25,7 +27,8 @@ from minibroker.protocol.messages.incremental_alter_configs import IncrementalAl
 from minibroker.protocol.messages.join_group import JoinGroupRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.broker.running import running_node
-from tests.server.running import Client, append, connected, fetch
+from tests.client.scripted import TestClock
+from tests.server.running import Client, append, connected, fetch, running
 
 TESTS = Path(__file__).parent.parent
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -306,14 +309,74 @@ async def test_the_listening_socket_has_the_backlog_that_socket_listen_backlog_s
         assert [server.limits.backlog for server in node.servers] == [7]
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_partition_goes_back_to_its_preferred_leader_if_auto_leader_rebalance_enable_says_so(is_on: bool) -> None:
+    settings = {"auto.leader.rebalance.enable": is_on, "leader.imbalance.check.interval.seconds": 1}
+    with Cluster(2, topics=["t:1:2"], config=settings) as cluster:
+        cluster.wait_in_sync()
+        preferred = cluster.leader("t")
+        (other,) = {1, 2} - {preferred}
+        cluster.kill(preferred)
+        cluster.wait_leader("t", 0, other)
+        cluster.start_broker(preferred)
+        cluster.wait_in_sync()
+        cluster.advance("5s")
+        assert cluster.leader("t") == (preferred if is_on else other)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_broker_that_stops_gives_its_leaders_away_first_if_controlled_shutdown_enable_says_so(is_on: bool) -> None:
+    with Cluster(2, topics=["t:1:2"], config={"controlled.shutdown.enable": is_on}) as cluster:
+        cluster.wait_in_sync()
+        leader = cluster.leader("t")
+        (other,) = {1, 2} - {leader}
+        cluster.freeze()  # so that no session ends
+        cluster.stop_broker(leader)
+        assert cluster.leader("t") == (other if is_on else leader)
+        cluster.thaw()
+
+
+# What is written down from time to time, and after which setting's time.
+CHECKPOINTS = {
+    "log.flush.offset.checkpoint.interval.ms": "recovery-point-offset-checkpoint",
+    "log.flush.start.offset.checkpoint.interval.ms": "log-start-offset-checkpoint",
+    "replica.high.watermark.checkpoint.interval.ms": "replication-offset-checkpoint",
+}
+
+
+@pytest.mark.parametrize("setting", CHECKPOINTS)
+async def test_offsets_are_written_down_as_often_as_their_setting_says(setting: str) -> None:
+    clock, storage = TestClock(), MemoryStorage(lambda: 1_700_000_000_000)
+    others = {name: 1_000_000 for name in CHECKPOINTS if name != setting}
+    async with running({setting: 7000, **others}, clock=clock, storage=storage) as node:
+        node.create_topic("t")
+        append(node, "t", b"value")
+        log = node.replicas["t", 0].log
+        log.flush()
+        log.advance_log_start(1)
+        clock.pass_time(6999)
+        assert noted(storage, CHECKPOINTS[setting]) != 1
+        clock.pass_time(1)
+        assert {name for name, file in CHECKPOINTS.items() if noted(storage, file) == 1} == {setting}
+
+
+def noted(storage: MemoryStorage, file: str) -> int | None:
+    """Return the offset of the partition in a checkpoint, None if it is in none."""
+    if not storage.exists(file):
+        return None
+    opened = storage.open(file)
+    try:
+        lines = bytes(opened.view(0, opened.size_bytes)).decode().splitlines()
+    finally:
+        opened.close()
+    return next((int(line.split()[2]) for line in lines if line.startswith("t 0 ")), None)
+
+
 # Honoured settings of a broker that no test outside tests/config names, and why. It may only get shorter.
 NAMED_BY_NO_TEST = {
-    "auto.leader.rebalance.enable",  # false: nothing happens, for ever
-    "controlled.shutdown.enable",  # false: a stop is seen as an end, which kill() is as well
     "log.cleaner.io.buffer.load.factor",  # a share of log.cleaner.dedupe.buffer.size, which is tried
     "metadata.log.dir",  # it can only be refused: tests/config/test_start.py
     "replica.fetch.min.bytes",  # among brokers
-    "replica.high.watermark.checkpoint.interval.ms",  # seen after a crash only
     "replica.selector.class",  # by `racks` of Cluster, which sets it
     "replica.socket.timeout.ms",  # among brokers
 }
