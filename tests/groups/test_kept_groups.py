@@ -15,6 +15,8 @@ from minibroker.config import BrokerConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC, java_hash, partition_of
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -269,6 +271,15 @@ async def test_a_group_that_nobody_came_to_is_forgotten() -> None:
             for group in ("left", "silent", "silent", "used")
         ]
         assert {answer.error_code for answer in answers} == {Error.MEMBER_ID_REQUIRED}
+        refused = JoinGroupRequest(
+            group_id="refused",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="test",
+            protocols=[],
+        )
+        assert (await caller.call(refused, 4)).error_code == Error.INCONSISTENT_GROUP_PROTOCOL
         await caller.commit(1, group="used")
         assert set(await caller.groups()) == {"left", "silent", "used"}
         await caller.call(LeaveGroupRequest(group_id="left", member_id=answers[0].member_id), 2)
@@ -393,6 +404,37 @@ class TestCluster:
                 cluster.steps.release()
                 assert await committing == Error.NONE
                 assert await Caller(second).committed() == {("t", 0): 42}
+            await cluster.waits.in_sync()
+
+        in_cluster(main, settings={"offsets.topic.num.partitions": "3"})
+
+    def test_a_member_is_seen_when_its_rows_are_on_all_replicas_in_sync(self) -> None:
+        async def main(lab: Lab) -> None:
+            cluster = lab.cluster
+            cluster.create_topic("t", 1)
+            await cluster.waits.in_sync()
+            leader = await self.coordinator(lab)
+            await cluster.waits.in_sync()
+            enter = ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id="member",
+                member_epoch=0,
+                rebalance_timeout_ms=30_000,
+                subscribed_topic_names=["t"],
+                topic_partitions=[],
+            )
+            describe = ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+            cluster.steps.hold(["fetch"])
+            async with await self.connected(lab, leader) as connection, await self.connected(lab, leader) as second:
+                entering = lab.world.loop.create_task(connection.call(enter, 1))
+                await lab.world.clock.sleep(50)
+                describing = lab.world.loop.create_task(second.call(describe, 1))
+                await lab.world.clock.sleep(50)
+                assert not entering.done() and not describing.done()
+                cluster.steps.release()
+                assert (await entering).error_code == Error.NONE
+                (group,) = (await describing).groups
+                assert [member.member_id for member in group.members] == ["member"]
             await cluster.waits.in_sync()
 
         in_cluster(main, settings={"offsets.topic.num.partitions": "3"})

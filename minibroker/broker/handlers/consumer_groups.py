@@ -93,16 +93,34 @@ def _group_of(
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> Work[ConsumerGroupDescribeResponse]:
-    """Describe groups of this protocol."""
+    """Describe groups of this protocol, as they are when what they are made of is committed.
+
+    Kafka: describes at once what is committed.
+    """
     operations = all_operations(context) if request.include_authorized_operations else NOT_ASKED
     groups: dict[str, DescribedGroup] = {}
     for group_id in request.group_ids:
         if group_id not in groups:
             found = groups[group_id] = _describe(group_id, operations, context)
+            committed = None if found.error_code else _committed(group_id, context)
+            if committed is not None:
+                yield committed
+                if committed.value != Error.NONE:
+                    groups[group_id] = _undescribed(group_id, committed.value)
             yield DESCRIBED_US + MEMBER_US * len(found.members)
     return ConsumerGroupDescribeResponse(
         throttle_time_ms=0, groups=[groups[group_id] for group_id in request.group_ids]
     )
+
+
+def _committed(group_id: str, context: Context) -> Later | None:
+    """Return what is told when every row of a group is committed, or why that cannot be; None: it is so."""
+    led = context.node.groups.coordinator.find(group_id)
+    if led.is_safe(group_id):
+        return None
+    later = Later()
+    led.write(group_id, [], later)
+    return later
 
 
 def _describe(group_id: str, operations: int, context: Context) -> DescribedGroup:

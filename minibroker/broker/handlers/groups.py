@@ -124,6 +124,7 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
                 needs_id_first=needs_id_first,
                 skips_assignment=version >= SKIPS_ASSIGNMENT_SINCE,
             )
+            led.shard.drop_unwritten(request.group_id, now_ms)  # made for one who was refused
         led.arm(request.group_id)
     except KafkaError as error:
         return _joined(Joined.refused(error.code, request.member_id), version)
