@@ -15,10 +15,18 @@ import pytest
 
 from tests.cli.running import MINIBROKER, Shell, broker_running
 
+DEADLINE_S = 60  # only bounds a hang
+
 
 def start(shell: Shell, *words: str, **channels: object) -> subprocess.Popen[bytes]:
     environment = os.environ | {"MINIBROKER_BOOTSTRAP": shell.address}
-    return subprocess.Popen([*MINIBROKER, *words], env=environment, **channels)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+        [*MINIBROKER, *words],
+        env=environment,
+        # A run in the background of a script (`make test &`) has it ignored, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **channels,
+    )
 
 
 def test_a_reader_who_has_seen_enough_is_no_failure(shell: Shell, topic: str) -> None:
@@ -28,7 +36,7 @@ def test_a_reader_who_has_seen_enough_is_no_failure(shell: Shell, topic: str) ->
         assert process.stdout.readline() == b"x" * 99 + b"\n"
         process.stdout.close()
         shell.good("produce", "-t", topic, stdin=b"more\n" * 20_000)
-        assert process.wait() == 0
+        assert process.wait(DEADLINE_S) == 0
         assert b"Traceback" not in process.stderr.read()
 
 
@@ -38,7 +46,7 @@ def test_ctrl_c_is_a_good_end_of_consume(shell: Shell, topic: str) -> None:
         assert process.stdout and process.stderr
         assert process.stdout.readline() == b"one\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
+        assert process.wait(DEADLINE_S) == 0
         assert b"Traceback" not in process.stderr.read()
 
 
@@ -49,7 +57,7 @@ def test_ctrl_c_ends_produce_and_what_was_read_is_written(shell: Shell, topic: s
         process.stdin.flush()
         assert shell.good("consume", topic, "-c1", "-q").lines == ["one"]  # while the pipe is open
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 130
+        assert process.wait(DEADLINE_S) == 130
         assert b"Traceback" not in process.stderr.read()
 
 
