@@ -1,4 +1,4 @@
-"""minibroker: a Kafka-compatible broker that one person can read in an afternoon.
+"""minibroker: a Kafka-compatible broker that starts in milliseconds, for tests, lessons and reading.
 
 Importing this package loads nothing else: every part is imported where it is used, so a tool that needs one
 message pays for one message. tests/test_house_rules.py keeps it so.
