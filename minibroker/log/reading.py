@@ -10,7 +10,7 @@ partition: not of the others in a request, and never of the connection that it c
 
 from __future__ import annotations
 
-from minibroker.errors import Error, KafkaError, LogDamaged, ProtocolError
+from minibroker.errors import DecompressionLimit, Error, KafkaError, LogDamaged, ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.compression import decompress
 from minibroker.log.convert import convert
@@ -88,7 +88,9 @@ def read(
     return None
 
 
-def _damaged(log: PartitionLog, error: ProtocolError, code: Error = Error.CORRUPT_MESSAGE) -> LogDamaged:
+def _damaged(log: PartitionLog, error: ProtocolError, code: Error = Error.CORRUPT_MESSAGE) -> KafkaError:
+    if isinstance(error, DecompressionLimit):
+        return KafkaError(code, f"{log.directory}: {error}")  # Kafka wrote it, which unpacks as it reads on
     return LogDamaged(code, f"{log.directory} is damaged: {error}")
 
 

@@ -15,7 +15,7 @@ from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.produce import ProduceRequest
-from tests.server.running import Client, connected, running
+from tests.server.running import Client, connected, running, said
 
 TIME_MS = 1_700_000_000_000
 TOPIC, BROKER = 2, 4  # kinds of resources
@@ -112,3 +112,13 @@ async def test_a_search_by_time_unpacks_no_record_that_is_too_large_now() -> Non
         assert await find(node, client) == Error.NONE
         await alter(client, TOPIC, "orders", 1000)
         assert await find(node, client) == Error.INVALID_RECORD
+
+
+async def test_a_batch_of_kafkas_that_unpacks_to_more_than_is_allowed_is_not_called_damaged() -> None:
+    async with running() as node, connected(node) as client:
+        node.create_topic("orders", 1)
+        log = node.replicas["orders", 0].log
+        log.append_as_follower(zeros(DECOMPRESSED_BYTES_MAX, ZSTD), now_ms=TIME_MS)
+        node.replicas["orders", 0].high_watermark = 1
+        assert await find(node, client) == Error.MESSAGE_TOO_LARGE
+        assert not [line for line in said(node) if "damaged" in line]
