@@ -15,6 +15,7 @@
 #                                             and compaction
 #   make amplification ARGS=--newest          what requests of many small elements cost: processor, memory, the loop
 #   make crashes STATES=10000                 the power goes in so many states of each workload of the log's tests
+#   make flips (or FLIPS=1000)                each byte of a broker's directory is damaged, and it is started twice
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
 
@@ -25,6 +26,7 @@ SECONDS ?= 60
 SEED ?=
 SEEDS ?= 100
 STATES ?= 10000
+FLIPS ?= all
 FIRST ?= 0
 CLIENT ?= own
 WHAT ?= cluster
@@ -33,7 +35,7 @@ PARTS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports amplification bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim crashes fuzz docs format clean
+.PHONY: help run test check lint types imports amplification bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -97,7 +99,11 @@ amplification: $(VENV)/.installed-test
 	$(BIN)/python -m tests.server.amplification $(ARGS)
 
 crashes: $(VENV)/.installed-test
-	MINIBROKER_TEST_STATES=$(STATES) $(BIN)/pytest -n auto tests/log/test_log_crashes.py tests/cleaning/test_cleaning_crashes.py
+	MINIBROKER_TEST_STATES=$(STATES) $(BIN)/pytest -n auto tests/log/test_log_crashes.py tests/log/test_copied_gaps.py \
+		tests/cleaning/test_cleaning_crashes.py
+
+flips: $(VENV)/.installed-test
+	MINIBROKER_TEST_FLIPS=$(FLIPS) $(BIN)/pytest -n auto tests/server/test_flipped_directories.py
 
 # libFuzzer writes what it finds into its first folder, so the committed corpus stays as it is.
 fuzz: $(VENV)/.installed-fuzz
