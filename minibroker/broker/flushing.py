@@ -55,9 +55,9 @@ class Flushing:
             else:
                 carry_out()
         except StorageError as failure:
-            # What the disk has dropped it does not write later: nobody knows what it holds now.
             if plan.cuts == log.cuts:
+                # What the disk has dropped it does not write later: nobody knows what it holds now.
                 log.offline = failure
-            self.node.disk_failed(failure)
+                self.node.disk_failed(failure)
         else:
             log.flushed(plan)

@@ -7,6 +7,8 @@ from minibroker.log.checkpoints import sync_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from minibroker.log.storage import Storage
 
 
@@ -48,13 +50,17 @@ class FlushPlan:
         self.cuts = cuts  # of the log when it was made: what has been cut since is another log's
 
     def carry_out(self, storage: Storage) -> None:
-        """Sync the files that are still there, and their names."""
+        """Sync the files that are still there, and their names; what has gone meanwhile was cut off or deleted."""
         for path in self.paths:
+            _sync_unless_gone(storage, path, sync_file)
+        directory = self.paths[-1].rpartition("/")[0]
+        _sync_unless_gone(storage, directory, lambda storage, path: storage.sync_directory(path))
+
+
+def _sync_unless_gone(storage: Storage, path: str, sync: Callable[[Storage, str], object]) -> None:
+    if storage.exists(path):
+        try:
+            sync(storage, path)
+        except StorageError:
             if storage.exists(path):
-                try:
-                    sync_file(storage, path)
-                except StorageError:
-                    if storage.exists(path):
-                        raise
-                    # It has gone from its log in this moment.
-        storage.sync_directory(self.paths[-1].rpartition("/")[0])
+                raise

@@ -86,3 +86,14 @@ async def test_a_disk_that_fails_then_takes_the_log_offline() -> None:
         node.replicas["t", 0].log.roll()
         assert node.replicas["t", 0].log.offline is not None
         assert node.disk_trouble.count == 1
+
+
+async def test_a_topic_that_is_deleted_while_it_is_flushed_is_no_trouble_of_the_disk(tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        node.create_topic("t")
+        append(node, "t", b"a")
+        plan = node.replicas["t", 0].log.flush_plan()
+        node.change(node.controller.delete_topic(name="t"))
+        await node.partitions.settled()
+        plan.carry_out(node.storage)
+        assert node.disk_trouble.count == 0
