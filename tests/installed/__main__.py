@@ -5,7 +5,8 @@
 
     core     the wheel alone: what needs no extra works, what does says so
     newest   the newest of everything that pip gives, on the newest Python here: examples, Spark in plain sessions
-    oldest   Python 3.11 and the lowest versions that pyproject.toml allows: the same
+    oldest   Python 3.11 and the lowest versions that pyproject.toml allows: examples, Spark in a plain session;
+             tests/spark runs the jobs on that PySpark
     cluster  Spark's standalone master and two workers that have no minibroker, with what --package writes
 
 What must hold: nothing of the checkout can be imported, no environment is activated, PATH holds none, and no setting of
@@ -142,18 +143,19 @@ def check_examples(programs: Path, work: Path) -> None:
     print(f"  {said.splitlines()[-1]}", flush=True)
 
 
-def check_spark(programs: Path, work: Path) -> None:
-    for mode in ("plain", "pages"):
+def check_spark(programs: Path, work: Path, *modes: str) -> None:
+    for mode in modes:
         folder = work / mode
         folder.mkdir()
-        said = run(programs / "python", HERE / "spark_examples.py", mode, ROOT, programs / "minibroker", cwd=folder)
+        command = (programs / "python", HERE / "spark_examples.py", mode, ROOT, programs / "minibroker")
+        said = run(*command, cwd=folder, MINIBROKER_SALT="a secret, as the page of slice wants one")
         print("\n".join(f"  {line}" for line in said.splitlines() if line.startswith("ran ")), flush=True)
 
 
 def check_newest(wheel: Path, work: Path) -> None:
     programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark]", "pytest")
     check_examples(programs, work)
-    check_spark(programs, work)
+    check_spark(programs, work, "plain", "pages")
 
 
 def check_oldest(wheel: Path, work: Path) -> None:
@@ -164,7 +166,7 @@ def check_oldest(wheel: Path, work: Path) -> None:
     packages = next((programs.parent / "lib").glob("python*/site-packages"))
     (packages / "pyspark.pth").write_text(f"{pyspark_folder()}\n")  # 470 MB that are there already
     check_examples(programs, work)
-    check_spark(programs, work)
+    check_spark(programs, work, "plain")
 
 
 def check_cluster(wheel: Path, work: Path) -> None:
