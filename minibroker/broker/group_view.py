@@ -129,6 +129,7 @@ class SeenGroups:
         number = partition_of(group_id, len(topic.partitions))
         for led in self._led():
             if led.replica.partition == number:
+                led.check(group_id)  # its last rows may not be safe yet
                 return led
         leader = topic.partitions[number].leader
         who = "nobody leads" if leader < 0 else f"broker {leader} has not read"
