@@ -9,9 +9,10 @@ import pytest
 
 from minibroker.errors import StorageError
 from minibroker.log.build import build_batch
-from minibroker.log.checkpoints import read_offsets
+from minibroker.log.checkpoints import BrokenFile, read_offsets
 from minibroker.log.directory import LogDirectory
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.meta_properties import parse_meta_properties
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.settings import LogSettings
@@ -227,3 +228,19 @@ def test_after_a_failover_checkpoints_are_written_as_often_for_many_logs_as_for_
             directory.lower_high_watermark(topic, 0, 4)
             directory.truncate_to(topic, 0, 4)
     assert (paths.count(POINTS), paths.count(HIGH_WATERMARKS)) == (1, 1)
+
+
+def test_a_segment_beyond_the_largest_offset_is_nobodys() -> None:
+    storage = MemoryStorage(int)
+    append(opened(storage, "t").logs["t", 0])
+    storage.open("t-0/99999999999999999999.log", create=True).append([b"x"])
+    with pytest.raises(StorageError, match=r"99999\.log: no offset is so large"):
+        opened(storage, "t")
+    storage.remove("t-0/99999999999999999999.log")
+    assert values(opened(storage, "t").logs["t", 0]) == [b"0"]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"#\n#Sat Nov 21 10:35:03 UTC 2026\n"])
+def test_an_empty_meta_properties_is_called_so(data: bytes) -> None:
+    with pytest.raises(BrokenFile, match=r"meta\.properties: it says nothing"):
+        parse_meta_properties(data)
