@@ -159,7 +159,12 @@ class Server:
             bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
             if family == AF_INET6:
                 bound.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 1)
-            bound.bind((host, port))
+            try:
+                bound.bind((host, port))
+            except OSError as failure:  # in the words of asyncio
+                why = (failure.strerror or str(failure)).lower()
+                words = f"error while attempting to bind on address {(host, port)!r}: {why}"
+                raise OSError(failure.errno, words) from None
             return await loop.create_server(lambda: Connection(self), sock=bound, backlog=backlog, start_serving=False)
         except BaseException:
             bound.close()
