@@ -70,7 +70,7 @@ ALL_COLUMNS = """
 
 
 def test_what_was_written_is_read_by_all(spark: Session, shared: Broker) -> None:
-    shared.create_topic("all", 2)
+    shared.create_topic("all", 2, retention_ms=-1)  # its records are years old
     spark.call("tests.spark.sinks:write", query=ALL_COLUMNS, options=to(shared, kafka_compression_type="lz4"))
     told = to(shared, subscribe="all", includeHeaders="true")
     wanted = spark.rows(CONNECTOR, **told)
