@@ -72,7 +72,7 @@ def _fetch_in_shares(
 ) -> Work[FetchResponse | Coroutine[None, None, FetchResponse]]:
     """Read a share of many partitions in each turn of the loop, and hear of what changes behind it."""
     session = round_.watched  # from now on, so that it hears of what changes behind the reading
-    keys, is_left = list(session.changed), False
+    keys, is_left = session.in_order(session.changed), False
     try:
         for start in range(0, len(keys), AT_ONCE_MAX):
             share = [key for key in keys[start : start + AT_ONCE_MAX] if key in session.partitions]
@@ -179,6 +179,7 @@ class Round:
         self.bytes_min = min(request.min_bytes, self.bytes_max)
         self._is_due = not self._asked
         self._answers: dict[Key, PartitionResponse] = {}
+        self._unknown: set[Key] = set()  # of them those without a replica here: they come last
         self._read: dict[Key, tuple[Replica, Slice | None]] = {}  # without an error
         self._leaders: tuple[int, ...] = ()  # that the answer names
 
@@ -272,7 +273,8 @@ class Round:
         session = self._watched
         if session is None:
             return self._wanted.items()
-        return [(key, session.partitions[key].wanted) for key in (session.changed if keys is None else keys)]
+        partitions = session.partitions
+        return [(key, partitions[key].wanted) for key in session.in_order(session.changed if keys is None else keys)]
 
     @property
     def to_read_count(self) -> int:
@@ -280,13 +282,13 @@ class Round:
 
     def read(self, keys: Iterable[Key] | None = None) -> bool:
         """Read the partitions that may have changed, or some of them; return whether the answer may leave."""
-        unknown: dict[Key, PartitionResponse] = {}
         by_id = self.version >= TOPIC_IDS_SINCE
         for key, wanted in self._to_read(keys):
             if self.has_waited:
                 _, found = self._read.pop(key, (None, None))
                 if found is not None:
                     self.found_bytes -= found.size_bytes
+                self._unknown.discard(key)
             answer = PartitionResponse(
                 partition_index=wanted.partition, error_code=Error.NONE, high_watermark=-1, records=b""
             )
@@ -303,15 +305,12 @@ class Round:
                     error = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, error.message)
                 self._refuse(key, answer, error, replica)
                 if replica is None:
-                    self._answers.pop(key, None)
-                    unknown[key] = answer  # they come last
-                    continue
+                    self._unknown.add(key)
             else:
                 self._read[key] = (replica, found)
                 if found is not None:
                     self.found_bytes += found.size_bytes
             self._answers[key] = answer
-        self._answers.update(unknown)
         return self._is_due or self.found_bytes >= self.bytes_min
 
     def _read_partition(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> Slice | None:
@@ -445,21 +444,34 @@ class Round:
                 self._fill(key, replica, found)
         if self.session is not None and not self.session.is_closed:
             self._settle(self.session)
-        topics: dict[tuple[str, bytes], list[PartitionResponse]] = {}
-        for key, answer in self._answers.items():
-            if self.session is not None:
-                has_news = self.session.has_news(key, answer)
-                if self.is_incremental and not has_news:
-                    continue
-            topics.setdefault(key[:2], []).append(answer)
-        return FetchResponse(
-            session_id=self.session_id,
-            responses=[
-                TopicResponse(topic=topic, topic_id=topic_id, partitions=partitions)
-                for (topic, topic_id), partitions in topics.items()
-            ],
-            node_endpoints=self._endpoints(),
-        )
+        topics: list[TopicResponse] = []
+        topic_before: tuple[str, bytes] | None = None
+        for key, answer in self._in_order():
+            if self.session is not None and not self._is_news(self.session, key, answer):
+                continue
+            if key[:2] != topic_before:  # a topic stands there again where the order has come back to it
+                topic_before = key[:2]
+                topics.append(TopicResponse(topic=key[0], topic_id=key[1], partitions=[]))
+            topics[-1].partitions.append(answer)
+        return FetchResponse(session_id=self.session_id, responses=topics, node_endpoints=self._endpoints())
+
+    def _in_order(self) -> list[tuple[Key, PartitionResponse]]:
+        """Return the answers of partitions in the order of the request, or of the session; of unknown ones last."""
+        answers = self._answers
+        if self.session is None or not self.is_incremental:
+            found = list(answers.items())
+        else:
+            found = [(key, answers[key]) for key in self.session.in_order(answers)]
+        if self._unknown:
+            found.sort(key=lambda each: each[0] in self._unknown)
+        return found
+
+    def _is_news(self, session: Session, key: Key, answer: PartitionResponse) -> bool:
+        """Return whether an answer belongs into the response of a session, and remember it and its place."""
+        is_news = session.has_news(key, answer)
+        if answer.records if self.is_incremental else key in self._unknown:
+            session.move_to_end(key)
+        return is_news or not self.is_incremental
 
     def _endpoints(self) -> list[FetchResponse.NodeEndpoint]:
         """Say where the leaders are that the answer names."""

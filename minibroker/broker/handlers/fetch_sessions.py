@@ -7,6 +7,9 @@
 A session hears of its partitions all the time, so a request reads only those that have changed, however many there are.
 A fetch without a session that has to wait hears of its partitions in the same way, for as long as it waits.
 
+Partitions are read and answered in the order of the session: that in which they came into it, but who was sent records
+goes to its end, so that nobody is starved by a limit on the whole answer.
+
 What must hold: a request that does not fit the session's epoch gets an error and changes nothing. A partition that may
 have something to say is in `changed`; of every other one the session is told when that is no longer so.
 """
@@ -18,7 +21,7 @@ from minibroker.errors import Error, KafkaError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from minibroker.replication.replica import Replica
@@ -36,11 +39,15 @@ TOPIC_IDS_SINCE = 13
 class CachedPartition:
     """What the client wants of a partition, and what it has been told; called when the partition has changed."""
 
-    __slots__ = ("high_watermark", "key", "log_start_offset", "read_high_watermark", "replica", "session", "wanted")
+    __slots__ = (
+        *("high_watermark", "key", "log_start_offset", "position", "read_high_watermark", "replica", "session"),
+        "wanted",
+    )
 
-    def __init__(self, session: Session, key: Key, wanted: Any):
+    def __init__(self, session: Session, key: Key, wanted: Any, position: int):
         self.session = session
         self.key = key
+        self.position = position  # in the order of the session; no two are equal
         self.wanted = wanted  # FetchRequest.FetchTopic.FetchPartition
         self.high_watermark = -1
         self.log_start_offset = -1
@@ -84,7 +91,8 @@ class Session:
         self.uses_topic_ids = uses_topic_ids
         self.used_ms = used_ms  # by the steady clock
         self.partitions: dict[Key, CachedPartition] = {}
-        self.changed: dict[Key, None] = {}  # to be read with the next request, in this order
+        self.changed: dict[Key, None] = {}  # to be read with the next request
+        self._position_next = 0
         self.is_closed = False
         self._waiting: Future[None] | None = None  # of the request that waits
 
@@ -92,7 +100,7 @@ class Session:
         for key, partition in wanted.items():
             cached = self.partitions.get(key)
             if cached is None:
-                self.partitions[key] = CachedPartition(self, key, partition)
+                self.partitions[key] = CachedPartition(self, key, partition, self._next_position())
             else:
                 cached.wanted = partition
             self.changed[key] = None
@@ -102,6 +110,20 @@ class Session:
                 cached.unwatch()
                 self.changed.pop(key, None)
 
+    def in_order(self, keys: Iterable[Key]) -> list[Key]:
+        """Return partitions in the order of the session."""
+        found, partitions = list(keys), self.partitions
+        if len(found) > 1:
+            found.sort(key=lambda key: partitions[key].position)
+        return found
+
+    def move_to_end(self, key: Key) -> None:
+        self.partitions[key].position = self._next_position()
+
+    def _next_position(self) -> int:
+        self._position_next += 1
+        return self._position_next
+
     def look_everywhere(self) -> None:
         """Read every partition with the next request."""
         self.changed.update(dict.fromkeys(self.partitions))
@@ -109,9 +131,8 @@ class Session:
     def has_news(self, key: Key, answer: Any) -> bool:
         """Return whether an answer belongs into the response, and remember it."""
         cached = self.partitions[key]
-        has_records = bool(answer.records)
         news = (
-            has_records
+            bool(answer.records)
             or answer.error_code != Error.NONE
             or answer.high_watermark != cached.high_watermark
             or answer.log_start_offset != cached.log_start_offset
@@ -121,10 +142,6 @@ class Session:
         cached.high_watermark, cached.log_start_offset = answer.high_watermark, answer.log_start_offset
         if answer.error_code != Error.NONE:
             self.refused(key)
-        if has_records:
-            # Who got something goes to the end, so that nobody is starved by a limit on the whole answer.
-            self.changed.pop(key, None)
-            self.changed[key] = None
         return news
 
     def refused(self, key: Key) -> None:

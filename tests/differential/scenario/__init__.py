@@ -25,6 +25,7 @@ def play_all(play: Play) -> None:
     fetch.fetch_by_limits(play)
     fetch.fetch_badly(play)
     fetch.fetch_in_sessions(play)
+    fetch.fetch_in_turn(play)
     offsets.list_offsets(play)
     offsets.ask_for_epochs(play)
     offsets.delete_records(play)

@@ -25,6 +25,8 @@ def fetch_everything(play: Play) -> None:
         play.ask("several topics", fetch(*every), version)
         both = fetch_topic("two", (1, 0), (0, 0), ids=play.ids)
         play.ask("two partitions", fetch(both), version)
+        play.ask("topics in turn", fetch(*_in_turn(play)), version)
+        play.ask("topics in turn, some unknown", fetch(*_in_turn(play, unknown=9)), version)
         committed = fetch(fetch_topic("plain", (0, 0), ids=play.ids), isolation_level=1)
         play.ask("committed only", committed, version)
         play.ask("nothing", fetch(), version)
@@ -136,6 +138,28 @@ def fetch_in_sessions(play: Play) -> None:
             ask("after all was forgotten", third.session_id, 2)
         ask("opens with nothing", 0, 0)
         ask("epoch 5 without a session", 0, 5, (0, 0))
+
+
+def fetch_in_turn(play: Play) -> None:
+    """Read several topics in a session with a limit on the whole answer, from the same offsets again and again."""
+    for version in play.versions(FetchRequest, 7):
+        for limit in (1, 400, 1_000_000):
+            for unknown in (None, 9):
+                opened = play.ask(
+                    f"in turn: opens, {limit} bytes", fetch(*_in_turn(play, unknown), max_bytes=limit), version
+                )
+                for epoch in range(1, 8):
+                    more = [fetch_topic("two", (0, 0), ids=play.ids)] if epoch == 5 else []
+                    again = fetch(*more, session_id=opened.session_id, session_epoch=epoch, max_bytes=limit)
+                    play.ask(f"in turn: {epoch}, {limit} bytes", again, version)
+
+
+def _in_turn(play: Play, unknown: int | None = None) -> list[FetchRequest.FetchTopic]:
+    """Return partitions of topics that stand more than once in the request, perhaps with one that there is not."""
+    rows = [("two", 1), ("plain", 0), ("two", 0), ("limits", 0), ("empty", 0), ("small", 0)]
+    if unknown is not None:
+        rows.insert(1, ("two", unknown))
+    return [fetch_topic(topic, (partition, 0), ids=play.ids) for topic, partition in rows]
 
 
 def _end(answer: Any, partition: int) -> int:
