@@ -181,6 +181,7 @@ class Node:
         await self._bind()
         self.directory.begin()  # not before the metadata have been read: what is refused stays as it was left
         await self.metadata.join()
+        self._take_dynamic_configs()  # a member of a cluster has them from now on, a new log begins with some
         self.partitions.set_strays_aside()
         for topic in self.image.topics.values():
             self.partitions.take(topic)

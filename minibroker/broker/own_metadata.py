@@ -82,7 +82,7 @@ class OwnMetadata:
     async def join(self) -> None:
         """Lead the metadata, write down that this broker is there and leads its partitions."""
         node = self.node
-        self.log.lead(now_ms=node.clock.now_ms())
+        self.log.lead(now_ms=node.clock.now_ms(), min_insync_replicas=node.config["min.insync.replicas"])
         steps = starting(
             self.controller,
             node.node_id,

@@ -8,11 +8,13 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.metadata.features import FINALIZED, LOWEST, SERVED
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from minibroker.protocol.messages.describe_configs import DescribeConfigsRequest
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.broker.running import running_node
 from tests.server.running import connected
 
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+TOPIC, DYNAMIC_DEFAULT_BROKER, DEFAULT = 2, 3, 5  # a kind of resource, and where values come from
 NOT_SERVED = {"share.version", "streams.version", "transaction.version"}
 JOIN = ConsumerGroupHeartbeatRequest(
     group_id="k",
@@ -59,3 +61,30 @@ async def test_a_directory_has_the_lowest_levels_until_a_group_of_the_consumer_p
         assert (await client.ask(ASK, 4)).finalized_features_epoch > epoch
     async with running_node(storage) as node:
         assert node.image.features == {**LOWEST, "group.version": 1}
+
+
+@pytest.mark.parametrize(("as_version", "source"), [(None, DEFAULT), ("3.9", DEFAULT), ("4.4", DYNAMIC_DEFAULT_BROKER)])
+@pytest.mark.parametrize("given", ["1", "2"])
+async def test_where_replicas_may_be_eligible_leaders_the_cluster_has_a_setting_of_its_own(
+    as_version: str | None, source: int, given: str
+) -> None:
+    """Kafka writes min.insync.replicas down for the whole cluster when it begins with that feature (KIP-966)."""
+    storage, static = MemoryStorage(lambda: 1_700_000_000_000), 4
+    if given != "1" and source == DEFAULT:
+        source = static
+    settings = {} if given == "1" else {"min.insync.replicas": given}
+    ask = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=TOPIC, resource_name="t", configuration_keys=["min.insync.replicas"]
+            )
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    for start in (1, 2):
+        async with running_node(storage, as_version=as_version, **settings) as node, connected(node) as client:
+            if start == 1:
+                node.create_topic("t")
+            (row,) = (await client.ask(ask, 4)).results[0].configs
+            assert (row.value, row.config_source) == (given, source), f"start {start}"

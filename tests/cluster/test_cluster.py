@@ -306,6 +306,29 @@ def test_any_broker_takes_what_the_controller_decides() -> None:
     in_cluster(main)
 
 
+def test_a_broker_that_starts_again_has_the_settings_of_the_cluster() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        async with Client(cluster.nodes[1].bootstrap_servers, clock=lab.world.clock) as client:
+            await Admin(client).alter_configs(
+                {("broker", ""): {"log.retention.ms": "12345"}, ("broker", "2"): {"message.max.bytes": "54321"}}
+            )
+        for start in (1, 2):
+            await lab.world.clock.sleep(1)
+            for broker, node in cluster.nodes.items():
+                settings = node.replicas[TOPIC, 0].log.settings
+                found = settings.retention_ms, settings.validation.max_message_bytes
+                assert found == (12345, 54321 if broker == 2 else 1_048_588), f"start {start} of broker {broker}"
+            if start == 1:
+                for broker in cluster.broker_ids:
+                    await cluster.stop(broker)
+                    await cluster.start(broker)
+                    await cluster.waits.in_sync()
+
+    in_cluster(main)
+
+
 def test_producer_ids_come_from_different_blocks_on_each_broker() -> None:
     async def main(lab: Lab) -> None:
         found = []
