@@ -152,6 +152,10 @@ DEVIATIONS = [
     Deviation("FindCoordinator", (1, 99), "coordinator of a transaction", "*", "there are no transactions yet"),
     Deviation("FindCoordinator", (1, 99), "a coordinator of transactions", "*", "there are no transactions yet"),
     Deviation("JoinGroup", (0, 99), "unanswered: *", "outcome", "Kafka fails inside and never answers"),
+    *(
+        Deviation(api, (0, 99), f"bad joins: {step}, into nothing", "*", "who is refused makes no group here")
+        for api, step in (("DescribeGroups", "described"), ("ListGroups", "listed"))
+    ),
     Deviation("OffsetFetch", (8, 99), "unanswered: *", "outcome", "Kafka never answers; nothing is an answer"),
     Deviation("AlterConfigs", (0, 9), "replace: a topic twice", "outcome", "Kafka never answers; an error is better"),
 ]
