@@ -97,7 +97,7 @@ class BatchFilter:
         self._upgrades = upgrades
         self.keeps_old_tombstones = True  # of v0 and v1, which have no horizon: by the age of their segment
 
-    def filter(self, batch: Batch) -> Generator[None, None, Filtered]:
+    def filter(self, batch: Batch) -> Generator[int | None, None, Filtered]:
         """Return what is left of the next batch; yield after every 128 records."""
         may_go = self._transactions.see(batch)
         horizon = batch.delete_horizon
@@ -126,7 +126,7 @@ class BatchFilter:
 
     def _filter_marked(
         self, batch: Batch, marks: bytes, is_over: bool, keeps_empty: bool
-    ) -> Generator[None, None, Filtered]:
+    ) -> Generator[int | None, None, Filtered]:
         """Filter data of which it has been noted what stays."""
         tombstones_count = 0 if is_over else marks.count(STAYS | TOMBSTONE)
         count, kept_count = batch.count, marks.count(STAYS) + tombstones_count
@@ -142,7 +142,7 @@ class BatchFilter:
         built = yield from rebuilt(batch, data, kept, kept_count, horizon)
         return Filtered(built, count, kept_count)
 
-    def _filter_keys(self, batch: Batch, is_over: bool, keeps_empty: bool) -> Generator[None, None, Filtered]:
+    def _filter_keys(self, batch: Batch, is_over: bool, keeps_empty: bool) -> Generator[int | None, None, Filtered]:
         """Filter data of format v2."""
         data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
         kept: list[tuple[int, int]] = []  # where records that stay begin and end, those side by side together
@@ -160,7 +160,7 @@ class BatchFilter:
                         kept.append((start, starts[place]))
                     start = starts[place + 1]
                     dropped_count += 1
-            yield
+            yield None
         if start < len(data):
             kept.append((start, len(data)))
         count = batch.count
@@ -190,7 +190,7 @@ class BatchFilter:
 
     def _filter_records(
         self, batch: Batch, is_over: bool, keeps_empty: bool, *, marks_nothing: bool
-    ) -> Generator[None, None, Filtered]:
+    ) -> Generator[int | None, None, Filtered]:
         """Filter what is rare: formats v0 and v1, markers, and records that nobody writes in such a way."""
         keeps_tombstones = not is_over if batch.magic == 2 else self.keeps_old_tombstones
         kept: list[Record] = []
@@ -200,7 +200,7 @@ class BatchFilter:
             if batch.is_control or self._stays(record, keeps_tombstones):
                 kept.append(record)
             if count % CHUNK_RECORDS == 0:
-                yield
+                yield None
         if not kept:
             return Filtered(_emptied(batch) if keeps_empty and self._can_be_empty(batch) else None, count, 0)
         horizon = batch.delete_horizon
@@ -224,14 +224,14 @@ class BatchFilter:
         return batch.magic == 2 or self._upgrades
 
 
-def _places(data: bytes, stays: bytes) -> Generator[None, None, list[tuple[int, int]]]:
+def _places(data: bytes, stays: bytes) -> Generator[int | None, None, list[tuple[int, int]]]:
     """Return where the records begin and end that stay."""
     kept: list[tuple[int, int]] = []
     position = 0
     try:
         for first in range(0, len(stays), CHUNK_RECORDS):
             if first:
-                yield
+                yield None
             for stay in stays[first : first + CHUNK_RECORDS]:
                 start = position
                 size = data[position]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from struct import error as StructError
 
-from minibroker.cleaning.codec_pieces import compress_in_pieces
 from minibroker.cleaning.keys import CHUNK_RECORDS, Unusual
+from minibroker.log.codec_pieces import compress_in_pieces
 from minibroker.log.crc import crc32c
 from minibroker.log.formats import (
     APPEND_TIME,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def rebuilt(
     batch: Batch, data: bytes, kept: Sequence[tuple[int, int]], count: int, delete_horizon: int | None
-) -> Generator[None, None, bytes]:
+) -> Generator[int | None, None, bytes]:
     """Return the batch with the `count` records at the positions `kept` of `data`; yield after every 128.
 
     Raises Unusual for times that cannot be read or do not fit.
@@ -45,7 +45,7 @@ def rebuilt(
 
 def _rebuilt(
     batch: Batch, data: bytes, kept: Sequence[tuple[int, int]], count: int, delete_horizon: int | None
-) -> Generator[None, None, bytes]:
+) -> Generator[int | None, None, bytes]:
     if batch.timestamp_type == APPEND_TIME:
         max_timestamp = batch.max_timestamp
         base_timestamp = max_timestamp if delete_horizon is None else delete_horizon
@@ -81,7 +81,7 @@ def _first_timestamp(batch: Batch, data: bytes, position: int) -> int:
     return batch.base_timestamp + _read_signed(data, _read_size(data, position)[1] + 1)[0]
 
 
-def _as_they_are(data: bytes, kept: Sequence[tuple[int, int]]) -> Generator[None, None, tuple[bytes, int]]:
+def _as_they_are(data: bytes, kept: Sequence[tuple[int, int]]) -> Generator[int | None, None, tuple[bytes, int]]:
     """Return the records and the largest of the numbers that their timestamps are."""
     latest = _LEAST
     count = 0
@@ -94,13 +94,13 @@ def _as_they_are(data: bytes, kept: Sequence[tuple[int, int]]) -> Generator[None
             position += size
             count += 1
             if not count % CHUNK_RECORDS:
-                yield
+                yield None
     return b"".join([data[start:stop] for start, stop in kept]), latest
 
 
 def _with_times(
     data: bytes, kept: Sequence[tuple[int, int]], moves: int, always: int | None = None
-) -> Generator[None, None, tuple[bytes, int]]:
+) -> Generator[int | None, None, tuple[bytes, int]]:
     """Return the records with other numbers for their timestamps, and the largest of the old ones.
 
     moves: what to add to each, unless it is to be `always` the same.
@@ -126,7 +126,7 @@ def _with_times(
             position = end
             count += 1
             if not count % CHUNK_RECORDS:
-                yield
+                yield None
     return b"".join(parts), latest
 
 

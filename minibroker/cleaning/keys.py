@@ -11,8 +11,8 @@ Kafka: compares MD5 sums of all keys.
 
 from __future__ import annotations
 
-from minibroker.cleaning.codec_pieces import decompress_in_pieces
 from minibroker.errors import ProtocolError
+from minibroker.log.compression import decompress_in_pieces
 from minibroker.log.formats import HEADER_BYTES, RECORD_BYTES_MIN
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 
@@ -53,13 +53,13 @@ def stored_records(batch: Batch) -> bytes:
     return bytes(batch.buffer[batch.position + HEADER_BYTES : batch.end_position])
 
 
-def unpacked_records(batch: Batch) -> Generator[None, None, bytes]:
+def unpacked_records(batch: Batch) -> Generator[int | None, None, bytes]:
     """Return the records of a compressed v2 batch as they are without codec; large ones in pieces."""
     data = batch.buffer[batch.position + HEADER_BYTES : batch.end_position]
     if not data:
         return b""
     try:
-        return (yield from decompress_in_pieces(batch.codec, data, DECOMPRESSED_BYTES_MAX))
+        return bytes((yield from decompress_in_pieces(batch.codec, data, DECOMPRESSED_BYTES_MAX)))
     except ProtocolError:
         raise Unusual from None
 

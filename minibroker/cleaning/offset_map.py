@@ -108,7 +108,7 @@ class OffsetMap:
         """Note that up to here nothing has a key: a gap, a marker, what was aborted."""
         self.end_offset = max(self.end_offset, end_offset)
 
-    def take(self, batch: Batch, start_offset: int = 0) -> Generator[None, None, None]:
+    def take(self, batch: Batch, start_offset: int = 0) -> Generator[int | None, None, None]:
         """Put the keys of a batch's records from `start_offset` on; yield after every 128 records.
 
         When the map gets full it ends behind the last record that had room, maybe within the batch.
@@ -126,10 +126,10 @@ class OffsetMap:
                 if not self.put(record.key, record.offset):
                     return
             if index % CHUNK_RECORDS == 0:
-                yield
+                yield None
         self.cover(batch.next_offset)
 
-    def _take_keys(self, batch: Batch, start_offset: int) -> Generator[None, None, None]:
+    def _take_keys(self, batch: Batch, start_offset: int) -> Generator[int | None, None, None]:
         """Take a batch of format v2."""
         data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
         if batch.base_offset >= start_offset and batch.base_offset + batch.count == batch.next_offset:
@@ -143,10 +143,10 @@ class OffsetMap:
                 yield from self._grow()
             if not self._take_chunk(chunk, start_offset):
                 return
-            yield
+            yield None
         self.cover(batch.next_offset)
 
-    def _take_dense(self, batch: Batch, data: bytes) -> Generator[None, None, None]:
+    def _take_dense(self, batch: Batch, data: bytes) -> Generator[int | None, None, None]:
         """Take a batch all of whose records have keys, and offsets that follow each other; else raise Unusual."""
         base_offset, end, position = batch.base_offset, batch.count, 0
         tombstones: list[int] = []
@@ -157,7 +157,7 @@ class OffsetMap:
                 yield from self._grow()
             if not self._put_all(keys, range(base_offset + first, base_offset + first + count)):
                 return
-            yield
+            yield None
         if position != len(data):
             raise Unusual
         self.survivors.note(batch, tombstones)
@@ -243,12 +243,12 @@ class OffsetMap:
             while few:
                 some = [few.popitem() for _ in range(min(len(few), CHUNK_RECORDS))]  # all at once would take longer
                 more.put([key for key, _ in some], [offset for _, offset in some])
-                yield
+                yield None
         self._few, self._many, self._many_count, self._moving_bytes = {}, more, count, 0
 
     # From the first reading to the second
 
-    def settle(self) -> Generator[None, None, None]:
+    def settle(self) -> Generator[int | None, None, None]:
         """Mark what stays, when all has been taken; yield after each piece."""
         if self._many:
             pieces = self._many.all_offsets()
@@ -257,7 +257,7 @@ class OffsetMap:
             pieces = iter(lambda: list(islice(last_offsets, PIECE_SLOTS)), [])
         for piece in pieces:
             self.survivors.settle(piece)
-            yield
+            yield None
         self.survivors.is_settled = True
 
 

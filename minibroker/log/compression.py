@@ -11,8 +11,11 @@ Invariant: `decompress` keeps at most `limit` bytes of output (its buffer may be
 64 KiB, for lz4 two blocks (at most 8 MiB), for zstd the window and for snappy the current block, but neither ever more
 than the limit. What the input claims about its size can make it fail, never make room.
 Input that a codec cannot read raises DecompressionFailed or DecompressionLimit and nothing else.
+Unpacking is done in pieces of half a millisecond, by what has been given out and gone through (in_pieces.py): a few KB
+can become 64 MiB, or be thousands of empty blocks. Only a block is done at once, which raw snappy may be as a whole.
 Each codec's package is imported when its codec is first used.
-Not here: which part of a batch is compressed and how often batches nest (records.py).
+Not here: which part of a batch is compressed and how often batches nest (records.py), compressing in pieces
+(codec_pieces.py).
 """
 
 from __future__ import annotations
@@ -22,10 +25,13 @@ from struct import Struct as Layout
 from struct import error as StructError
 
 from minibroker.errors import DecompressionFailed, DecompressionLimit, UnknownCodec
+from minibroker.log.in_pieces import PIECE_US, finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import zstandard
+
+    from minibroker.log.in_pieces import InPieces
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")  # index = codec number; the names of `compression.type`
@@ -54,23 +60,30 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int, *, 
 
     Uncompressed data is handed back as a view, without a copy. Positions in errors count from the start of `data`.
     """
+    return finish(decompress_in_pieces(codec, data, limit, magic=magic))
+
+
+def decompress_in_pieces(
+    codec: int, data: bytes | bytearray | memoryview, limit: int, *, magic: int = 2
+) -> InPieces[bytes | memoryview]:
+    """Return what `decompress` does, and raise as it does; of what is small nothing is yielded."""
     _check_codec(codec, magic)
     view = memoryview(data)
     if codec == NONE:
         if len(view) > limit:
             raise _over_limit(limit)
         return data if type(data) is bytes else view
-    if codec == LZ4 and (plain := _unlz4_plain(view, limit)) is not None:
-        return plain
-    output = _Output(limit)
+    output = _Output(limit, BYTES_PER_US[codec])
     if codec == GZIP:
-        _gunzip(view, output)
+        yield from _gunzip(view, output)
     elif codec == SNAPPY:
-        _unsnappy(view, output)
+        yield from _unsnappy(view, output)
     elif codec == LZ4:
-        _unlz4(view, output, magic)
+        if not (yield from _unlz4_plain(view, output)):
+            output = _Output(limit, BYTES_PER_US[codec])
+            yield from _unlz4(view, output, magic)
     else:
-        _unzstd(view, output)
+        yield from _unzstd(view, output)
     return output.getvalue()
 
 
@@ -99,18 +112,23 @@ def _check_codec(codec: int, magic: int) -> None:
 # Output, bounded
 
 PIECE_BYTES = 64 * 1024  # input is fed and output taken in pieces of this size
+BYTES_PER_US = {GZIP: 256, SNAPPY: 768, LZ4: 1024, ZSTD: 1024}  # given out
+STEP_US = 1  # of Python, for a block or a piece
 
 
 class _Output:
     """Collects what a codec gives out and stops it at the limit."""
 
-    __slots__ = ("_buffer", "_limit", "size_bytes")
+    __slots__ = ("_buffer", "_bytes_per_us", "_first", "_limit", "size_bytes", "spent_us")
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int, bytes_per_us: int):
+        self._first = b""  # a sole piece is handed over as it is
         # Grows by an eighth at a time and hands its bytes over without a copy; a list to join needs twice the room.
-        self._buffer = BytesIO()
+        self._buffer: BytesIO | None = None
         self._limit = limit
+        self._bytes_per_us = bytes_per_us
         self.size_bytes = 0  # so far; never above the limit
+        self.spent_us = 0  # since the last pause, about
 
     def wanted_bytes(self) -> int:
         """How much to ask the codec for: at the limit still one byte, so that too much shows itself."""
@@ -123,11 +141,25 @@ class _Output:
 
     def add(self, piece: bytes) -> None:
         self.announce(len(piece))
-        self._buffer.write(piece)
+        if self._buffer is not None:
+            self._buffer.write(piece)
+        elif not self.size_bytes:
+            self._first = piece
+        else:
+            self._buffer = BytesIO()
+            self._buffer.write(self._first)
+            self._buffer.write(piece)
+            self._first = b""
         self.size_bytes += len(piece)
+        self.spent_us += STEP_US + len(piece) // self._bytes_per_us
+
+    def pause(self) -> int:
+        """Return how long it has taken since the last pause."""
+        spent_us, self.spent_us = self.spent_us, 0
+        return spent_us
 
     def getvalue(self) -> bytes:
-        return self._buffer.getvalue()
+        return self._first if self._buffer is None else self._buffer.getvalue()
 
 
 def _over_limit(limit: int) -> DecompressionLimit:
@@ -140,6 +172,7 @@ def _over_limit(limit: int) -> DecompressionLimit:
 GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
 GZIP_MAGIC = GZIP_HEADER[:3]
 GZIP_MEMBER_BYTES_MIN = 19
+GZIP_MEMBER_US = 5  # to begin one
 
 
 def _gzip(data: bytes | bytearray | memoryview, level: int) -> bytes:
@@ -150,24 +183,25 @@ def _gzip(data: bytes | bytearray | memoryview, level: int) -> bytes:
     return b"".join((GZIP_HEADER, stream.compress(data), stream.flush(), trailer))
 
 
-def _gunzip(data: memoryview, output: _Output) -> None:
+def _gunzip(data: memoryview, output: _Output) -> InPieces[None]:
     """Read one member after another.
 
     What follows a member and is no member itself is ignored, as java.util.zip.GZIPInputStream does.
     Kafka: a further member whose header fails its own checksum is also ignored there; here it is an error.
     """
-    position = _gunzip_member(data, 0, output)
+    position = yield from _gunzip_member(data, 0, output)
     while len(data) - position >= GZIP_MEMBER_BYTES_MIN and data[position : position + 3] == GZIP_MAGIC:
-        position = _gunzip_member(data, position, output)
+        position = yield from _gunzip_member(data, position, output)
 
 
-def _gunzip_member(data: memoryview, position: int, output: _Output) -> int:
+def _gunzip_member(data: memoryview, position: int, output: _Output) -> InPieces[int]:
     """Read the member at `position` and return where it ends."""
     import zlib
 
     stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     pending: bytes | memoryview = b""
     full = False  # zlib may hold back output that found no place, even with all input taken
+    output.spent_us += GZIP_MEMBER_US
     while not stream.eof:
         if not pending and not full:
             pending = data[position : position + PIECE_BYTES]
@@ -182,6 +216,8 @@ def _gunzip_member(data: memoryview, position: int, output: _Output) -> int:
         output.add(piece)
         pending = stream.unconsumed_tail
         full = len(piece) == wanted_bytes
+        if output.spent_us >= PIECE_US:
+            yield output.pause()
     return position - len(stream.unused_data)
 
 
@@ -204,7 +240,7 @@ def _snappy(data: bytes | bytearray | memoryview) -> bytes:
     return b"".join(chunks)
 
 
-def _unsnappy(data: memoryview, output: _Output) -> None:
+def _unsnappy(data: memoryview, output: _Output) -> InPieces[None]:
     """Read the stream of Java clients, or a single raw block such as other clients send."""
     if len(data) < len(SNAPPY_HEADER) or data[: len(SNAPPY_MAGIC)] != SNAPPY_MAGIC:
         _unsnappy_block(data, 0, output)
@@ -213,6 +249,9 @@ def _unsnappy(data: memoryview, output: _Output) -> None:
     position = len(SNAPPY_HEADER)
     # Like snappy-java: one to three bytes at the end are ignored, and streams may follow each other.
     while len(data) - position >= 4:
+        output.spent_us += STEP_US
+        if output.spent_us >= PIECE_US:
+            yield output.pause()
         if data[position : position + 4] == SNAPPY_MAGIC[:4]:
             if data[position : position + len(SNAPPY_MAGIC)] != SNAPPY_MAGIC:
                 return
@@ -278,15 +317,9 @@ LZ4_HIGH_LEVEL_MAX = 12
 def _lz4(data: bytes | bytearray | memoryview, level: int, magic: int) -> bytes:
     import lz4.frame
 
-    if level == LZ4_DEFAULT_LEVEL:
-        # Kafka's default, 9, is the fast compressor; every other number, above and below, the high compressor.
-        library_level = 0
-    else:
-        # lz4-java takes 1 to 17; the C library knows 3 to 12 of its high compressor and puts the others to the nearest.
-        library_level = min(max(level, LZ4_HIGH_LEVEL_MIN), LZ4_HIGH_LEVEL_MAX)
     frame: bytes = lz4.frame.compress(
         data,
-        compression_level=library_level,
+        compression_level=lz4_level(level),
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
         store_size=False,
@@ -296,35 +329,44 @@ def _lz4(data: bytes | bytearray | memoryview, level: int, magic: int) -> bytes:
     return frame if magic else LZ4_HEADER_V0 + frame[len(LZ4_HEADER) :]
 
 
-def _unlz4_plain(data: memoryview, limit: int) -> bytes | None:
-    """Read a frame as Kafka's own clients write it, block by block; None if there is anything else about it.
+def lz4_level(level: int) -> int:
+    """Return what the C library calls a level of lz4-java."""
+    if level == LZ4_DEFAULT_LEVEL:
+        # Kafka's default, 9, is the fast compressor; every other number, above and below, the high compressor.
+        return 0
+    # lz4-java takes 1 to 17; the C library knows 3 to 12 of its high compressor and puts the others to the nearest.
+    return min(max(level, LZ4_HIGH_LEVEL_MIN), LZ4_HIGH_LEVEL_MAX)
+
+
+def _unlz4_plain(data: memoryview, output: _Output) -> InPieces[bool]:
+    """Read a frame as Kafka's own clients write it, block by block; False if there is anything else about it.
 
     The library's object for frames takes twice as long to make as a batch of 16 KiB to unpack.
     """
     if data[: len(LZ4_HEADER)] != LZ4_HEADER:
-        return None
+        return False
     import lz4.block
 
-    output = _Output(limit)
     position = len(LZ4_HEADER)
     try:
         while size := _LZ4_SIZE.unpack_from(data, position)[0]:
             block_bytes = size & ~LZ4_UNCOMPRESSED
             block = data[position + 4 : position + 4 + block_bytes]
             if len(block) < block_bytes or block_bytes > LZ4_BLOCK_BYTES:
-                return None
+                return False
             position += 4 + block_bytes
             if size & LZ4_UNCOMPRESSED:
                 output.add(bytes(block))
             else:
-                room = min(LZ4_BLOCK_BYTES, limit - output.size_bytes + 1)
-                output.add(lz4.block.decompress(block, uncompressed_size=room))
+                output.add(lz4.block.decompress(block, uncompressed_size=output.wanted_bytes()))
+            if output.spent_us >= PIECE_US:
+                yield output.pause()
     except (StructError, lz4.block.LZ4BlockError, DecompressionLimit):
-        return None  # what is wrong with it, and where, is said by who reads all frames
-    return output.getvalue()
+        return False  # what is wrong with it, and where, is said by who reads all frames
+    return True
 
 
-def _unlz4(data: memoryview, output: _Output, magic: int) -> None:
+def _unlz4(data: memoryview, output: _Output, magic: int) -> InPieces[None]:
     """Read one frame; what follows it is ignored, as Kafka's Lz4BlockInputStream does.
 
     Kafka: older releases do not look at the content checksum, and none at the content size; here both must be right.
@@ -343,6 +385,8 @@ def _unlz4(data: memoryview, output: _Output, magic: int) -> None:
         output.add(piece)
         if stream.eof:
             return
+        if output.spent_us >= PIECE_US:
+            yield output.pause()
         pending = b""
         # As in gzip: a full piece may leave output behind in the codec.
         if stream.needs_input and len(piece) < wanted_bytes:
@@ -424,11 +468,11 @@ def _zstd(data: bytes | bytearray | memoryview, level: int) -> bytes:
     return frame
 
 
-def _unzstd(data: memoryview, output: _Output) -> None:
+def _unzstd(data: memoryview, output: _Output) -> InPieces[None]:
     """Read one frame after another; anything else between or behind them is an error, as in zstd-jni's stream."""
     import zstandard
 
-    _check_zstd_frames(data, output)
+    yield from _check_zstd_frames(data, output)
     try:
         decompressor = _idle_decompressors.pop()
     except IndexError:
@@ -437,20 +481,22 @@ def _unzstd(data: memoryview, output: _Output) -> None:
     try:
         while piece := reader.read(output.wanted_bytes()):
             output.add(piece)
+            if output.spent_us >= PIECE_US:
+                yield output.pause()
     except zstandard.ZstdError as error:
         raise DecompressionFailed(f"zstd: {error}") from None
     if output.size_bytes <= IDLE_OUTPUT_BYTES_MAX:
         _idle_decompressors.append(decompressor)
 
 
-def _check_zstd_frames(data: memoryview, output: _Output) -> None:
+def _check_zstd_frames(data: memoryview, output: _Output) -> InPieces[None]:
     """Raise unless the data is a row of whole frames: the library takes the end of the data for the end of a frame.
 
     Sizes that the frames admit to count against the limit here already, so the usual bomb is never opened.
     """
     position = size_bytes = 0
     while True:
-        position, frame_size_bytes = _zstd_frame_end(data, position)
+        position, frame_size_bytes = yield from _zstd_frame_end(data, position, output)
         if position > len(data):
             raise DecompressionFailed("zstd frame is cut short", len(data))
         size_bytes += frame_size_bytes
@@ -459,11 +505,14 @@ def _check_zstd_frames(data: memoryview, output: _Output) -> None:
             return
 
 
-def _zstd_frame_end(data: memoryview, position: int) -> tuple[int, int]:
+def _zstd_frame_end(data: memoryview, position: int, output: _Output) -> InPieces[tuple[int, int]]:
     """Return where the frame at `position` ends, behind the data if it is cut short, and at least how much it holds.
 
     Only headers are read, RFC 8878: a frame has a header, blocks, and perhaps a checksum.
     """
+    output.spent_us += 2 * STEP_US
+    if output.spent_us >= PIECE_US:
+        yield output.pause()
     head = bytes(data[position : position + 18])
     if len(head) < 8:  # no frame of any kind is shorter
         return position + 8, 0
@@ -484,5 +533,8 @@ def _zstd_frame_end(data: memoryview, position: int) -> tuple[int, int]:
         position += 3 + (1 if kind == 1 else block_bytes)  # a run stores its byte once
         if kind < 2:  # stored or a run: the size is that of the content
             known_bytes += block_bytes
+        output.spent_us += STEP_US
+        if output.spent_us >= PIECE_US:
+            yield output.pause()
     end = position + (4 if descriptor & 4 else 0) if last else len(data) + 1
     return end, max(known_bytes, declared_bytes)
