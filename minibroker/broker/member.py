@@ -97,6 +97,7 @@ class Member:
         """Return when this broker may lead."""
         self._is_open = True
         self.replication.start()
+        await self.replication.directories.told()  # before this broker may lead
         while await self._is_fenced():
             await self.node.clock.sleep(RETRY_MS)
         self._living.append(self._begin(self._live(), "heartbeats"))
@@ -140,7 +141,8 @@ class Member:
 
     async def _register(self) -> None:
         node = self.node
-        clean_epoch = node.directory.clean_epoch
+        # Kafka: takes what a broker has for whole that stopped in order, also if somebody has removed a log since.
+        clean_epoch = None if node.directory.has_lost_logs else node.directory.clean_epoch
         request = BrokerRegistrationRequest(
             broker_id=node.node_id,
             cluster_id=node.cluster_id,

@@ -87,6 +87,7 @@ class Partitions:
             key = (topic.name, partition.id)
             replica = self.replicas.get(key)
             if self.node.node_id not in partition.replicas:
+                self.unopened.pop(key, None)
                 if replica is not None:
                     self._delete(key, at_once=at_once)
             elif replica is not None:
@@ -99,24 +100,26 @@ class Partitions:
     def _open_and_play(self, topic: Topic, partition: Partition) -> None:
         """Open a partition, and lead or follow; if it cannot be opened, try again later and serve the others.
 
-        Kafka: takes the whole log directory offline, and with the last one itself. So does a broker of a cluster here,
-        whose other brokers can lead.
+        In a cluster the controller is told, so that others lead.
+        Kafka: takes the whole log directory offline, and with the last one itself.
         """
-        key = (topic.name, partition.id)
+        key, replication = (topic.name, partition.id), self.node.replication
         try:
             replica = self._open(topic, partition)
         except (StorageError, ProtocolError) as failure:
-            if self.node.replication is not None:
+            if replication is not None and not replication.directories.is_possible:
                 raise StorageError(f"{topic.name}-{partition.id}: {failure}") from failure
             if not isinstance(failure, StorageError):
                 failure = StorageError(f"{topic.name}-{partition.id}: {failure}")
             if str(self.unopened.get(key)) != str(failure):
-                self.node.disk_failed(failure)
+                self.node.disk_trouble.note(failure)
             self.unopened[key] = failure
             self._try_later()
-            return
-        self.unopened.pop(key, None)
-        self._play(replica, partition)
+        else:
+            self.unopened.pop(key, None)
+            self._play(replica, partition)
+        if replication is not None:
+            replication.directories.tried(topic, partition)
 
     def _try_later(self) -> None:
         if self._retry is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minibroker.broker.directory_assignments import DirectoryAssignments
 from minibroker.broker.feeding import Feeding
 from minibroker.broker.following import Following
 from minibroker.broker.isr_changes import IsrChanges
@@ -25,6 +26,7 @@ class Replication:
         self.feeding = Feeding(node)
         self.following = Following(node, network)
         self.isr = IsrChanges(node, network, controller)
+        self.directories = DirectoryAssignments(node, network, controller)
 
     def answer(self, source: NodeId, message: Any, version: int) -> Any:
         """Answer another broker."""
@@ -47,5 +49,6 @@ class Replication:
 
     def stop(self) -> None:
         self.isr.stop()
+        self.directories.stop()
         self.following.stop()
         self.feeding.stop()

@@ -31,11 +31,13 @@ from minibroker.metadata.image import BROKER, TOPIC
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest
+from minibroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from minibroker.replication.controller import Controller
+from minibroker.replication.directories import assign_replicas
 from minibroker.replication.elections import balance_leaders, elect_uncleanly
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.partitions import alter_partition
@@ -106,6 +108,7 @@ class ControllerNode:
             BrokerHeartbeatRequest: self._heartbeat,
             AlterPartitionRequest: self._alter_partition,
             AllocateProducerIdsRequest: self._producer_ids,
+            AssignReplicasToDirsRequest: self._assign_replicas,
             FetchRequest: self._fetch,
             FetchSnapshotRequest: self._fetch_snapshot,
         }
@@ -342,6 +345,11 @@ class ControllerNode:
     def _alter_partition(self, request: AlterPartitionRequest, version: int) -> Any:
         records, response = alter_partition(self.controller, request, version)
         self.change(records, "")
+        return response
+
+    def _assign_replicas(self, request: AssignReplicasToDirsRequest, version: int) -> Any:
+        records, response = assign_replicas(self.controller, request)
+        self.change(records, f"broker {request.broker_id} says which of its logs can be opened")
         return response
 
     def _producer_ids(self, request: AllocateProducerIdsRequest, version: int) -> Any:

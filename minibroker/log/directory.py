@@ -74,6 +74,7 @@ class LogDirectory:
         self.cleaner_offsets: dict[TopicPartition, int] = {}  # up to where each log has been cleaned
         self.was_clean = False
         self.clean_epoch: int | None = None  # broker epoch in the mark of a clean stop
+        self.has_lost_logs = False  # something was flushed that has no directory any more: somebody took it away
         self.has_rolled: Callable[[TopicPartition], object] = _nobody  # called when a segment of a log has ended
         # Below which offset no log is cut soon: asked when one is, so that the next ones find room in the checkpoint.
         self.floors: Callable[[], Mapping[TopicPartition, int]] = dict
@@ -97,6 +98,7 @@ class LogDirectory:
         self.clean_epoch = read_clean_shutdown(self.storage)
         self.was_clean = self.clean_epoch is not None
         here = set(self.found())
+        self.has_lost_logs = any(offset and key not in here for key, offset in self._read(RECOVERY_POINTS).items())
         self._recovery_points, self._log_starts, self.high_watermarks, self.cleaner_offsets = (
             {key: offset for key, offset in self._read(name).items() if key in here}
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)

@@ -65,6 +65,7 @@ class PartitionChange:
         self.adding = before.adding
         self.removing = before.removing
         self.recovery_state = before.leader_recovery_state
+        self.directories = dict(zip(before.replicas, before.directories))  # of each replica
         self._elr = before.elr
         self._is_alive = is_alive or (lambda broker: is_active(controller.image, broker))
 
@@ -158,7 +159,7 @@ class PartitionChange:
     def _take_assignment(self, changes: dict[str, object]) -> None:
         before, image = self.before, self.controller.image
         if image.metadata_version >= DIRECTORIES:
-            known = dict(zip(before.replicas, before.directories, strict=True))
+            known = self.directories
             directories = [
                 known[broker] if broker in known else default_directory(image, broker) for broker in self.replicas
             ]
@@ -195,15 +196,14 @@ class PartitionChange:
         return NO_LEADER, False
 
     def _may_lead(self, broker: int) -> bool:
-        return self._is_alive(broker) and has_directory(self.controller.image, self.before, broker)
+        # Kafka: fails with UNKNOWN_SERVER_ERROR where the last leader is a replica no more, and unfences nobody.
+        if broker not in self.controller.image.brokers or broker not in self.directories:
+            return False
+        return self._is_alive(broker) and is_online(self.controller.image, broker, self.directories[broker])
 
 
-def has_directory(image: MetadataImage, partition: Partition, broker: int) -> bool:
-    """Return whether the log directory of a replica works, as far as is known."""
-    # Kafka: fails with UNKNOWN_SERVER_ERROR where the last leader is a replica no more, and unfences nobody.
-    if broker not in image.brokers or broker not in partition.replicas:
-        return False
-    directory = partition.directories[partition.replicas.index(broker)]
+def is_online(image: MetadataImage, broker: int, directory: bytes) -> bool:
+    """Return whether a log directory of a broker works, as far as is known."""
     if directory in (UNSPECIFIED_DIRECTORY, UNASSIGNED_DIRECTORY):
         return True
     working = image.brokers[broker].log_dirs

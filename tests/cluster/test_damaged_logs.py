@@ -1,9 +1,13 @@
-"""A damaged batch on a leader keeps one partition's follower back, and no other."""
+"""A damaged log keeps one partition of one broker back, and no other; what is damaged leads nothing."""
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.metadata.image import LOST_DIRECTORY
 from minibroker.replication.replica import Replica
 
 from .virtual import Lab, in_cluster
@@ -42,5 +46,115 @@ def test_followers_copy_the_neighbours_of_a_damaged_log(kind: str) -> None:
         # What is written now goes on being copied.
         assert await lab.send(b"f", topic=GOOD) == [5]
         assert cluster.replica(GOOD, 0, 2).log.next_offset == 6  # type: ignore[union-attr]
+
+    in_cluster(main, brokers=2)
+
+
+def storage_of(lab: Lab, broker: int) -> SimulatedStorage:
+    storage = lab.cluster.storages[broker]
+    assert isinstance(storage, SimulatedStorage)
+    return storage
+
+
+def remove_log(lab: Lab, broker: int, name: str) -> None:
+    """Do what the documentation tells: take the directory of a partition away while its broker is stopped."""
+    storage = storage_of(lab, broker)
+    for inner in storage.list(name):
+        storage.remove(f"{name}/{inner}")
+    storage.remove(name)
+
+
+async def damage_flushed(lab: Lab, broker: int) -> None:
+    """Damage what a broker had flushed, so that it cannot open the log of one of two partitions."""
+    cluster = lab.cluster
+    for topic in (BAD, GOOD):
+        cluster.create_topic(topic, assignments=[[2, 1]])
+        await lab.send(b"a", b"b", topic=topic)
+    await cluster.waits.isr(BAD, 0, [1, 2])
+    await cluster.stop(broker)
+    storage_of(lab, broker).flip(f"{BAD}-0/{0:020d}.log", 70, 3)
+    storage_of(lab, broker).remove(".kafka_cleanshutdown")
+
+
+def test_a_broker_that_cannot_open_one_log_leads_and_follows_all_others() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        await damage_flushed(lab, 2)
+        await cluster.start(2)
+        await cluster.waits.isr(GOOD, 0, [1, 2])
+        await lab.world.clock.sleep(5000)
+        assert cluster.states[2] == "running"
+        assert cluster.replica(BAD, 0, 2) is None
+        bad = cluster.partition(BAD, 0)
+        assert (bad.leader, bad.isr, bad.directories[0]) == (1, [1], LOST_DIRECTORY)
+        cluster.move_leader(GOOD, 0, 2)
+        assert await lab.send(b"c", topic=GOOD) == await lab.send(b"c", topic=BAD) == [2]
+        await cluster.kill(1)  # there is nobody else; but one without the records does not lead
+        await lab.world.clock.sleep(20_000)
+        assert (cluster.partition(BAD, 0).leader, cluster.partition(GOOD, 0).leader) == (-1, 2)
+        await cluster.start(1)
+        await cluster.waits.leader(BAD, 0, 1)
+        # As the documentation tells: another one has all of it, so it is copied anew.
+        await cluster.stop(2)
+        remove_log(lab, 2, f"{BAD}-0")
+        await cluster.start(2)
+        await cluster.waits.isr(BAD, 0, [1, 2])
+        assert lab.ends(BAD) == {1: (3, 3), 2: (3, 3)}
+        await cluster.kill(1)
+        await cluster.waits.leader(BAD, 0, 2)
+
+    in_cluster(main, brokers=2)
+
+
+def test_a_log_that_a_disk_would_not_give_is_followed_again_without_a_start() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(BAD, assignments=[[2, 1]])
+        await lab.send(b"a", b"b", topic=BAD)
+        await cluster.kill(2)
+        await lab.send(b"c", topic=BAD)
+        storage_of(lab, 2).fail(errno.EIO, times=1000, doing="read", path=f"{BAD}-0/{0:020d}.log")
+        await cluster.start(2)
+        await lab.world.clock.sleep(5000)
+        assert (cluster.states[2], cluster.partition(BAD, 0).isr) == ("running", [1])
+        storage_of(lab, 2).heal()
+        await cluster.waits.isr(BAD, 0, [1, 2])
+        assert lab.ends(BAD) == {1: (3, 3), 2: (3, 3)}
+        await cluster.kill(1)
+        await cluster.waits.leader(BAD, 0, 2)
+
+    in_cluster(main, brokers=2)
+
+
+@pytest.mark.parametrize("doing", ["make directory", "create"])
+def test_a_topic_is_made_on_a_disk_that_refuses_it_at_first(doing: str) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        storage_of(lab, 2).fail(errno.ENOSPC, times=3, doing=doing)
+        cluster.create_topic(BAD, assignments=[[2, 1]])
+        await cluster.waits.leader(BAD, 0, 1)
+        assert await lab.send(b"a", topic=BAD, acks=1) == [0]
+        await cluster.waits.isr(BAD, 0, [1, 2])
+        assert cluster.states[2] == "running"
+        assert lab.ends(BAD) == {1: (1, 1), 2: (1, 1)}
+
+    in_cluster(main, brokers=2)
+
+
+def test_who_stopped_in_order_and_has_lost_a_log_since_is_no_eligible_leader() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(BAD, assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
+        await lab.send(b"a", b"b", topic=BAD)
+        await cluster.stop(2)
+        assert cluster.partition(BAD, 0).elr == [2]
+        await cluster.kill(1)
+        remove_log(lab, 2, f"{BAD}-0")
+        await cluster.start(2)
+        await lab.world.clock.sleep(5000)
+        assert cluster.partition(BAD, 0).leader == -1
+        await cluster.start(1)
+        await cluster.waits.isr(BAD, 0, [1, 2])
+        assert [end for end, _ in lab.ends(BAD).values()] == [2, 2]
 
     in_cluster(main, brokers=2)

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from minibroker.errors import Error, KafkaError
+from minibroker.metadata.image import LOST_DIRECTORY
+from minibroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
+from minibroker.replication.directories import assign_replicas
 from minibroker.replication.registrations import SESSION_TIMEOUT_MS, Registrations
 from tests.replication.small_cluster import CLUSTER_ID, SmallCluster
 
@@ -192,6 +195,62 @@ def test_leaders_leave_a_directory_that_fails() -> None:
     assert cluster.state == (2, [2], [])
     assert cluster.image.brokers[1].log_dirs == [bytes([1, 9]) * 8]
     assert fenced(cluster) == []
+
+
+def assign(
+    cluster: SmallCluster, broker: int, directory: bytes, *partitions: int, epoch: int | None = None
+) -> list[int]:
+    """Let a broker say where replicas of the topic are; return the codes that it gets."""
+    topic = next(iter(cluster.image.topics.values()))
+    Data = AssignReplicasToDirsRequest.DirectoryData
+    asked = [Data.TopicData.PartitionData(partition_index=number) for number in partitions]
+    request = AssignReplicasToDirsRequest(
+        broker_id=broker,
+        broker_epoch=cluster.image.brokers[broker].broker_epoch if epoch is None else epoch,
+        directories=[Data(id=directory, topics=[Data.TopicData(topic_id=topic.id, partitions=asked)])],
+    )
+    records, response = assign_replicas(cluster.controller, request)
+    cluster.append(records)
+    if response.error_code:
+        return [response.error_code]
+    return [each.error_code for each in response.directories[0].topics[0].partitions]
+
+
+def test_a_replica_whose_directory_is_lost_leads_nothing_until_it_is_found() -> None:
+    cluster = SmallCluster([1, 2])
+    cluster.create([1, 2])
+    assert assign(cluster, 1, LOST_DIRECTORY, 0) == [Error.NONE]
+    assert cluster.state == (2, [2], [])
+    cluster.stop(2)
+    assert cluster.partition().leader == -1
+    assert assign(cluster, 1, bytes([1]) * 16, 0) == [Error.NONE]
+    assert cluster.partition().leader == -1  # it was not in sync
+    cluster.start(2)
+    assert cluster.alter([2, 1]).error_code == Error.NONE
+    cluster.stop(2)
+    assert cluster.partition().leader == 1
+
+
+def test_the_last_replica_in_sync_leads_again_when_its_directory_is_found() -> None:
+    cluster = SmallCluster([1, 2])
+    cluster.create([1, 2])
+    cluster.stop(2)
+    assert assign(cluster, 1, LOST_DIRECTORY, 0) == [Error.NONE]
+    assert cluster.partition().leader == -1
+    epoch = cluster.partition().partition_epoch
+    assert assign(cluster, 1, LOST_DIRECTORY, 0) == [Error.NONE]
+    assert cluster.partition().partition_epoch == epoch  # nothing new
+    assert assign(cluster, 1, bytes([1]) * 16, 0) == [Error.NONE]
+    assert cluster.partition().leader == 1
+
+
+def test_a_directory_is_assigned_by_whoever_has_the_replica_in_this_life() -> None:
+    cluster = SmallCluster([1, 2, 3])
+    cluster.create([1, 2])
+    assert assign(cluster, 3, LOST_DIRECTORY, 0) == [Error.NOT_LEADER_OR_FOLLOWER]
+    assert assign(cluster, 1, LOST_DIRECTORY, 1) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+    assert assign(cluster, 1, LOST_DIRECTORY, 0, epoch=0) == [Error.STALE_BROKER_EPOCH]
+    assert cluster.state == (1, [1, 2], [])
 
 
 def test_cordoned_brokers_get_no_new_replicas() -> None:
