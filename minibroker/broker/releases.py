@@ -113,11 +113,11 @@ RANGES = {
     49: "2.6 0-0, 2.8 0-1",  # AlterClientQuotas
     50: "2.7 0-0",  # DescribeUserScramCredentials
     51: "2.7 0-0",  # AlterUserScramCredentials
-    55: "2.7 0-0, 3.3 0-1, 3.9 0-2",  # DescribeQuorum
+    55: "3.3 0-1, 3.9 0-2",  # DescribeQuorum; before, a cluster had ZooKeeper and no quorum
     57: "2.7 0-0, 3.3 0-1, 4.0 0-2",  # UpdateFeatures
     60: "2.8 0-0, 3.7 0-1, 4.0 0-2",  # DescribeCluster
     61: "2.8 0-0",  # DescribeProducers
-    64: "2.8 0-0",  # UnregisterBroker
+    64: "3.3 0-0",  # UnregisterBroker, which leaves a quorum
     65: "3.0 0-0",  # DescribeTransactions
     66: "3.0 0-0, 3.8 0-1, 4.1 0-2",  # ListTransactions
     68: "3.5 0-0, 4.0 0-1",  # ConsumerGroupHeartbeat

@@ -185,6 +185,8 @@ SESSION_RULES = [
     SessionRule(ALL, "*", "*", "*leader_epoch", "grows with each start of the broker"),
     SessionRule(ALL, "DescribeConfigs", "*", "*configs(listeners)*", "where a broker listens is its own affair"),
     SessionRule(ALL, "DescribeConfigs", "*", "*configs(log.dirs)*", "a path of the machine"),
+    SessionRule(ALL, "AlterClientQuotas", "*", "entries*error_*", "a quota is refused: nobody is throttled here"),
+    SessionRule(ALL, "DescribeClientQuotas", "describe client quotas again", "entries*", "the quota was refused"),
     SessionRule(ALL, "InitProducerId", "init producer id, no transaction", "*", "no block of ids yet: too early there"),
     SessionRule(("2.8",), "Fetch", "session: forget all", "outcome", "the one before had closed that connection"),
     SessionRule(("2.8",), "Fetch", "session: after it was emptied", "outcome", "asked on a closed connection"),
