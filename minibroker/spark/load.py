@@ -85,7 +85,7 @@ def load(
     topic: of all rows; None: there is a column `topic`. partitions: of topics that are not there yet, 1 by default.
     configs: settings of Kafka for new topics, as {"retention.ms": "-1"}.
     segment_bytes, index_interval_bytes: None is what the topic's settings say.
-    release: of Kafka, for which a new directory is made, as "3.9"; the newest by default.
+    release: of Kafka, for which a new directory is made, as "4.4"; None: every one from 3.9 on can go on with it.
     progress: of jobs/progress.py, told what happens.
     The other arguments are the options of docs/spark-writing.md. Raises OptionError for what cannot be asked for,
     StorageError if a broker is at work in the directory; what a task raises comes out of Spark.

@@ -33,7 +33,7 @@ from minibroker.log.segment import KINDS
 from minibroker.log.settings import LogSettings
 from minibroker.log.snapshots import write_snapshot
 from minibroker.metadata.bootstrap import format_directory, random_id
-from minibroker.metadata.features import FINALIZED
+from minibroker.metadata.features import FINALIZED, LOWEST
 from minibroker.spark.loading.broker import QuietBroker
 from minibroker.spark.loading.plans import LoadError
 
@@ -155,7 +155,7 @@ class Commit:
             node_id=1 if options.node_id is None else options.node_id,
             directory_id=random_id(self.chance),
             now_ms=self.clock.now_ms(),
-            features=FINALIZED[options.release],
+            features=LOWEST if options.release is None else FINALIZED[options.release],
         )
 
     # Segments

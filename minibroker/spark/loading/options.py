@@ -10,7 +10,7 @@ Not here: which columns there must be (columns.py), what is in the directory (di
 from __future__ import annotations
 
 from minibroker.log.compression import CODEC_NAMES, LEVELS, check_level
-from minibroker.metadata.features import FINALIZED, NEWEST
+from minibroker.metadata.features import FINALIZED
 from minibroker.spark.option_values import OptionError, one_of, positive
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "bufferBytes": ("33554432", "how many bytes of rows a task gathers before it writes"),
     "nodeId": ("1", "whose the directory becomes, if it is made"),
     "clusterId": ("", "of which cluster; without it an id is drawn"),
-    "release": (NEWEST, "for which release of Kafka the directory is made"),
+    "release": ("", "of Kafka, for which the directory is made; without it every one from 3.9 on can go on with it"),
 }
 CONFIG = "config."  # in front of a setting of new topics
 CONFIG_ROW = ("config.NAME", "", "a setting of Kafka for new topics, as config.retention.ms")
@@ -51,7 +51,7 @@ class LoadOptions:
     buffer_bytes: int
     node_id: int | None
     cluster_id: str
-    release: str
+    release: str | None
     configs: dict[str, str]  # of new topics
 
 
@@ -77,7 +77,8 @@ def parse_load(given: Mapping[str, str]) -> LoadOptions:
     found.buffer_bytes = _positive(told, "bufferBytes") or int(OPTIONS["bufferBytes"][0])
     found.node_id = _node_id(told.get("nodeId", "").strip())
     found.cluster_id = told.get("clusterId", "").strip()
-    found.release = one_of("release", told.get("release", NEWEST), tuple(FINALIZED))
+    release = told.get("release", "").strip()
+    found.release = one_of("release", release, tuple(FINALIZED)) if release else None
     found.configs = configs
     return found
 
