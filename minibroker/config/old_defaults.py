@@ -9,6 +9,7 @@ from __future__ import annotations
 OLD_DEFAULTS: dict[str, tuple[tuple[str, str], ...]] = {
     "delete.topic.enable": (("1.0", "false"),),
     "group.consumer.migration.policy": (("4.0", "disabled"),),
+    "group.coordinator.rebalance.protocols": (("4.0", "classic"), ("4.1", "classic,consumer")),
     "group.max.session.timeout.ms": (("0.10.0", "30000"), ("2.3", "300000")),
     "log.cleaner.enable": (("0.9.0", "false"),),
     "log.message.timestamp.after.max.ms": (("4.0", str((1 << 63) - 1)),),  # KIP-937
