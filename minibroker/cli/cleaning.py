@@ -38,10 +38,11 @@ def clean(verb: str, options: argparse.Namespace, describe: Callable[[Row], tupl
         if options.partition is not None and options.topic is None:
             raise Refused(f"--partition {options.partition} of which topic? Say --topic too")
         addresses = addresses_of(options)
-        rows = asyncio.run(_ask(addresses, verb, {"topic": options.topic, "partition": options.partition}))
     except Refused as refusal:
         complain(verb, str(refusal))
         return refusal.status
+    try:
+        rows = asyncio.run(_ask(addresses, verb, {"topic": options.topic, "partition": options.partition}))
     except Refusal as refusal:
         complain(verb, str(refusal))
         return FAILED

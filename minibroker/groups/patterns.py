@@ -68,19 +68,18 @@ def resolve(patterns: Iterable[str], names: Iterable[str]) -> dict[str, frozense
 
 def resolve_in_shares(patterns: Iterable[str], names: Sequence[str]) -> Generator[int, None, dict[str, frozenset[str]]]:
     """Do what `resolve` does, and yield now and then how many microseconds it has taken since, about."""
-    found = {}
+    found: dict[str, frozenset[str]] = {}
     for pattern in sorted(patterns):
-        matched: list[str] = []
         try:
             compiled = _compiled(pattern)
         except BadPattern:
-            names_here: Sequence[str] = ()
-        else:
-            names_here = names
-        name_us = max(MATCH_US, compiled.programsize // LARGE_INSTRUCTIONS) if names_here else MATCH_US
+            found[pattern] = frozenset()
+            continue
+        matched: list[str] = []
+        name_us = max(MATCH_US, compiled.programsize // LARGE_INSTRUCTIONS)
         count = max(NAMES_A_SHARE // name_us, 1)
-        for start in range(0, len(names_here), count):
-            matched += [name for name in names_here[start : start + count] if compiled.fullmatch(name)]
+        for start in range(0, len(names), count):
+            matched += [name for name in names[start : start + count] if compiled.fullmatch(name)]
             yield count * name_us
         found[pattern] = frozenset(matched)
     return found
