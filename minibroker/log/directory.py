@@ -98,15 +98,19 @@ class LogDirectory:
         self.clean_epoch = read_clean_shutdown(self.storage)
         self.was_clean = self.clean_epoch is not None
         here = set(self.found())
-        self.has_lost_logs = any(offset and key not in here for key, offset in self._read(RECOVERY_POINTS).items())
+        noted = [self._read(name) for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)]
+        self.has_lost_logs = any(offset and key not in here for key, offset in noted[0].items())
+        self._gone = {key for offsets in noted for key in offsets if key not in here}
         self._recovery_points, self._log_starts, self.high_watermarks, self.cleaner_offsets = (
-            {key: offset for key, offset in self._read(name).items() if key in here}
-            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+            {key: offset for key, offset in offsets.items() if key in here} for offsets in noted
         )
 
     def begin(self) -> None:
-        """Take the clean mark away: from now on this is work in progress."""
+        """Take the clean mark away, and what is noted of logs that are not here: others may take their place."""
         remove_file(self.storage, CLEAN_SHUTDOWN)
+        if self._gone:
+            self._forget_gone()
+            self.write_cleaner_offsets()
         for name in self.storage.list(""):
             if name.endswith(DELETE_SUFFIX):
                 self._remove_tree(name)

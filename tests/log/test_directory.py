@@ -17,6 +17,7 @@ from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.settings import LogSettings
 from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.log.verify import Verified, verify_directory
 
 from .audit import audit
 
@@ -73,6 +74,40 @@ def test_a_log_that_gets_the_name_of_another_gets_nothing_of_what_was_noted_of_i
     assert values(directory.logs["t", 0]) == [b"0", b"1", b"2", b"3", b"4"]
     assert directory.high_watermarks == {("other", 0): 9}
     assert directory.logs["other", 0].recovery_point == 9
+
+
+def take_away(storage: MemoryStorage, name: str) -> None:
+    for inner in storage.list(name):
+        storage.remove(f"{name}/{inner}")
+    storage.remove(name)
+
+
+def test_a_log_in_place_of_one_that_somebody_took_away_outlives_a_crash() -> None:
+    storage = SimulatedStorage()
+    directory = opened(storage, "orders")
+    append(directory.logs["orders", 0], 5)
+    directory.cleaner_offsets["orders", 0] = 3
+    directory.write_cleaner_offsets()
+    directory.close({("orders", 0): 5})
+    take_away(storage, "orders-0")
+    directory = opened(storage, "orders")
+    append(directory.logs["orders", 0])
+    # Killed before checkpoints were due.
+    assert values(opened(storage, "orders").logs["orders", 0]) == [b"0"]
+
+
+def test_nothing_is_noted_of_a_log_that_somebody_took_away() -> None:
+    storage = SimulatedStorage()
+    directory = opened(storage, "orders", "bills")
+    for log in directory.logs.values():
+        append(log)
+    directory.cleaner_offsets["orders", 0] = 1
+    directory.write_cleaner_offsets()
+    directory.close({("orders", 0): 1, ("bills", 0): 1})
+    take_away(storage, "orders-0")
+    opened(storage, "bills").close()  # the replica has been moved elsewhere meanwhile
+    assert list(verify_directory(storage, Verified())) == []
+    assert read_offsets(storage, POINTS) == {("bills", 0): 1}
 
 
 def test_what_is_noted_of_logs_that_are_not_open_stays() -> None:
