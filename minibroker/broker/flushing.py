@@ -57,7 +57,7 @@ class Flushing:
         except StorageError as failure:
             if plan.cuts == log.cuts:
                 # What the disk has dropped it does not write later: nobody knows what it holds now.
-                log.offline = failure
+                log.fail(failure)
                 self.node.disk_failed(failure)
         else:
             log.flushed(plan)

@@ -24,6 +24,7 @@ from minibroker.errors import Error, StorageError
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.records import Record
+from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validate import COORDINATOR
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
@@ -105,9 +106,39 @@ def move_away(cluster: Cluster, leader: Replica) -> None:
     cluster.reassign(TOPIC, 0, others[: len(leader.replicas)] if len(leader.replicas) == 1 else others)
 
 
-def fail_disk(cluster: Cluster, leader: Replica) -> None:
-    cluster.nodes[leader.node_id].disk_failed = lambda failure: None
-    leader.log.fail(StorageError("the disk is gone"))
+def break_disk(cluster: Cluster, leader: Replica, doing: str = "", times: int = 1) -> None:
+    """Let the disk refuse steps on a log, of a broker that goes on with its other logs."""
+    node = cluster.nodes[leader.node_id]
+    node.when_disk_fails = lambda failure: None
+    storage = node.directory.storage
+    assert isinstance(storage, SimulatedStorage)
+    path = f"{leader.log.directory}/{leader.log.active.base_offset:020}.log"
+    storage.fail(doing=doing, path=path, times=times, written_bytes=3)
+
+
+def fail_append(cluster: Cluster, leader: Replica) -> None:
+    break_disk(cluster, leader, times=2)  # nor can it be taken back
+    with pytest.raises(StorageError):
+        append(leader, b"b")
+
+
+def fail_flush(cluster: Cluster, leader: Replica) -> None:
+    break_disk(cluster, leader, "sync")
+    with pytest.raises(StorageError):
+        leader.log.flush()
+
+
+def fail_flush_of_ended_segment(cluster: Cluster, leader: Replica) -> None:
+    break_disk(cluster, leader, "sync")
+    leader.log.roll()
+    assert leader.log.offline is not None
+
+
+DISK_FAILS = {
+    "disk fails an append and keeps half of it": fail_append,
+    "disk fails a flush": fail_flush,
+    "disk fails the flush of a segment that has ended": fail_flush_of_ended_segment,
+}
 
 
 def delete_records(cluster: Cluster, leader: Replica) -> None:
@@ -142,10 +173,11 @@ FETCHES = {
     "leader moves, old client": Case(move_leader, Error.NOT_LEADER_OR_FOLLOWER, factors=(3,), versions=(0, 4, 9)),
     "leader moves": Case(move_leader, Error.FENCED_LEADER_EPOCH, factors=(3,), versions=(12, 17), names_epoch=True),
     "replica moves": Case(move_away, Error.NOT_LEADER_OR_FOLLOWER),
-    "disk fails": Case(fail_disk, Error.KAFKA_STORAGE_ERROR, versions=(12, 17)),
-    "disk fails, old client": Case(fail_disk, Error.NOT_LEADER_OR_FOLLOWER, versions=(4,)),
     "records deleted": Case(delete_records, Error.OFFSET_OUT_OF_RANGE, before=1, min_bytes=WAIT_MS),
 }
+for way, act in DISK_FAILS.items():
+    FETCHES[way] = Case(act, Error.KAFKA_STORAGE_ERROR, versions=(12, 17), before=1, min_bytes=WAIT_MS)
+    FETCHES[f"{way}, old client"] = Case(act, Error.NOT_LEADER_OR_FOLLOWER, versions=(4,), before=1, min_bytes=WAIT_MS)
 
 
 @pytest.mark.parametrize(
@@ -354,8 +386,9 @@ ENDINGS = {
     "follower dies": Held(kill, 0),
     "delete": Held(lambda cluster, leader, _: delete_topic(cluster, leader), Error.UNKNOWN_TOPIC_OR_PARTITION),
     "leader moves": Held(move_to_third, Error.NOT_LEADER_OR_FOLLOWER),
-    "disk fails": Held(lambda cluster, leader, _: fail_disk(cluster, leader), Error.KAFKA_STORAGE_ERROR),
 }
+for way, act in DISK_FAILS.items():
+    ENDINGS[way] = Held(lambda cluster, leader, _, act=act: act(cluster, leader), Error.KAFKA_STORAGE_ERROR)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", ENDINGS)
