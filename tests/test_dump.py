@@ -212,6 +212,8 @@ def test_gaps_are_reported_and_are_no_fault(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_what_cannot_be_dumped_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No such file" in run(capsys, tmp_path / "x.properties")[2][0]
+    (tmp_path / "x.properties").write_text("")
     assert run(capsys, tmp_path / "x.properties")[2] == [f"Ignoring unknown file {tmp_path}/x.properties"]
     assert run(capsys)[0] == 2
     status, lines, errors = run(capsys, tmp_path / LOG)

@@ -54,7 +54,7 @@ def test_rules_and_toxics_come_and_go(shell: Shell) -> None:
         ("remove 99", 1, "there is no rule 99"),
         ("clear 99", 2, "only `remove`"),
         ("list --api Fetch", 2, "for `add`"),
-        ("-b 127.0.0.1:1", 1, "is a minibroker running there?"),
+        ("-b 127.0.0.1:1", 1, "is the broker running? `minibroker serve` starts one"),
     ],
 )
 def test_what_makes_no_sense_is_said(shell: Shell, words: str, status: int, reason: str) -> None:

@@ -136,7 +136,8 @@ def test_closed_standard_files_are_no_place_for_sockets_and_the_stop_is_clean(
 
 
 def test_a_terminal_that_closes_is_an_orderly_stop(tmp_path: Path) -> None:
-    with serving("--port", "0", "--data-dir", str(tmp_path)) as (process, _):
+    listen = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)  # noqa: E731 the tests may have been begun by nohup
+    with serving("--port", "0", "--data-dir", str(tmp_path), prepare=listen) as (process, _):
         stopped(process, signal.SIGHUP)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
