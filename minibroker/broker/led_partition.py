@@ -28,11 +28,12 @@ from minibroker.groups.shard import Shard
 from minibroker.log.formats import COMMIT
 from minibroker.log.records import control_type
 from minibroker.replication import bugs
+from minibroker.server.shares import FIRST_US
 from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
     from typing import Any
 
     from minibroker.broker.coordinator import Coordinator
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from minibroker.log.batches import Batch
     from minibroker.replication.replica import Replica
 
+ROW_US, BYTES_A_US = 8, 25  # what a row takes that is loaded: an offset, and a group of many members
+GROUP_US, PART_US = 20, 3  # what a group takes of which all rows are there, and each of its members and offsets
+WRITE_US = 20  # what it takes to write a row
 RETRY_MS = 1000  # a disk that refused to be read may be read later; so are rows written that nobody waits for
 # What a client is told of a row that could not be written: to look for another coordinator, or to ask again.
 WRITE_ERRORS = {
@@ -109,16 +113,21 @@ class LedPartition:
 
     # Reading
 
-    def take_batch(self, batch: Batch, begun: int) -> None:
+    def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
         """Take what is read; a group with rows above the high watermark waits: members may know of the last of them.
 
         Kafka: begins at once, and may show offsets that are older than those it has acknowledged before.
         """
         producer_id = batch.producer_id if batch.magic == 2 and batch.is_transactional else -1
+        spent_us = 0
         for record in batch.records():
+            spent_us += ROW_US + len(record.value or b"") // BYTES_A_US
+            if spent_us >= FIRST_US:
+                yield spent_us
+                spent_us = 0
             if record.offset < begun:
                 continue
-            is_safe = record.offset < self.replica.high_watermark
+            is_safe = self.log.is_loaded_safe(record.offset)
             if batch.is_control:
                 is_commit = control_type(record) == COMMIT
                 marks = self.shard.offsets.end_transaction(batch.producer_id, commit=is_commit)
@@ -140,6 +149,7 @@ class LedPartition:
                 write = GroupWrite(group_id, (), None)
                 write.replay = partial(self.shard.replay, key, value)
                 self._take_unsafe(write, record.offset)
+        yield spent_us
 
     def _take_offset(self, group_id: str, mark: Mark | None, is_safe: bool, offset: int) -> None:
         if not is_safe:
@@ -154,13 +164,21 @@ class LedPartition:
         self._begin_write(write)
         self.log.load_in_flight(write, offset + 1)
 
+    def prepare(self) -> Iterator[int]:
+        """Make groups of what was read, and begin their sessions."""
+        shard, clock, spent_us = self.shard, self.node.clock, FIRST_US
+        for group_id in shard.loaded_ids():
+            if spent_us >= FIRST_US:
+                yield spent_us
+                spent_us = 0
+                self.coordinator.follow_clock()  # or the sessions that begin now would be moved with the others
+            shard.load_group(group_id, clock.now_ms())
+            self.arm(group_id)
+            spent_us += GROUP_US + PART_US * shard.count_of(group_id)
+
     def loaded(self) -> None:
         """Coordinate."""
-        self.coordinator.follow_clock()  # or the sessions that begin now would be moved with the others
         self.coordinator.readable(self.replica.partition)
-        self.shard.loaded(self.node.clock.now_ms())
-        for group_id in self.shard.groups:
-            self.arm(group_id)
         tell_loaded(self.node, [group for group in self.shard.groups.values() if group.group_id not in self._unsafe])
         self._delete_gone()
 
@@ -342,9 +360,16 @@ class LedPartition:
 
     def _delete_gone(self) -> None:
         """Delete the offsets of topics that went while nobody coordinated, or could write."""
-        rows = self.shard.topics_deleted(self.coordinator.is_gone)
-        if rows:
-            self.write("", rows, self._gone_deleted, is_atomic=False)
+        self.node.shares.begin(self._delete_gone_in_shares())
+
+    def _delete_gone_in_shares(self) -> Generator[int, None, None]:
+        for group_id in self.shard.offsets.groups():
+            if self.log.is_closed:
+                return
+            rows = self.shard.topics_deleted(group_id, self.coordinator.is_gone)
+            if rows:
+                self.write("", rows, self._gone_deleted, is_atomic=False)
+            yield GROUP_US + PART_US * self.shard.count_of(group_id) + WRITE_US * len(rows)
 
     def topics_deleted(self) -> None:
         """Topics are gone; while rows are being read that is looked at in the end."""

@@ -76,13 +76,15 @@ class Shard:
             if value is None and isinstance(key, ConsumerGroupMetadataKey):
                 del self.groups[group_id]
 
-    def loaded(self, now_ms: int) -> None:
-        """Begin to coordinate: sessions run from now on."""
-        for group_id in dict.fromkeys([*self._classic_rows, *self.groups, *self.offsets.committed]):
-            self.load_group(group_id, now_ms)
+    def loaded_ids(self) -> list[str]:
+        """Return the groups that have been read, for `load_group`."""
+        return list(dict.fromkeys([*self._classic_rows, *self.groups, *self.offsets.committed]))
 
     def load_group(self, group_id: str, now_ms: int) -> None:
-        """Make of the rows of one group what they say; also when the last of them are committed after the others."""
+        """Make of the rows of one group what they say, and begin its sessions.
+
+        Also when the last of its rows are committed after the others.
+        """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self._classic_rows.pop(group_id, None)
@@ -98,6 +100,12 @@ class Shard:
             group = self.find_or_make(group_id)  # who only commits has no row of its own
         if isinstance(group, ClassicGroup):
             group.loaded(now_ms)
+
+    def count_of(self, group_id: str) -> int:
+        """Return how many members and offsets a group has."""
+        group = self.groups.get(group_id)
+        members = () if group is None else group.members if isinstance(group, ClassicGroup) else group.state.members
+        return len(members) + len(self.offsets.committed.get(group_id, ()))
 
     def make_groups_of_offsets(self) -> None:
         """Have a group for all offsets: rows that would have deleted them with their groups could not be written."""
@@ -241,9 +249,9 @@ class Shard:
                 over.append(group)
         return rows, over
 
-    def topics_deleted(self, is_gone: IsGone) -> list[Row]:
-        """Return the rows that delete the offsets of topics that are gone."""
-        return [row for group_id in self.offsets.groups() for row in self._gone(group_id, is_gone)]
+    def topics_deleted(self, group_id: str, is_gone: IsGone) -> list[Row]:
+        """Return the rows that delete the offsets of a group of topics that are gone."""
+        return self._gone(group_id, is_gone)  # type: ignore[return-value]
 
     def _gone(self, group_id: str, is_gone: IsGone) -> list[tuple[OffsetCommitKey, None]]:
         return self.offsets.tombstones(group_id, is_gone)  # type: ignore[return-value]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 
 from minibroker.errors import InvalidLength
 
@@ -33,6 +34,7 @@ class Shares:
         """run: calls back, at once or when the broker is not held any more."""
         self._run = run
         self._waiting: deque[Callable[[], object]] = deque()
+        self._begun_us = 0  # what `begin` has spent in this turn of the loop
 
     def add(self, go_on: Callable[[], object]) -> None:
         """Call when it is its turn, in another turn of the loop."""
@@ -71,6 +73,29 @@ class Shares:
             made: Made = end.value
             return made
         return self.run(work)
+
+    def begin(self, work: Generator[int, None, None]) -> None:
+        """Do what no request waits for, however long it takes: at once one share of all that begins in this turn."""
+        left_us = SHARE_US - self._begun_us
+        if left_us <= 0:
+            self.add(partial(self._take_share, work))
+            return
+        if not self._begun_us:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        self._begun_us += self._take_share(work, left_us)
+
+    def _end_turn(self) -> None:
+        self._begun_us = 0
+
+    def _take_share(self, work: Generator[int, None, None], share_us: int = SHARE_US) -> int:
+        """Go on with work, and have it go on later if it is not over; return how long about it has taken."""
+        spent_us = 0
+        for step_us in work:
+            spent_us += step_us
+            if spent_us >= share_us:
+                self.add(partial(self._take_share, work))
+                break
+        return spent_us
 
     async def run(self, work: Work[Made]) -> Made:
         """Return what comes of the work; who is cancelled gives it up."""
