@@ -34,8 +34,9 @@ def kafkas(release: Release, tool: str, shell: Shell, words: str, directory: Pat
             TOOLS,
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             "consume",
-            "--topic orders --partition 2 --offset earliest --timeout-ms 2000 --property print.key=true "
-            "--property print.timestamp=true --property print.headers=true --property print.offset=true",
+            "--topic orders --partition 2 --offset earliest --max-messages 2 --timeout-ms 120000 "
+            "--property print.key=true --property print.timestamp=true "
+            "--property print.headers=true --property print.offset=true",
         ),
     ],
 )
