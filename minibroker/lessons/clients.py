@@ -62,20 +62,22 @@ class NoPlace(ValueError):
 class Asking:
     """Connections to brokers, opened when they are needed."""
 
-    def __init__(self, address_of: Callable[[int], tuple[str, int]], client_id: str):
+    def __init__(self, address_of: Callable[[int], tuple[str, int]], client_id: str, patience_ms: int = PATIENCE_MS):
         self._address_of = address_of
         self._client_id = client_id
+        self._patience_ms = patience_ms
         self._connections: dict[int, Connection] = {}
 
     async def ask(
-        self, broker: int, request: Request, timeout_ms: int = PATIENCE_MS, *, version: int | None = None
+        self, broker: int, request: Request, timeout_ms: int | None = None, *, version: int | None = None
     ) -> Any:
         """Return what a broker answers."""
+        timeout_ms = self._patience_ms if timeout_ms is None else timeout_ms
         try:
             connection = self._connections.get(broker)
             if connection is None or connection.closed:
                 host, port = self._address_of(broker)
-                connection = await Connection.open(host, port, client_id=self._client_id, timeout_ms=PATIENCE_MS)
+                connection = await Connection.open(host, port, client_id=self._client_id, timeout_ms=self._patience_ms)
                 self._connections[broker] = connection
             return await connection.call(request, version, timeout_ms=timeout_ms)
         except (CallTimeout, ConnectionLost) as error:
@@ -147,7 +149,7 @@ async def produce(asking: Asking, broker: int, batch: Batch, *, is_later: bool =
         timeout_ms=ANSWER_MS,
         topic_data=[Topic(topic_id=batch.topic_id, name=batch.topic, partition_data=[data])],
     )
-    answer = await asking.ask(broker, request, LONG_PATIENCE_MS if is_later else PATIENCE_MS)
+    answer = await asking.ask(broker, request, LONG_PATIENCE_MS if is_later else None)
     texts = ", ".join(f'"{record_text(record)}"' for record in batch.records)
     if answer is None:
         return f"nobody answers: acks=0, so {texts} may be anywhere, or nowhere"

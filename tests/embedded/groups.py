@@ -10,6 +10,8 @@ from minibroker.lessons.clients import Asking
 from minibroker.lessons.members import CONSUMER, EAGER, Member
 from minibroker.protocol.messages.fetch import FetchRequest
 
+PATIENCE_MS = 120_000  # bounds a hang: the first answer needs 50 partitions to be made, maybe on a busy machine
+
 
 class Team:
     """Members of one group, of brokers at these addresses."""
@@ -27,7 +29,7 @@ class Team:
         return host, int(port)
 
     def asking(self, name: str) -> Asking:
-        return Asking(self._address, name)
+        return Asking(self._address, name, PATIENCE_MS)
 
     async def coordinator(self, ask: int = 1) -> int:
         asking = self.asking("finder")
