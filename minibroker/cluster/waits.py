@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from minibroker.cluster.cluster import Cluster
-    from minibroker.metadata.image import Partition
 
 TIMEOUT_MS = 10_000
 METADATA_KINDS = ("isr", "leader", "topic", "broker", "metadata", "epoch")
@@ -93,7 +92,7 @@ class Waits:
 
     async def in_sync(self, *, timeout_ms: float = TIMEOUT_MS) -> None:
         """Return when every partition has its leader, and all its replicas are in sync and have everything."""
-        awaited: list[tuple[str, Partition]] = []
+        awaited: list[tuple[str, int]] = []
 
         def are_in_sync() -> bool:
             # Those that were behind at the last look are looked at first: it is done again with each event.
@@ -111,25 +110,31 @@ class Waits:
 
     def behind(self) -> list[str]:
         """Return the partitions that lack a leader, a replica in sync, or a record on any replica."""
-        return [f"{topic}-{partition.id}" for topic, partition in self._behind()]
+        return [f"{topic}-{number}" for topic, number in self._behind()]
 
-    def _behind(self) -> list[tuple[str, Partition]]:
+    def _behind(self) -> list[tuple[str, int]]:
         topics = self.cluster.controller.image.topics.values()
         return [
-            (topic.name, each) for topic in topics for each in topic.partitions if self._is_behind(topic.name, each)
+            (topic.name, each.id)
+            for topic in topics
+            for each in topic.partitions
+            if self._is_behind(topic.name, each.id)
         ]
 
-    def _is_behind(self, topic: str, partition: Partition) -> bool:
-        if topic not in self.cluster.controller.image.topics:
+    def _is_behind(self, name: str, number: int) -> bool:
+        """Whether a partition that there is, perhaps of a topic that has been made anew, is not in sync."""
+        topic = self.cluster.controller.image.topics.get(name)
+        if topic is None or number >= len(topic.partitions):
             return False
-        leader = self.cluster.leader(topic, partition.id)
+        partition = topic.partitions[number]
+        leader = self.cluster.leader(name, number)
         if leader is None or len(partition.isr) < len(partition.replicas):
             return True
         role, end_offset = leader.role, leader.log.next_offset
         if not isinstance(role, LeaderState) or role.proposal is not None or leader.high_watermark != end_offset:
             return True
         for broker in partition.replicas:
-            replica = self.cluster.replica(topic, partition.id, broker)
+            replica = self.cluster.replica(name, number, broker)
             if replica is None or replica.leader_epoch != leader.leader_epoch or replica.log.next_offset != end_offset:
                 return True
         return False
