@@ -128,6 +128,8 @@ class MetadataLog:
             self.storage, METADATA_DIRECTORY, self.settings, was_clean=was_clean, contiguous=True, now_ms=now_ms
         )
         self._log = log
+        if not log.next_offset:
+            self.storage.sync_directory("")  # or a loss of power would take the directory, and all that is synced in it
         if log.recovery.reason:
             say(f"{log.recovery.cut_bytes} bytes cut off after a crash: {log.recovery.reason}")
         if read_topic_id(self.storage, METADATA_DIRECTORY) is None:

@@ -11,6 +11,7 @@ from minibroker.errors import InvalidRecord, UnsupportedVersion
 from minibroker.log.batches import batches
 from minibroker.log.checkpoints import format_id, read_file
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.metadata.bootstrap import (
     METADATA_DIRECTORY,
     WrongDirectory,
@@ -62,6 +63,15 @@ def test_a_later_start_finds_what_was_written(snapshot_records: int) -> None:
     assert log.image.offset == log.next_offset - 1
     assert len(find_snapshots(storage, METADATA_DIRECTORY)) <= 3
     assert log._since_snapshot < max(snapshot_records, log._snapshot_size) + 12
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.4"])
+def test_a_start_after_a_loss_of_power_finds_what_was_written(release: str) -> None:
+    storage = SimulatedStorage(lambda: NOW_MS)
+    node = LoneNode(storage, release=release)
+    node.create("orders", 1)
+    for seed in range(10):
+        assert plain(reloaded(storage.crashed(Random(seed))).image) == plain(node.image)
 
 
 def test_each_start_leads_in_a_later_epoch() -> None:
