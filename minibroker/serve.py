@@ -83,12 +83,14 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
     _add_faults(node, options)
     stopping = _begin(config, options)
     await node.start()
+    node.metadata_log.log.on_offline = stopping.set  # nobody knows any more what there is: as Kafka does, it ends
     try:
         for name, partitions, configs, _ in topics:
             if name not in node.image.topics:
                 node.create_topic(name, partitions, configs)
         _tell(node.bootstrap_servers, directory or MEMORY, [node], options.quiet)
         await stopping.wait()
+        node.metadata_log.log.check_online()
     finally:
         await node.stop()
 

@@ -41,6 +41,7 @@ from minibroker.event_kinds import Broker as BrokerChanged
 from minibroker.log.unsynced import lose, unsynced
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.network import Network
+from minibroker.server.server import Reporter
 from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from minibroker.log.storage import Storage
     from minibroker.replication.link import NodeId
     from minibroker.replication.replica import Replica
-    from minibroker.server.server import Reporter
 
 RUNNING, PAUSED, STOPPED, KILLED = "running", "paused", "stopped", "killed"
 STARTING, STOPPING = "starting", "stopping"
@@ -208,8 +208,10 @@ class Cluster(Wishes):
 
     async def _start(self, who: NodeId) -> None:
         if isinstance(who, str):
-            self.controller = self._new_controller()
-            await self.controller.start()
+            controller = self.controller = self._new_controller()
+            await controller.start()
+            log = controller.log.log
+            log.on_offline = lambda: self._controller_failed(controller, log.offline)
             self.cluster_id = self.controller.cluster_id
             self._became(who, RUNNING)
             return
@@ -291,12 +293,16 @@ class Cluster(Wishes):
             for each in lost:
                 lose(storage, each, torn_bytes=torn_bytes)
 
-    def _disk_failed(self, broker_id: int, node: Node, failure: Exception) -> None:
-        """Let a broker end whose only disk fails, as Kafka's do: others lead what it led."""
+    def _controller_failed(self, controller: ControllerNode, failure: Exception | None) -> None:
+        (self.reporter or Reporter()).say(f"the controller ends, for nobody knows what its log holds: {failure}")
+        self._disk_failed(CONTROLLER, controller, failure)
+
+    def _disk_failed(self, who: NodeId, process: Node | ControllerNode, failure: Exception | None) -> None:
+        """Let a broker end whose only disk fails, as Kafka's do: others lead what it led. So does the controller."""
 
         async def end() -> None:
-            if self.nodes.get(broker_id) is node and self.states[broker_id] in (RUNNING, PAUSED, STARTING):
-                await self.kill(broker_id, why=f"its disk failed: {failure}")
+            if self._process(who) is process and self.states[who] in (RUNNING, PAUSED, STARTING):
+                await self.kill(who, why=f"its disk failed: {failure}")
 
         self._ending = asyncio.get_running_loop().create_task(end())
 

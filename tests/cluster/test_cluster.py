@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
+from random import Random
 
 import pytest
 
 from minibroker.client import Admin, NewTopic
 from minibroker.client import Cluster as Client
 from minibroker.cluster.cluster import NoSuchBroker
-from minibroker.errors import Error, KafkaError
+from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
+from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.replica import Replica
+from tests.server.running import Said
 
 from .virtual import TOPIC, Lab, in_cluster
 
@@ -427,6 +431,30 @@ def test_a_broker_that_has_no_room_for_a_new_partition_follows_when_there_is_som
         assert cluster.states[3] == "running"
 
     in_cluster(main)
+
+
+def test_a_controller_whose_disk_fails_a_sync_ends_and_starts_from_what_is_there() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic("before", assignments=[[1, 2, 3]])
+        await cluster.waits.leader("before", 0, 1)
+        storage = cluster.storages[CONTROLLER]
+        assert isinstance(storage, SimulatedStorage)
+        storage.fail(errno.EIO, doing="sync", path=f"__cluster_metadata-0/{0:020d}.log")
+        with pytest.raises(StorageError):
+            cluster.create_topic("after", assignments=[[1, 2, 3]])
+        await lab.world.clock.sleep(1000)
+        assert cluster.states[CONTROLLER] == "killed"
+        assert any("controller ends" in line and "Input/output error" in line for line in reporter.lines)
+        assert await lab.send(b"a", topic="before") == [0]  # whoever leads goes on
+        cluster.storages[CONTROLLER] = storage.crashed(Random(1))
+        await cluster.start(CONTROLLER)
+        assert list(cluster.controller.image.topics) == ["before"]
+        cluster.create_topic("after", assignments=[[3, 2, 1]])
+        await cluster.waits.leader("after", 0, 3)
+
+    reporter = Said()
+    in_cluster(main, reporter=reporter)
 
 
 def test_a_stop_on_a_full_disk_is_a_stop_and_the_next_start_is_as_after_a_crash() -> None:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.client import Admin, Cluster, NewTopic
+from minibroker.errors import KafkaError
+
 SECONDS_MAX = 60  # a process that hangs must not hang the tests
 SERVE = (sys.executable, "-m", "minibroker", "serve")
 
@@ -164,3 +167,43 @@ def test_log_dirs_says_where_the_data_are(arguments: tuple[str, ...], wanted: st
         stopped(process)
     assert f"log.dirs={tmp_path / wanted} " in ran.stdout, ran.stderr
     assert (tmp_path / wanted / "meta.properties").exists()
+
+
+# Its metadata log
+
+FAILING_SYNC = """
+import errno, sys
+from minibroker import cli, serve
+from minibroker.log.simulated_storage import SimulatedStorage
+
+def arm(*given):
+    disk.fail(errno.EIO, doing="sync", path=f"__cluster_metadata-0/{0:020d}.log")
+    tell(*given)
+
+disk, tell = SimulatedStorage(), serve._tell
+serve._storage, serve._tell = lambda *given: disk, arm
+sys.exit(cli.main(["serve", "--memory", "--port", "0"]))
+"""
+
+
+async def test_a_broker_ends_whose_metadata_cannot_be_synced() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FAILING_SYNC],
+        env=environment({}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        async with Cluster(address, timeout_ms=1000) as cluster:
+            with pytest.raises(KafkaError):  # nobody can say whether there is such a topic now
+                await Admin(cluster).create_topics([NewTopic("orders", 1)])
+        _, said = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 2
+    assert "minibroker serve: KAFKA_STORAGE_ERROR: __cluster_metadata-0 is offline: " in said, said
+    assert "Input/output error" in said and "Traceback" not in said
