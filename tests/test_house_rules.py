@@ -230,6 +230,7 @@ LONG_FILES = {
     "minibroker/schema/types.py": 450,  # the language, and how a message is read and written
     "minibroker/log/compression.py": 560,  # four codecs, with their framings
     "minibroker/broker/led_partition.py": 510,  # a partition's life: read, written, committed, refused
+    "minibroker/metadata/metadata_log.py": 410,  # load, repair, lead, append, snapshots: the life of one log
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
     "minibroker/log/segment.py": 450,  # writing and reading one file with its indexes
     "minibroker/log/partition_log.py": 500,  # appending, rolling, flushing, cutting: one state

@@ -35,6 +35,7 @@ class Chores:
         self._timers: dict[str, Timer] = {}
         self._noted: Offsets = {}  # high watermarks, as of the last time they were written
         self._begun_ms = -1  # by elapsed_ms; -1: not yet, or no more
+        self.keeps_all = False  # settings may be others than they should be: nothing is deleted in this life
         self._cleaning: Cleaning | None = None
         self._flushing: Flushing | None = None
         node.directory.has_rolled = self.has_rolled
@@ -48,6 +49,11 @@ class Chores:
         self._every(EXPIRY_MS, self.expire_producers)
         for replica in self.node.replicas.values():
             self.settle(replica.log.settings)
+        if not self.keeps_all:
+            self._start_cleaning()
+
+    def _start_cleaning(self) -> None:
+        config = self.node.config
         self._every(config["log.retention.check.interval.ms"], self.retain, config["log.initial.task.delay.ms"])
         is_compacted = any(replica.log.settings.compact for replica in self.node.replicas.values())
         # Kafka: the cleaner looks for work at once, were there nothing that it could ever clean.

@@ -59,7 +59,8 @@ class OwnMetadata:
         """Read the metadata, and change nothing that was in order."""
         node = self.node
         now_ms = node.clock.now_ms()
-        if is_blank(node.storage):
+        is_missing = is_blank(node.storage) and bool(node.directory.found())
+        if is_missing:
             check_unclaimed(node.directory, METADATA_DIRECTORY, repairs=node.repairs)
         self.log = MetadataLog(
             node.storage,
@@ -68,7 +69,11 @@ class OwnMetadata:
             segment_bytes=node.config["metadata.log.segment.bytes"],
         )
         self.image = self.log.load(
-            now_ms=now_ms, was_clean=node.directory.was_clean, repairs=node.repairs, say=node.reporter.say
+            now_ms=now_ms,
+            was_clean=node.directory.was_clean,
+            repairs=node.repairs,
+            is_missing=is_missing,
+            say=node.reporter.say,
         )
         self.controller = Controller(
             self.image,
@@ -97,9 +102,10 @@ class OwnMetadata:
             self.log.append(records, now_ms=node.clock.now_ms())
         self.broker_epoch = self.image.brokers[node.node_id].broker_epoch
         if node.repairs:
-            from minibroker.broker.repair import topics_from_directories
+            from minibroker.broker.repair import Restoration
 
-            self.log.append(topics_from_directories(node), now_ms=node.clock.now_ms())
+            self.log.append(Restoration(node, self.log.rescue).records(), now_ms=node.clock.now_ms())
+            self.log.end_repair()
 
     async def enter(self) -> None:
         """Be there for clients: it is already."""

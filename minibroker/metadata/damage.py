@@ -5,18 +5,22 @@ told of may be torn by a crash; whatever else is wrong is damage, and a start th
 partitions aside whose topics it does not know.
 
     flushed-end-offset      up to where the log was on the disk when it was last written to: 20 digits, their CRC-32C
+    repair-begun            while a repair is under way: where the copy is, and the damage
 
 The note is written after each flush and not synced: after a loss of power it may be older than the truth, never newer.
 Kafka: cuts off everything from the first bad batch on, as of any log; so does a directory here that has no note, as
 Kafka's have none, unless good batches follow.
-Not here: reading the records (metadata_log.py), putting topics back that were lost (broker/repair.py).
+A repair that was broken off, by a crash or because the port was taken, is begun again from the copy: until it has ended
+no start goes on without it.
+Not here: reading the records (metadata_log.py), what is behind the damage (rescue.py), putting topics back that were
+lost (broker/repair.py).
 """
 
 from __future__ import annotations
 
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.batches import find_batch
-from minibroker.log.checkpoints import read_file, write_file
+from minibroker.log.checkpoints import read_file, remove_file, write_file
 from minibroker.log.crc import crc32c
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory
 from minibroker.metadata.snapshot import find_snapshots
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from minibroker.log.storage import File, Storage
 
 FLUSHED_END = f"{METADATA_DIRECTORY}/flushed-end-offset"
+REPAIR_BEGUN = f"{METADATA_DIRECTORY}/repair-begun"
 OFFSET_DELTA_MAX = 0x7FFFFFFF
 REPAIR = "bring the files back from a copy, or start with --repair to go on without what is missing"
 
@@ -33,11 +38,12 @@ REPAIR = "bring the files back from a copy, or start with --repair to go on with
 class DamagedMetadata(WrongDirectory):
     """Something of the metadata is missing that had been on the disk."""
 
-    def __init__(self, path: str, position: int, reason: str):
+    def __init__(self, path: str, position: int, reason: str, offset: int = 0):
         super().__init__(f"{path}, byte {position}: {reason}; {REPAIR}")
         self.path = path
-        self.position = position  # from here on nothing counts
+        self.position = position  # from here on nothing is sure
         self.reason = reason
+        self.offset = offset  # that would come there
 
 
 def is_blank(storage: Storage) -> bool:
@@ -55,7 +61,7 @@ def check_log(storage: Storage, *, was_clean: bool) -> None:
     for index, name in enumerate(names):
         path, base_offset = f"{METADATA_DIRECTORY}/{name}", int(name[:20])
         if 0 <= expected != base_offset:
-            raise DamagedMetadata(path, 0, f"it begins where {expected} would come next")
+            raise DamagedMetadata(path, 0, f"it begins where {expected} would come next", expected)
         data = memoryview(read_file(storage, path))
         position, expected, epoch, reason = _good_end(data, base_offset, epoch)
         if reason:
@@ -63,12 +69,13 @@ def check_log(storage: Storage, *, was_clean: bool) -> None:
             if not had_been_flushed and noted < 0:
                 had_been_flushed = _goes_on(data, position, expected) or _has_more(storage, names[index + 1 :])
             if had_been_flushed:
-                raise DamagedMetadata(path, position, reason)
+                raise DamagedMetadata(path, position, reason, expected)
             return  # what a crash has torn
     if expected < noted:
         path = f"{METADATA_DIRECTORY}/{names[-1]}" if names else METADATA_DIRECTORY
         size_bytes = storage.size_bytes(path) if names else 0
-        raise DamagedMetadata(path, size_bytes, f"ends at {max(expected, 0)}, and was on the disk up to {noted}")
+        reason = f"ends at {max(expected, 0)}, and was on the disk up to {noted}"
+        raise DamagedMetadata(path, size_bytes, reason, max(expected, 0))
 
 
 def _good_end(data: memoryview, base_offset: int, epoch: int) -> tuple[int, int, int, str]:
@@ -109,28 +116,68 @@ def _has_more(storage: Storage, names: list[str]) -> bool:
     return any(storage.size_bytes(f"{METADATA_DIRECTORY}/{name}") for name in names)
 
 
-def give_up_rest(storage: Storage, damage: DamagedMetadata) -> str:
-    """Keep a copy of a damaged log, and cut it; return where the copy is."""
+class Repair:
+    """A repair that is under way."""
+
+    __slots__ = ("flushed_end", "kept", "name", "offset", "position")
+
+    def __init__(self, kept: str, name: str, position: int, offset: int, flushed_end: int):
+        self.kept = kept  # where the files are as they were
+        self.name = name  # of the file that is damaged
+        self.position = position  # in it
+        self.offset = offset  # that would come there
+        self.flushed_end = flushed_end  # up to where the log had been on the disk; -1: nobody knows
+
+
+def begin_repair(storage: Storage, damage: DamagedMetadata) -> Repair:
+    """Keep a copy of a damaged log, and note what is to be done."""
     kept = _copy_name(storage)
     storage.make_directory(kept)
-    names = [name for name in storage.list(METADATA_DIRECTORY) if name[:20].isdigit()]
-    for name in names:
-        write_file(storage, f"{kept}/{name}", read_file(storage, f"{METADATA_DIRECTORY}/{name}"))
+    for name in storage.list(METADATA_DIRECTORY):
+        if name[:20].isdigit():
+            write_file(storage, f"{kept}/{name}", read_file(storage, f"{METADATA_DIRECTORY}/{name}"))
     storage.sync_directory("")
-    for name in reversed([name for name in names if name.endswith(".log")]):
+    name = damage.path.removeprefix(METADATA_DIRECTORY).removeprefix("/")
+    repair = Repair(kept, name, damage.position, damage.offset, read_flushed_end(storage))
+    storage.make_directory(METADATA_DIRECTORY)
+    text = f"{kept}\n{name}\n{repair.position}\n{repair.offset}\n{repair.flushed_end}"
+    write_file(storage, REPAIR_BEGUN, text.encode())
+    return repair
+
+
+def read_repair(storage: Storage) -> Repair | None:
+    """Return the repair that has begun and not ended."""
+    lines = read_file(storage, REPAIR_BEGUN).decode("utf-8", "replace").split("\n")
+    try:
+        kept, name, position, offset, flushed_end = lines
+        return Repair(kept, name, int(position), int(offset), int(flushed_end))
+    except ValueError:
+        return None
+
+
+def cut_log(storage: Storage, repair: Repair) -> None:
+    """Cut off what is behind the damage."""
+    for name in reversed(storage.list(METADATA_DIRECTORY)):
         path = f"{METADATA_DIRECTORY}/{name}"
-        if path > damage.path:
+        if not (name[:20].isdigit() and name.endswith(".log")):
+            continue
+        if name > repair.name:
             storage.remove(path)
-        elif path == damage.path:
+        elif name == repair.name:
             file = storage.open(path)
             try:
-                file.truncate(min(damage.position, file.size_bytes))
+                file.truncate(min(repair.position, file.size_bytes))
                 file.sync()
             finally:
                 file.close()
-    storage.remove(FLUSHED_END)
+    remove_file(storage, FLUSHED_END)
     storage.sync_directory(METADATA_DIRECTORY)
-    return kept
+
+
+def end_repair(storage: Storage) -> None:
+    """All that could be saved is in the log."""
+    storage.remove(REPAIR_BEGUN)
+    storage.sync_directory(METADATA_DIRECTORY)
 
 
 def _copy_name(storage: Storage) -> str:

@@ -30,7 +30,16 @@ from minibroker.log.settings import LogSettings
 from minibroker.log.validate import RAFT_LEADER
 from minibroker.log.validation import ValidationSettings
 from minibroker.metadata.bootstrap import FIRST_SNAPSHOT, METADATA_DIRECTORY, bootstrap_records
-from minibroker.metadata.damage import DamagedMetadata, FlushedEnd, check_log, give_up_rest
+from minibroker.metadata.damage import (
+    REPAIR_BEGUN,
+    DamagedMetadata,
+    FlushedEnd,
+    begin_repair,
+    check_log,
+    cut_log,
+    end_repair,
+    read_repair,
+)
 from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.records import read_record, write_record
 from minibroker.metadata.snapshot import (
@@ -49,6 +58,8 @@ if TYPE_CHECKING:
 
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.storage import Storage
+    from minibroker.metadata.damage import Repair
+    from minibroker.metadata.rescue import Rescue
     from minibroker.metadata.snapshot import Control
     from minibroker.stored.kinds import MetadataRecord
 
@@ -91,6 +102,8 @@ class MetadataLog:
         self._quorum_epoch = 0
         self._voters: list[Control] = []
         self._since_snapshot = self._snapshot_size = 0
+        self.rescue: Rescue | None = None  # what could be read behind damage that was given up
+        self._rescued: list[MetadataRecord] = []
 
     @property
     def log(self) -> PartitionLog:
@@ -109,20 +122,16 @@ class MetadataLog:
         now_ms: int,
         was_clean: bool = False,
         repairs: bool = False,
+        is_missing: bool = False,
         say: Callable[[str], object] = lambda line: None,
     ) -> MetadataImage:
         """Read snapshot and log; return the state, which goes on changing with each append.
 
         was_clean: the directory was left in order, so nothing can be torn. repairs: what is damaged is given up;
-        otherwise it raises DamagedMetadata, and everything is left as it was. say: told what people should know.
+        otherwise it raises DamagedMetadata, and everything is left as it was; `lead` and `end_repair` end it.
+        is_missing: there should be a log. say: told what people should know.
         """
-        try:
-            check_log(self.storage, was_clean=was_clean)
-        except DamagedMetadata as damage:
-            if not repairs:
-                raise
-            kept = give_up_rest(self.storage, damage)
-            say(f"{damage.path} is cut at byte {damage.position}: {damage.reason}; what was there is in {kept}")
+        repair = self._repair(was_clean=was_clean, repairs=repairs, is_missing=is_missing, say=say)
         self._read_quorum_state()
         log = open_log(
             self.storage, METADATA_DIRECTORY, self.settings, was_clean=was_clean, contiguous=True, now_ms=now_ms
@@ -140,7 +149,41 @@ class MetadataLog:
                 if batch.last_offset >= start_offset:
                     self._take(batch.records(), batch.is_control, start_offset)
                     self.image.epoch = batch.partition_leader_epoch
+        if repair is not None:
+            from minibroker.metadata.rescue import Rescue
+
+            self.rescue = Rescue(self.storage, repair)
+            self._rescued = self.rescue.records(self.image, start_offset)
+            if self._rescued:
+                say(f"{len(self._rescued)} records behind the damage could be read, and count")
         return self.image
+
+    def _repair(
+        self, *, was_clean: bool, repairs: bool, is_missing: bool, say: Callable[[str], object]
+    ) -> Repair | None:
+        """Begin the repair of a log that is damaged, or once more one that was broken off."""
+        repair = read_repair(self.storage)
+        if repair is not None and not repairs:
+            raise DamagedMetadata(REPAIR_BEGUN, 0, "a repair has begun and not ended")
+        if repair is None:
+            try:
+                check_log(self.storage, was_clean=was_clean)
+                if not (is_missing and repairs):
+                    return None
+                repair = begin_repair(self.storage, DamagedMetadata(METADATA_DIRECTORY, 0, "it is missing"))
+            except DamagedMetadata as damage:
+                if not repairs:
+                    raise
+                repair = begin_repair(self.storage, damage)
+                where = f"{damage.path} is cut at byte {damage.position}"
+                say(f"{where}: {damage.reason}; what was there is in {repair.kept}")
+        cut_log(self.storage, repair)
+        return repair
+
+    def end_repair(self) -> None:
+        """Whatever could be put back is in the log."""
+        if self.rescue is not None:
+            end_repair(self.storage)
 
     def _load_snapshot(self, now_ms: int) -> int:
         """Take over the newest snapshot; return where the log goes on from it."""
@@ -214,6 +257,8 @@ class MetadataLog:
             self._bootstrap(now_ms, min_insync_replicas)
         else:
             self._flush(now_ms)
+        for record in self._rescued:  # one by one: what follows a feature's level is written in its way
+            self.append([record], now_ms=now_ms)
 
     def _leader_change(self) -> bytes:
         from minibroker.stored.control import LeaderChangeMessage

@@ -41,6 +41,9 @@ def load(storage: MemoryStorage, *, was_clean: bool = False, repairs: bool = Fal
     said: list[str] = []
     log = MetadataLog(storage, node_id=1)
     image = log.load(now_ms=NOW_MS, was_clean=was_clean, repairs=repairs, say=said.append)
+    if repairs:
+        log.lead(now_ms=NOW_MS)
+        log.end_repair()
     log.release()
     return sorted(image.topics), said
 

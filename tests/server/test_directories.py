@@ -12,6 +12,7 @@ from minibroker.log.batches import batches
 from minibroker.log.checkpoints import read_file
 from minibroker.log.memory_storage import Directory, MemoryStorage
 from minibroker.metadata.bootstrap import WrongDirectory
+from minibroker.metadata.records import read_record
 from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.alter_configs import AlterConfigsRequest
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -183,8 +184,15 @@ def lose_owner(storage: MemoryStorage) -> None:
 
 
 def damage_metadata(storage: MemoryStorage) -> None:
+    """Flip a bit of the batch that makes a topic."""
     path = "__cluster_metadata-0/00000000000000000000.log"
-    position = list(batches(read_file(storage, path)))[3].position + 80
+    position = next(
+        batch.position + 80
+        for batch in batches(read_file(storage, path))
+        if not batch.is_control
+        for record in batch.records()
+        if getattr(read_record(bytes(record.value or b"")), "name", "") == "t"
+    )
     file = storage.open(path)
     file.write_at(position, bytes([file.read_at(position, 1)[0] ^ 1]))
 
