@@ -100,11 +100,13 @@ async def test_without_idempotence_a_lost_answer_is_a_record_twice() -> None:
 async def test_a_client_gives_up_a_connection_that_hangs() -> None:
     async with (
         Broker(topics="orders") as broker,
-        Cluster(broker.bootstrap_servers, timeout_ms=100, retry_count=0) as cluster,
+        Cluster(broker.bootstrap_servers, retry_count=0) as cluster,
     ):
         await cluster.metadata()
+        patience_ms, cluster.timeout_ms = cluster.timeout_ms, 100
         with broker.faults.toxic("timeout"), pytest.raises(CallTimeout):
             await cluster.metadata()
+        cluster.timeout_ms = patience_ms
         await cluster.metadata()
 
 
