@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 ENDPOINT = ("PLAINTEXT", "localhost", 9092, "PLAINTEXT")  # nobody listens there; the next start says where
 
 
+def begin_metadata(storage: Storage, node_id: int, now_ms: int) -> None:
+    """Begin the metadata log of a directory that has just been formatted.
+
+    A broker refuses to start where there are partitions and no metadata, so this comes before the first of them.
+    """
+    metadata = MetadataLog(storage, node_id=node_id)
+    metadata.load(now_ms=now_ms)
+    metadata.lead(now_ms=now_ms)
+    metadata.close()
+
+
 class QuietBroker:
     """From start to stop."""
 

@@ -1,6 +1,6 @@
 """The end of a load: staged segments become part of the logs, and new topics part of the metadata.
 
-    each run its offsets, in the order of the tasks -> names -> metadata -> a clean stop
+    a new directory its metadata -> each run its offsets, in the order of the tasks -> names -> topics -> a clean stop
 
 What must hold: a new topic is in the metadata log only when all its records are in place and on the disk, and all new
 topics of a load come at once. Until then nothing that a broker would show has changed; of a topic that was there
@@ -34,7 +34,7 @@ from minibroker.log.settings import LogSettings
 from minibroker.log.snapshots import write_snapshot
 from minibroker.metadata.bootstrap import format_directory, random_id
 from minibroker.metadata.features import FINALIZED, LOWEST
-from minibroker.spark.loading.broker import QuietBroker
+from minibroker.spark.loading.broker import QuietBroker, begin_metadata
 from minibroker.spark.loading.plans import LoadError
 
 TYPE_CHECKING = False
@@ -149,14 +149,18 @@ class Commit:
 
     def _format(self) -> MetaProperties:
         options = self.options
-        return format_directory(
+        node_id = 1 if options.node_id is None else options.node_id
+        now_ms = self.clock.now_ms()
+        meta = format_directory(
             self.storage,
             cluster_id=options.cluster_id or format_id(random_id(self.chance)),
-            node_id=1 if options.node_id is None else options.node_id,
+            node_id=node_id,
             directory_id=random_id(self.chance),
-            now_ms=self.clock.now_ms(),
+            now_ms=now_ms,
             features=LOWEST if options.release is None else FINALIZED[options.release],
         )
+        begin_metadata(self.storage, node_id, now_ms)
+        return meta
 
     # Segments
 
