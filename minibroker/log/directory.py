@@ -155,8 +155,6 @@ class LogDirectory:
             was_clean=self.was_clean or is_new,
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
-            contiguous=True,
-            gaps_end=self.cleaner_offsets.get(key, 0),
             now_ms=now_ms,
             jitter=self._jitter,
             is_settled=self.was_clean and not is_new,

@@ -22,7 +22,7 @@ from bisect import bisect_right
 from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
 from minibroker.log.outcomes import Appended, FlushPlan, Recovery, no_jitter
-from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, Segment
+from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers, snapshot_path, write_snapshot
 from minibroker.log.validate import CLIENT, validate, validate_replicated
 
@@ -73,6 +73,7 @@ class PartitionLog:
         recovery: Recovery | None = None,
         jitter: Callable[[int], int] = no_jitter,
         is_settled: bool = False,
+        rolls: Sequence[tuple[int, str]] = (),
     ):
         self.storage = storage
         self.directory = directory
@@ -92,6 +93,7 @@ class PartitionLog:
         self.before_cut: Callable[[int], object] = _nobody
         self.has_rolled: Callable[[], object] = _nobody  # called when a segment has ended: it is to be flushed
         self._bases = [segment.base_offset for segment in segments]
+        self._rolls = [*rolls]  # base offsets of segments before which not all is flushed, and the files that say so
         self._jitter = jitter  # picks how much earlier than others a segment ends, so that not all end at once
         self._jitter_ms = 0
         self._is_settled = is_settled  # nothing has been written since a clean stop: closing has nothing to do
@@ -180,7 +182,7 @@ class PartitionLog:
                 )
             if run and (
                 self.active.size_bytes + end - start + batch.size_bytes > self.settings.segment_bytes
-                or batch.last_offset - min(run[0].first_offset, self.next_offset) > OFFSET_DELTA_MAX
+                or batch.last_offset - run[0].first_offset > OFFSET_DELTA_MAX
             ):
                 self._append_run(checked.chunks[0][start:end], run, now_ms)
                 run, start = [], end
@@ -191,24 +193,13 @@ class PartitionLog:
         return end
 
     def _append_run(self, data: Chunk, run: list[AcceptedBatch], now_ms: int) -> None:
-        """Append batches that fit into one segment.
-
-        A new segment begins where the log ends, also if the first of them comes later: what was cleaned at the leader
-        leaves gaps within segments, so that one between two tells of a lost tail (recovery.py). Where relative offsets
-        cannot reach so far, everything before the gap is flushed.
-        Kafka: begins it with the first of them.
-        """
+        """Append batches that fit into one segment; a new one begins with the first of them."""
         first_offset, last_offset = run[0].first_offset, run[-1].last_offset
+        if run[0].magic < 2:
+            first_offset = max(last_offset - OFFSET_DELTA_MAX, self.next_offset)
         for batch in run:
             self._note_epoch(batch.leader_epoch, batch.first_offset)
-        if last_offset - self.next_offset > OFFSET_DELTA_MAX:
-            if run[0].magic < 2:
-                first_offset = max(last_offset - OFFSET_DELTA_MAX, self.next_offset + OFFSET_DELTA_MAX + 1)
-            self.roll(first_offset, now_ms)
-            self.flush(now_ms=now_ms)
-        else:
-            newest = max(batch.max_timestamp for batch in run)
-            self._roll_if_due(len(data), self.next_offset, last_offset, newest, now_ms)
+        self._roll_if_due(len(data), first_offset, last_offset, max(batch.max_timestamp for batch in run), now_ms)
         self._write([data], run, now_ms)
 
     def _write(self, chunks: Sequence[Chunk], added: Sequence[AcceptedBatch], now_ms: int) -> None:
@@ -300,6 +291,7 @@ class PartitionLog:
         self.check_online()
         try:
             self.active.seal()
+            self._note_roll(base_offset)
             write_snapshot(self.storage, self.directory, base_offset, self.producers)
             self._begin_segment(base_offset, now_ms)
         except StorageError as failure:
@@ -307,8 +299,23 @@ class PartitionLog:
             with self.or_offline:
                 Segment(self.storage, self.directory, base_offset).remove()
                 self.storage.remove(snapshot_path(self.directory, base_offset))
+                self._forget_rolls(base_offset)
             raise failure
         self.has_rolled()
+
+    def _note_roll(self, base_offset: int) -> None:
+        """Note where the log ends before a segment, until that is flushed: its end may be lost, and the segment not."""
+        if self.storage.is_durable and self.recovery_point < self.next_offset:
+            path = f"{self.directory}/{base_offset:020}.{self.next_offset:020}{ROLLED}"
+            self.storage.open(path, create=True).close()
+            self._rolls.append((base_offset, path))
+
+    def _forget_rolls(self, start: int = 0, end: int = OFFSET_MAX) -> None:
+        """Forget what was noted of segments that begin between two offsets, `end` among them."""
+        for roll in [roll for roll in self._rolls if start <= roll[0] <= end]:
+            self.storage.remove(roll[1])
+            self._rolls.remove(roll)
+            self.names_changed = True
 
     def _begin_segment(self, base_offset: int, now_ms: int) -> None:
         segment = Segment(self.storage, self.directory, base_offset, now_ms)
@@ -336,6 +343,7 @@ class PartitionLog:
                 if self._epochs_unsynced:
                     # Before the recovery point passes the batches from which they could be told.
                     sync_file(self.storage, path_in(self.directory, LEADER_EPOCHS))
+                self._forget_rolls()
                 if self.names_changed:
                     self.storage.sync_directory(self.directory)
             self.names_changed = self._epochs_unsynced = False
@@ -357,6 +365,8 @@ class PartitionLog:
         """Take note that what was planned is on the disk, unless something of it has been cut off meanwhile."""
         if plan.cuts == self.cuts and self.offline is None:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
+            with self.or_offline:
+                self._forget_rolls(end=plan.end_offset)
 
     def flush_due(self, now_ms: int) -> bool:
         """Return whether flush.ms has passed since the last flush, and there is something to flush."""
@@ -396,7 +406,7 @@ class PartitionLog:
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset)
             return
-        self._lower(self._batch_start(offset))
+        self._lower(self._end_after_cut(offset))
         with self.or_offline:
             self.cuts += 1
             self._is_settled = False
@@ -424,14 +434,18 @@ class PartitionLog:
             self.write_epochs()
             self.producers.clear()
 
-    def _batch_start(self, offset: int) -> int:
-        """Return where the batch begins that holds an offset, for it goes as a whole."""
+    def _end_after_cut(self, offset: int) -> int:
+        """Return where the log ends when it has been cut at an offset, or less: a batch goes as a whole."""
         segment = self.segments[self.segment_of(offset)]
         try:
-            place = segment.find(offset)
-            return offset if place is None else min(segment.batch_at(place).base_offset, offset)
+            place = segment.find(offset - 1)
+            if place is not None:
+                batch = segment.batch_at(place)
+                if batch.base_offset < offset:
+                    return batch.next_offset if batch.next_offset <= offset else batch.base_offset
         except ProtocolError:
-            return segment.base_offset  # and who cuts it is told
+            pass  # who cuts it is told
+        return segment.base_offset
 
     def _lower(self, offset: int) -> None:
         """Claim no more of what is going to be cut off.
@@ -447,6 +461,7 @@ class PartitionLog:
             self.active.remove()
             self.segments.pop()
             self._bases.pop()
+        self._forget_rolls(offset + 1)
         self.storage.sync_directory(self.directory)
 
     def advance_log_start(self, offset: int) -> None:

@@ -16,7 +16,7 @@ from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.outcomes import Recovery, no_jitter
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.producers import ProducerStates
-from minibroker.log.segment import CLEANED, DELETED, KINDS, OFFSET_DELTA_MAX, SWAP, Segment
+from minibroker.log.segment import CLEANED, DELETED, KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, SWAP, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers
 
 TYPE_CHECKING = False
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from minibroker.stored.producers import AbortedTxn
 
 INDEX_SUFFIXES = KINDS[1:]
-OFFSET_MAX = (1 << 63) - 1
 
 
 def open_log(
@@ -41,7 +40,6 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     contiguous: bool = False,
-    gaps_end: int = 0,
     now_ms: int = 0,
     jitter: Callable[[int], int] = no_jitter,
     is_settled: bool = False,
@@ -53,27 +51,31 @@ def open_log(
     is_settled: the same, and names and files are on the disk: as long as nobody writes, closing has nothing to do.
     recovery_point: everything below it was flushed.
     log_start_offset: records below it have been deleted, though their segments may still be there.
-    contiguous: the log is not compacted, so a segment behind the recovery point begins where the one before it ends,
-        or the tail of that was lost and what follows must go too: a file system may keep the later file and not the
-        end of the earlier one. Gaps within a segment are no losses: bytes that a file loses read as zeros. They come
-        with a log that was copied from one that had been cleaned, whatever its policy is now.
-        Kafka: keeps segments behind a lost tail when it recovers.
+    contiguous: the log is never cleaned nor copied from one that was: there is no gap between two segments.
     refuses_loss: raise StorageError, and take nothing away, if something below the recovery point is not there. Else
         what is behind it goes, too, and a log of which nothing is left begins with the recovery point.
-        Kafka: cuts off all from the first bad batch on, flushed or not.
-    gaps_end: below this offset the log was compacted here, so its segments may end before the next one begins.
+
+    A file system may keep a later file and not the end of an earlier one. Where a segment began and what is before it
+    was not flushed yet, a file says where the log ended (segment.py, ROLLED): if it ends before that now, what follows
+    goes too. A gap alone says nothing; what was copied from a cleaned log has them.
+    Kafka: keeps segments behind a lost tail when it recovers.
+
+    Kafka: cuts off all from the first bad batch on, flushed or not.
     """
     storage.make_directory(directory)
     finish_swaps(storage, directory)
     if refuses_loss and recovery_point and not any(name.endswith(".log") for name in storage.list(directory)):
         raise StorageError(f"{directory}: there is no segment, and records up to {recovery_point} had been flushed")
     segments = _find_segments(storage, directory, now_ms)
+    rolls = _find_rolls(storage, directory)
     recovery = Recovery()
     scanned = []
     if not was_clean:
-        losses_start = max(recovery_point, gaps_end) if contiguous else None
+        ends = {base: end for base, end, _ in rolls}
+        if contiguous:
+            ends |= {segment.base_offset: segment.base_offset for segment in segments}
         flushed = recovery_point if refuses_loss else 0
-        scanned = _recover(segments, recovery_point, settings.index_interval_bytes, losses_start, flushed, recovery)
+        scanned = _recover(segments, recovery_point, settings.index_interval_bytes, ends, flushed, recovery)
     if not segments:
         log_start_offset = max(log_start_offset, recovery_point)
     next_offset = segments[-1].next_offset() if segments else log_start_offset
@@ -106,6 +108,10 @@ def open_log(
         on_abort=lambda segment, entry: aborted.append((segment, entry)),
     )
     _restore_transaction_indexes(scanned, aborted)
+    unflushed = {segment.base_offset for segment in scanned}
+    for base_offset, _, path in rolls:
+        if base_offset not in unflushed:
+            storage.remove(path)
     for segment in segments:
         segment.close()  # until somebody writes or reads: a thousand idle logs hold no files
     return PartitionLog(
@@ -121,6 +127,7 @@ def open_log(
         recovery=recovery,
         jitter=jitter,
         is_settled=is_settled,
+        rolls=[(base_offset, path) for base_offset, _, path in rolls if base_offset in unflushed],
     )
 
 
@@ -138,7 +145,8 @@ def finish_swaps(storage: Storage, directory: str) -> None:
     half_done = [name for name in names if name.endswith(SWAP) and name[:20] >= unfinished]
     # They go first: without a .cleaned they would be taken for whole, should the power go in between.
     _remove_names(storage, directory, half_done)
-    _remove_names(storage, directory, [name for name in names if name.endswith((CLEANED, DELETED, TEMPORARY))])
+    remains = [name for name in names if name.endswith((CLEANED, DELETED, TEMPORARY)) and not name.endswith(ROLLED)]
+    _remove_names(storage, directory, remains)
     _remove_names(
         storage, directory, _covered(storage, directory, [name for name in swaps if name[20:] == ".log.swap"])
     )
@@ -193,6 +201,15 @@ def _find_segments(storage: Storage, directory: str, now_ms: int) -> list[Segmen
     return segments
 
 
+def _find_rolls(storage: Storage, directory: str) -> list[tuple[int, int, str]]:
+    """Return which segments began while the end of the log before them was not flushed: base offset, end, file."""
+    return [
+        (int(name[:20]), int(name[21:41]), f"{directory}/{name}")
+        for name in storage.list(directory)
+        if name.endswith(ROLLED) and name[:20].isdigit() and name[21:41].isdigit()
+    ]
+
+
 # After a crash
 
 
@@ -200,14 +217,13 @@ def _recover(
     segments: list[Segment],
     recovery_point: int,
     index_interval_bytes: int,
-    losses_start: int | None,
+    ends: dict[int, int],
     flushed: int,
     recovery: Recovery,
 ) -> list[Segment]:
     """Look at every batch behind the recovery point; cut at the first that is not good; make the indexes anew.
 
-    losses_start: a segment that begins behind this offset must begin where the one before it ends; None: none must,
-        for the log is compacted.
+    ends: where the log ended before the segments with these base offsets, if that can be said.
     flushed: below this offset nothing may be cut off; StorageError says what would have to be.
     Returns the segments that were looked at and are still there.
     """
@@ -216,24 +232,21 @@ def _recover(
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= recovery_point:
             continue
-        may_be_loss = losses_start is not None and segment.base_offset > losses_start
-        gap = 0 if expected is None else segment.base_offset - expected
-        if gap < 0 or (may_be_loss and gap > 0 and (gap <= OFFSET_DELTA_MAX or not segment.size_bytes)):
-            recovery.reason = f"{segment.path} begins where {expected} would come next"
+        began_at = ends.get(segment.base_offset, -1) if segment.base_offset > recovery_point else -1
+        if expected is not None and (segment.base_offset < expected or expected < began_at):
+            due = max(expected, began_at)
+            recovery.reason = f"{segment.path} comes where the log ends with {expected}, and it had gone on to {due}"
             recovery.cut_bytes += _remove(segments, index)
             break
         recovery.scanned_bytes += segment.size_bytes
-        end_offset = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        end, expected, reason = _good_end(segment, end_offset)
+        next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        end, expected, reason = _good_end(segment, next_base if next_base is None else ends.get(next_base, next_base))
         if reason:
             if expected < flushed:
                 raise StorageError(f"{reason}; records up to {flushed} had been flushed")
             recovery.reason = reason
             recovery.cut_bytes += _remove(segments, index + 1) + segment.size_bytes - end
             segment.cut(end)
-            if may_be_loss and gap > 0 and end == 0:  # nothing is left of what was so far behind
-                _remove(segments, index)
-                break
         if segment.rebuild_indexes(index_interval_bytes, is_sealed=segment is not segments[-1]):
             segment.sync()  # what they say of batches below the recovery point must not be lost by the next crash
         scanned.append(segment)

@@ -50,7 +50,11 @@ if TYPE_CHECKING:
 
 KINDS = ".log", ".index", ".timeindex", ".txnindex"
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+# BASE.END.rolled.deleted: when the segment BASE began, the log ended with offset END, and that was not yet on the disk.
+# Kafka removes what is called so when it opens a log: of what others wrote, nobody can know it any more.
+ROLLED = ".rolled.deleted"
 OFFSET_DELTA_MAX = 0x7FFFFFFF  # relative offsets are int32
+OFFSET_MAX = (1 << 63) - 1
 SCAN_BYTES = 4 * 1024  # read at once while hopping: an index interval
 INDEX_INTERVAL_BYTES = 4096
 READ_BYTES = 1 << 20  # read at once while whole batches are looked at; more if one is larger

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.reading import read
 from minibroker.log.records import Record
+from minibroker.log.segment import DELETED
 from minibroker.log.settings import LogSettings
 from minibroker.log.simulated_storage import SimulatedStorage
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from minibroker.log.storage import Storage
 
 PLAIN = LogSettings(segment_bytes=600, index_interval_bytes=150, segment_index_bytes=80)
+COMPACTED = LogSettings(segment_bytes=600, index_interval_bytes=150, segment_index_bytes=80, compact=True, delete=False)
 Offsets = tuple[int, ...]
 
 
@@ -76,7 +79,7 @@ def test_batches_that_come_together_and_lie_far_apart_do_not_share_a_segment() -
 
 
 def test_a_segment_behind_a_lost_tail_goes() -> None:
-    storage = MemoryStorage(int)
+    storage = SimulatedStorage()
     log = copied([batch(offset) for offset in range(20)], storage)
     first = log.segments[0]
     last = list(first.batches())[-1]
@@ -84,7 +87,79 @@ def test_a_segment_behind_a_lost_tail_goes() -> None:
     storage.open(first.path).truncate(last.position)
     found = opened(storage)
     assert found.next_offset == last.base_offset
-    assert "would come next" in found.recovery.reason
+    assert "had gone on to" in found.recovery.reason
+
+
+@pytest.mark.parametrize("policy", [PLAIN, COMPACTED])
+def test_what_kafka_has_copied_with_gaps_between_segments_is_kept(policy: LogSettings) -> None:
+    """It says nothing of where the log ended, and takes away what we said of that."""
+    storage = SimulatedStorage()
+    offsets = [number * 10 + more for number in range(20) for more in (0, 1)]
+    log = copied([batch(offset) for offset in offsets], storage)
+    assert any(after.base_offset > before.next_offset() for before, after in pairwise(log.segments))
+    log.release()
+    for name in storage.list("t-0"):
+        if name.endswith(DELETED):
+            storage.remove(f"t-0/{name}")
+    found = opened(storage, policy)
+    assert (offsets_of(found), found.next_offset, found.recovery.reason) == (offsets, 192, "")
+
+
+def test_what_was_not_flushed_is_noted_until_it_is() -> None:
+    storage = SimulatedStorage()
+
+    def noted() -> list[str]:
+        return [name for name in storage.list("t-0") if name.endswith(DELETED)]
+
+    log = copied([batch(offset) for offset in range(0, 60, 3)], storage)
+    assert [int(name[:20]) for name in noted()] == [segment.base_offset for segment in log.segments[1:]]
+    assert [int(name[21:41]) for name in noted()] == [segment.next_offset() for segment in log.segments[:-1]]
+    log.release()
+    found = opened(storage)  # what is found need not be on the disk
+    assert len(noted()) == len(found.segments) - 1
+    found.truncate_to(found.segments[-1].base_offset - 1)
+    assert len(noted()) == len(found.segments) - 1
+    found.flushed(found.flush_plan())
+    assert noted() == []
+    found.roll()
+    found.append_as_follower(batch(100), now_ms=0)
+    found.roll()
+    found.flush()
+    assert noted() == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_wherever_a_log_with_gaps_is_cut_a_start_finds_what_was_left(seed: int) -> None:
+    """Also where nothing has been: what is noted of the disk never goes beyond the end of the log."""
+    chance, storage = Random(seed), SimulatedStorage()
+
+    def start() -> LogDirectory:
+        directory = LogDirectory(storage)
+        directory.start()
+        directory.open("t", 0, PLAIN, now_ms=0)
+        return directory
+
+    directory = start()
+    for epoch in range(80):
+        log = directory.logs["t", 0]
+        match chance.choice(["copy"] * 8 + ["cut", "cut", "flush", "note", "note", "crash", "stop"]):
+            case "copy":
+                offset = log.next_offset + chance.choice([0, 0, 1, 30])
+                log.append_as_follower(batch(*range(offset, offset + 3), epoch=epoch), now_ms=0)
+            case "cut":
+                directory.truncate_to("t", 0, chance.randint(0, log.next_offset))
+            case "flush":
+                log.flush()
+            case "note":
+                directory.write_checkpoints()
+            case ending:
+                before = offsets_of(log), log.next_offset
+                if ending == "stop":
+                    directory.close({})
+                log.release()
+                directory = start()
+                log = directory.logs["t", 0]
+                assert (offsets_of(log), log.next_offset) == before
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])

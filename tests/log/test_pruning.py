@@ -16,7 +16,7 @@ from minibroker.log.partition_log import PartitionLog
 from minibroker.log.pruning import drop_oldest, purge, replace_segments
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
-from minibroker.log.segment import CLEANED, DELETED, SWAP, Segment
+from minibroker.log.segment import CLEANED, DELETED, ROLLED, SWAP, Segment
 from minibroker.log.settings import LogSettings
 from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validate import COORDINATOR
@@ -94,7 +94,8 @@ def bases(log: PartitionLog) -> list[int]:
 
 
 def names(log: PartitionLog, suffix: str) -> list[str]:
-    return [name for name in log.storage.list(log.directory) if name.endswith(suffix)]
+    found = (name for name in log.storage.list(log.directory) if name.endswith(suffix))
+    return [name for name in found if not name.endswith(ROLLED)]
 
 
 # The oldest go
@@ -429,7 +430,7 @@ def test_steps_in_another_order_would_be_found(
 ) -> None:
     bug(monkeypatch)
     with pytest.raises(CrashFound):
-        explore(swapping, found_after_swapping, states_max=6000, crashes=3, seed=1)
+        explore(swapping, found_after_swapping, states_max=6000, crashes=3, seed=2)
 
 
 LEFT = [  # what a crash may leave beside 0 (offsets 0 to 3), 4 and the active 8, and what a start makes of it
