@@ -1,9 +1,10 @@
 """Long work of many clients, a share of it in each turn of the loop: nobody waits for more than one share.
 
 Work is a generator that yields how long about it has taken since it last did, in microseconds; or something to be
-awaited before it goes on. By what it says and not by a clock, so that the same happens each time, in a simulation too.
-Shares are handed out in the order in which they
-were asked for, whoever asks: a large request, or a connection on which many small ones have come together.
+awaited before it goes on. What it returns may be something to be awaited, too: an answer that comes later.
+By what it says and not by a clock, so that the same happens each time, in a simulation too. Shares are handed out in
+the order in which they were asked for, whoever asks: a large request, or a connection on which many small ones have
+come together.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class Shares:
                     await self.turn()
                     spent_us = 0
         except StopIteration as end:
-            made: Made = end.value
-            return made
+            made: Any = end.value
         finally:
             work.close()
+        result: Made = await made if hasattr(made, "__await__") else made
+        return result

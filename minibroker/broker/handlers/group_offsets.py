@@ -1,4 +1,8 @@
-"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
+
+What must hold: what is written was decided in the same turn of the loop. A large request is looked through in several,
+and meanwhile members come and go.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,6 @@ TOP_LEVEL_ERROR_SINCE = 2  # of fetch
 BATCHES_SINCE = 8  # of fetch: many groups
 NO_OFFSET = -1
 COMMITTED_US, FETCHED_US = 8, 4
-AT_ONCE_MAX = 50  # rows of a commit that is made without a pause
 # What a client is told instead, when a row of offsets could not be written.
 TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
 
@@ -56,11 +59,9 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
     """Write offsets down, and answer when they are safe."""
     version = context.api_version
     topics: list[CommitTopic] = []
-    rows: list[Row] = []
-    written: list[CommitAnswer] = []
+    wanted: list[tuple[Topic, Row, CommitAnswer]] = []
     try:
-        led = context.node.groups.coordinator.find(request.group_id)
-        check_partition = _check_member(request, led, context)
+        _check_member(request, context)
     except KafkaError as error:
         return _commit_refused(request, error.code)
     merges = context.node.appearance.is_before_4 and version > 0
@@ -71,17 +72,27 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         for each in asked.partitions:
             answer = CommitAnswer(partition_index=each.partition_index, error_code=Error.NONE)
             try:
-                row = _row(request, topic, each, context)
-                if check_partition is not None and topic is not None:
-                    check_partition(topic.name, topic.id, each.partition_index)
-                rows.append(row)
-                written.append(answer)
+                wanted.append((*_row(request, topic, each, context), answer))
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
             yield COMMITTED_US
         if answers:
             topics.append(CommitTopic(topic_id=bytes(asked.topic_id), name=name, partitions=answers))
+    try:  # others may have had their turn
+        led, check_partition = _check_member(request, context)
+    except KafkaError as error:
+        return _commit_refused(request, error.code)
+    rows: list[Row] = []
+    written: list[CommitAnswer] = []
+    for known, row, answer in wanted:
+        try:
+            if check_partition is not None:
+                check_partition(known.name, known.id, answer.partition_index)
+            rows.append(row)
+            written.append(answer)
+        except KafkaError as error:
+            answer.error_code = error.code
     response = OffsetCommitResponse(topics=topics)
     if not context.node.appearance.is_before_3:
         _put_errors_first(response)
@@ -89,12 +100,6 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         _refuse_all_if_one_is_known(response)
     if not rows:
         return response
-    if len(rows) > AT_ONCE_MAX:
-        try:  # others had their turn meanwhile
-            led = context.node.groups.coordinator.find(request.group_id)
-            _check_member(request, led, context)
-        except KafkaError as error:
-            return _commit_refused(request, error.code)
     later = Later()
     led.write(request.group_id, rows, later)
     led.arm(request.group_id)
@@ -107,12 +112,13 @@ def _committed(response: OffsetCommitResponse, written: list[CommitAnswer], erro
     return response
 
 
-def _check_member(request: OffsetCommitRequest, led: LedPartition, context: Context) -> CheckPartition | None:
-    """Raise unless offsets may be committed; return what each partition must pass."""
+def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[LedPartition, CheckPartition | None]:
+    """Raise unless offsets may be committed; return who writes them, and what each partition must pass."""
+    led = context.node.groups.coordinator.find(request.group_id)
     group = led.shard.find(request.group_id)
     epoch = request.generation_id_or_member_epoch
     if context.api_version == 0 or (group is None and epoch < 0):
-        return None  # version 0 knew nothing of members; and who is none makes a group by the commit
+        return led, None  # version 0 knew nothing of members; and who is none makes a group by the commit
     if group is None:
         is_old = context.api_version < CONSUMER_GROUPS_SINCE or context.node.appearance.is_before_4
         code = Error.ILLEGAL_GENERATION if is_old else Error.GROUP_ID_NOT_FOUND
@@ -120,11 +126,12 @@ def _check_member(request: OffsetCommitRequest, led: LedPartition, context: Cont
     member_id, instance_id = request.member_id, request.group_instance_id
     if isinstance(group, ClassicGroup):
         group.check_commit(member_id, instance_id, epoch, context.now_ms)
-        return None
-    return group.check_commit(member_id, instance_id, epoch, is_transactional=False, version=context.api_version)
+        return led, None
+    check = group.check_commit(member_id, instance_id, epoch, is_transactional=False, version=context.api_version)
+    return led, check
 
 
-def _row(request: OffsetCommitRequest, topic: Topic | None, wanted: Wanted, context: Context) -> Row:
+def _row(request: OffsetCommitRequest, topic: Topic | None, wanted: Wanted, context: Context) -> tuple[Topic, Row]:
     if topic is None:
         code = Error.UNKNOWN_TOPIC_OR_PARTITION if context.api_version < IDS_SINCE else Error.UNKNOWN_TOPIC_ID
         raise KafkaError(code, "there is no such topic")
@@ -138,7 +145,7 @@ def _row(request: OffsetCommitRequest, topic: Topic | None, wanted: Wanted, cont
     now_ms = context.now_ms
     timestamp = now_ms if wanted.commit_timestamp == -1 else wanted.commit_timestamp
     retention_ms = request.retention_time_ms
-    return commit_row(
+    row = commit_row(
         request.group_id,
         topic.name,
         wanted.partition_index,
@@ -149,6 +156,7 @@ def _row(request: OffsetCommitRequest, topic: Topic | None, wanted: Wanted, cont
         expire_timestamp=-1 if retention_ms == -1 else now_ms + retention_ms,
         topic_id=topic.id,
     )
+    return topic, row
 
 
 def _topic_of(name: str, topic_id: bytes, context: Context) -> Topic | None:
@@ -352,35 +360,39 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> Work[Offset
     """Forget offsets of topics that no member reads."""
     try:
         check_id(request.group_id)
-        led = context.node.groups.coordinator.find(request.group_id)
-        group = led.shard.find(request.group_id)
-        if group is None:
-            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-        group.check_offset_delete()
+        _check_delete(request, context)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
     topics = []
-    rows: list[Row] = []
-    written: list[DeleteAnswer] = []
+    wanted: list[tuple[str, DeleteAnswer]] = []
     is_before_4 = context.node.appearance.is_before_4
     for topic in request.topics:
         found = context.node.image.topics.get(topic.name)
-        is_read = group.reads(topic.name)
         answers = []
         indexes = [each.partition_index for each in topic.partitions]
         for index in dict.fromkeys(indexes) if is_before_4 else indexes:
             answer = DeleteAnswer(partition_index=index, error_code=Error.NONE)
             if found is None or not 0 <= index < len(found.partitions):
                 answer.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
-            elif is_read:
-                answer.error_code = Error.GROUP_SUBSCRIBED_TO_TOPIC
-            elif led.shard.offsets.is_known(request.group_id, (topic.name, index)):
-                rows.append(tombstone(request.group_id, topic.name, index))
-                written.append(answer)
+            else:
+                wanted.append((topic.name, answer))
             answers.append(answer)
             yield FETCHED_US
         if answers:
             topics.append(DeleteTopic(name=topic.name, partitions=answers))
+    try:  # others may have had their turn
+        led, group = _check_delete(request, context)
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
+    rows: list[Row] = []
+    written: list[DeleteAnswer] = []
+    read = {name for name in {name for name, _ in wanted} if group.reads(name)}
+    for name, answer in wanted:
+        if name in read:
+            answer.error_code = Error.GROUP_SUBSCRIBED_TO_TOPIC
+        elif led.shard.offsets.is_known(request.group_id, (name, answer.partition_index)):
+            rows.append(tombstone(request.group_id, name, answer.partition_index))
+            written.append(answer)
     response = OffsetDeleteResponse(error_code=Error.NONE, throttle_time_ms=0, topics=topics)
     ending: list[Group] = []
     if is_before_4 and group.is_idle and len(rows) == len(led.shard.offsets.latest(group.group_id)):
@@ -388,17 +400,19 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> Work[Offset
         ending = [group]
     if not rows:
         return response
-    if len(rows) > AT_ONCE_MAX:
-        try:  # others had their turn meanwhile
-            led = context.node.groups.coordinator.find(request.group_id)
-            if led.shard.find(request.group_id) is not group:
-                raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {request.group_id} has gone.")
-            group.check_offset_delete()
-        except KafkaError as error:
-            return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
     later = Later()
     led.write(request.group_id, rows, later, ending=ending, is_atomic=False)
     return later.into(lambda error: _deleted(response, written, error))
+
+
+def _check_delete(request: OffsetDeleteRequest, context: Context) -> tuple[LedPartition, Group]:
+    """Raise unless offsets of a group may be deleted; return who writes that, and the group."""
+    led = context.node.groups.coordinator.find(request.group_id)
+    group = led.shard.find(request.group_id)
+    if group is None:
+        raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    group.check_offset_delete()
+    return led, group
 
 
 def _deleted(response: OffsetDeleteResponse, written: list[DeleteAnswer], error: Error) -> OffsetDeleteResponse:

@@ -1,0 +1,100 @@
+"""Offsets that are committed or deleted by a long request: what is written was decided in the turn that writes it."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minibroker.broker.handlers import group_offsets
+from minibroker.broker.handlers.context import Context
+from minibroker.broker.node import Node
+from minibroker.errors import Error
+from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.protocol.messages.join_group import JoinGroupRequest
+from minibroker.protocol.messages.leave_group import LeaveGroupRequest
+from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
+from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest
+from minibroker.protocol.messages.sync_group import SyncGroupRequest
+from tests.server.running import Client, connected, running
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+WISHES = struct.pack(">hi", 0, 1) + struct.pack(">h", 1) + b"t" + struct.pack(">i", 0)
+UNKNOWN = range(10_000, 11_000)  # partitions that are refused take their time, too
+
+
+async def joined(client: Client) -> Any:
+    """Be the only member, which reads the topic."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=WISHES)
+    join = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=30_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    found = await client.ask(join, 3)
+    sync = SyncGroupRequest(group_id="g", generation_id=found.generation_id, member_id=found.member_id, assignments=[])
+    assert (await client.ask(sync, 3)).error_code == Error.NONE
+    return found
+
+
+def commit_of(count: int, *, unknown: bool = True, **member: Any) -> OffsetCommitRequest:
+    Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    indexes = [*(UNKNOWN if unknown else ()), *range(count)]
+    rows = [
+        Topic.OffsetCommitRequestPartition(partition_index=index, committed_offset=7, committed_metadata="")
+        for index in indexes
+    ]
+    return OffsetCommitRequest(group_id="g", topics=[Topic(name="t", partitions=rows)], **member)
+
+
+def stored(node: Node) -> int:
+    return len(node.groups.coordinator.find("g").shard.offsets.places("g"))
+
+
+def codes(answer: Any) -> set[int]:
+    """Return the errors of the partitions that there are."""
+    return {
+        each.error_code for topic in answer.topics for each in topic.partitions if each.partition_index not in UNKNOWN
+    }
+
+
+def begun(node: Node, work: Any, version: int) -> Any:
+    """Return what waits for a request that takes several turns of the loop."""
+    context = Context(node, SimpleNamespace(is_closing=False), version, "test")  # type: ignore[arg-type]
+    found = node.shares.start(work(context))
+    assert hasattr(found, "__await__")
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 40, 90])
+async def test_a_member_that_leaves_meanwhile_commits_nothing(count: int) -> None:
+    async with running(SETTINGS) as node, connected(node) as client:
+        node.create_topic("t", 100)
+        node.create_topic(OFFSETS_TOPIC, 1)
+        member = await joined(client)
+        request = commit_of(count, member_id=member.member_id, generation_id_or_member_epoch=member.generation_id)
+        waiting = begun(node, lambda context: group_offsets.offset_commit(request, context), 7)
+        left = await client.ask(LeaveGroupRequest(group_id="g", member_id=member.member_id), 1)
+        assert left.error_code == Error.NONE
+        assert codes(await waiting) == {Error.UNKNOWN_MEMBER_ID}
+        assert stored(node) == 0
+
+
+@pytest.mark.parametrize("count", [1, 40, 90])
+async def test_offsets_that_a_member_reads_from_meanwhile_are_not_deleted(count: int) -> None:
+    Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    async with running(SETTINGS) as node, connected(node) as client:
+        node.create_topic("t", 100)
+        node.create_topic(OFFSETS_TOPIC, 1)
+        assert codes(await client.ask(commit_of(count, unknown=False), 8)) == {Error.NONE}
+        rows = [Topic.OffsetDeleteRequestPartition(partition_index=index) for index in (*UNKNOWN, *range(count))]
+        request = OffsetDeleteRequest(group_id="g", topics=[Topic(name="t", partitions=rows)])
+        waiting = begun(node, lambda context: group_offsets.offset_delete(request, context), 0)
+        await joined(client)
+        assert codes(await waiting) == {Error.GROUP_SUBSCRIBED_TO_TOPIC}
+        assert stored(node) == count

@@ -1,0 +1,275 @@
+"""Requests that are answered in shares: with elements that take several turns of the loop, each has its answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from minibroker.broker.apis import SERVED, find_route
+from minibroker.protocol.headers import Request
+from minibroker.protocol.messages.alter_configs import AlterConfigsRequest
+from minibroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
+from minibroker.protocol.messages.create_topics import CreateTopicsRequest
+from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
+from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
+from minibroker.protocol.messages.describe_configs import DescribeConfigsRequest
+from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from minibroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from minibroker.protocol.messages.describe_producers import DescribeProducersRequest
+from minibroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.list_groups import ListGroupsRequest
+from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
+from minibroker.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
+from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest
+from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
+from minibroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from minibroker.protocol.messages.produce import ProduceRequest
+from tests.server.running import batch, connected, running
+
+COUNT = 400
+NAMES = [f"t{number}" for number in range(COUNT)]
+GROUPS = [f"g{number}" for number in range(COUNT)]
+
+
+def each(cls: Any, **fields: Any) -> list[Any]:
+    """Return an element for each topic; the field that is None has its name."""
+    return [cls(**{key: name if value is None else value for key, value in fields.items()}) for name in NAMES]
+
+
+def requests() -> list[tuple[Request, int]]:
+    """Return a request of every API that is answered in shares, in the order in which they make sense."""
+    produce, fetch = ProduceRequest.TopicProduceData, FetchRequest.FetchTopic
+    epochs, listed = OffsetForLeaderEpochRequest.OffsetForLeaderTopic, ListOffsetsRequest.ListOffsetsTopic
+    altered = AlterPartitionReassignmentsRequest.ReassignableTopic
+    deleted, committed = DeleteRecordsRequest.DeleteRecordsTopic, OffsetCommitRequest.OffsetCommitRequestTopic
+    forgotten, group = OffsetDeleteRequest.OffsetDeleteRequestTopic, OffsetFetchRequest.OffsetFetchRequestGroup
+    changed, replaced = IncrementalAlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterConfigsResource
+    retention = changed.AlterableConfig(name="retention.ms", config_operation=0, value="1000000")
+    old_retention = replaced.AlterableConfig(name="retention.ms", value="1000000")
+    none: Any = None
+    return [
+        (
+            CreateTopicsRequest(
+                topics=each(
+                    CreateTopicsRequest.CreatableTopic,
+                    name=none,
+                    num_partitions=1,
+                    replication_factor=1,
+                    assignments=[],
+                    configs=[],
+                ),
+            ),
+            7,
+        ),
+        (MetadataRequest(topics=each(MetadataRequest.MetadataRequestTopic, name=none)), 9),
+        (MetadataRequest(topics=None), 9),
+        (
+            DescribeTopicPartitionsRequest(topics=each(DescribeTopicPartitionsRequest.TopicRequest, name=none)),
+            0,
+        ),
+        (
+            ProduceRequest(
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=each(
+                    produce, name=none, partition_data=[produce.PartitionProduceData(index=0, records=batch(b"v"))]
+                ),
+            ),
+            9,
+        ),
+        (
+            FetchRequest(
+                max_wait_ms=50,
+                min_bytes=1,
+                session_epoch=-1,
+                topics=each(
+                    fetch,
+                    topic=none,
+                    topic_id=bytes(16),
+                    partitions=[fetch.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1000)],
+                ),
+            ),
+            11,
+        ),
+        (
+            ListOffsetsRequest(
+                replica_id=-1,
+                topics=each(
+                    listed, name=none, partitions=[listed.ListOffsetsPartition(partition_index=0, timestamp=-1)]
+                ),
+            ),
+            7,
+        ),
+        (
+            OffsetForLeaderEpochRequest(
+                topics=each(
+                    epochs, topic=none, partitions=[epochs.OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+                )
+            ),
+            4,
+        ),
+        (
+            DeleteRecordsRequest(
+                timeout_ms=1000,
+                topics=each(
+                    deleted, name=none, partitions=[deleted.DeleteRecordsPartition(partition_index=0, offset=1)]
+                ),
+            ),
+            2,
+        ),
+        (
+            DescribeConfigsRequest(
+                resources=each(
+                    DescribeConfigsRequest.DescribeConfigsResource,
+                    resource_type=2,
+                    resource_name=none,
+                    configuration_keys=["retention.ms"],
+                )
+            ),
+            4,
+        ),
+        (
+            IncrementalAlterConfigsRequest(
+                resources=each(changed, resource_type=2, resource_name=none, configs=[retention]), validate_only=False
+            ),
+            1,
+        ),
+        (
+            AlterConfigsRequest(
+                resources=each(replaced, resource_type=2, resource_name=none, configs=[old_retention]),
+                validate_only=False,
+            ),
+            2,
+        ),
+        (
+            CreatePartitionsRequest(
+                topics=[
+                    CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=2, assignments=None)
+                    for name in NAMES
+                ],
+                timeout_ms=1000,
+                validate_only=False,
+            ),
+            3,
+        ),
+        (
+            ElectLeadersRequest(
+                election_type=0,
+                topic_partitions=each(ElectLeadersRequest.TopicPartitions, topic=none, partitions=[0]),
+                timeout_ms=1000,
+            ),
+            2,
+        ),
+        (
+            AlterPartitionReassignmentsRequest(
+                topics=each(
+                    altered,
+                    name=none,
+                    partitions=[altered.ReassignablePartition(partition_index=0, replicas=[1])],
+                ),
+            ),
+            0,
+        ),
+        (
+            ListPartitionReassignmentsRequest(
+                topics=each(
+                    ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics, name=none, partition_indexes=[0]
+                ),
+            ),
+            0,
+        ),
+        (
+            DescribeProducersRequest(
+                topics=each(DescribeProducersRequest.TopicRequest, name=none, partition_indexes=[0])
+            ),
+            0,
+        ),
+        (
+            DescribeLogDirsRequest(
+                topics=each(DescribeLogDirsRequest.DescribableLogDirTopic, topic=none, partitions=[0])
+            ),
+            2,
+        ),
+        (FindCoordinatorRequest(key_type=0, coordinator_keys=[*GROUPS, "g"]), 4),
+        (
+            OffsetCommitRequest(
+                group_id="g",
+                topics=each(
+                    committed,
+                    name=none,
+                    partitions=[
+                        committed.OffsetCommitRequestPartition(
+                            partition_index=0, committed_offset=1, committed_metadata=""
+                        )
+                    ],
+                ),
+            ),
+            8,
+        ),
+        (OffsetFetchRequest(groups=[group(group_id=name, topics=None) for name in ("g", *GROUPS)]), 8),
+        (ListGroupsRequest(), 4),
+        (DescribeGroupsRequest(groups=GROUPS), 5),
+        (ConsumerGroupDescribeRequest(group_ids=GROUPS, include_authorized_operations=False), 0),
+        (
+            OffsetDeleteRequest(
+                group_id="g",
+                topics=each(
+                    forgotten, name=none, partitions=[forgotten.OffsetDeleteRequestPartition(partition_index=0)]
+                ),
+            ),
+            0,
+        ),
+        (DeleteGroupsRequest(groups_names=GROUPS), 2),
+        (
+            DeleteTopicsRequest(
+                topics=each(DeleteTopicsRequest.DeleteTopicState, name=none, topic_id=bytes(16)), timeout_ms=1000
+            ),
+            6,
+        ),
+    ]
+
+
+def errors(answer: Any) -> Counter[int]:
+    """Return how often each error stands in an answer."""
+    found: Counter[int] = Counter()
+    waiting = [answer.to_dict()]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            found.update([value["error_code"]] if "error_code" in value else [])
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return found
+
+
+def test_there_is_one_of_every_api_that_is_answered_in_shares() -> None:
+    in_shares = {
+        api
+        for api, (_, newest, _) in SERVED.items()
+        if "Work[" in str(find_route(api, newest).handler.__annotations__["return"])
+    }
+    assert {request.api for request, _ in requests()} == in_shares
+
+
+@pytest.mark.parametrize("has_rules", [False, True], ids=["", "rules for faults"])
+async def test_each_has_its_answer(has_rules: bool) -> None:
+    expected = {"ElectLeaders": {0, 84}, "DeleteGroups": {0, 69}, "ConsumerGroupDescribe": {69}}
+    async with running({"offsets.topic.num.partitions": "1"}) as node, connected(node) as client:
+        if has_rules:
+            node.faults.add(delay_ms=1)
+        for request, version in requests():
+            name = type(request).__name__.removesuffix("Request")
+            found = errors(await client.ask(request, version))
+            assert set(found) <= expected.get(name, {0}), (name, found)
