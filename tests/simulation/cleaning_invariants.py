@@ -68,7 +68,7 @@ class CleaningInvariants(Invariants):
         if end > min(replica.high_watermark, log.active.base_offset):
             where = f"HW {replica.high_watermark}, the active segment begins at {log.active.base_offset}"
             raise Violation("C2", f"{key} on {replica.node_id} is cleaned up to {end}: {where}")
-        rows = dict(rows_of(replica, end))
+        rows = self._rows(replica, end)
         self._begun[key, replica.node_id] = (replica, now_ms, rows)
         # A pass that is cut off may have marked batches all the same.
         horizons = self._horizons.setdefault(key, {})
@@ -83,7 +83,7 @@ class CleaningInvariants(Invariants):
             return
         _, now_ms, before = begun
         self.passes += 1
-        settings, after = replica.log.settings, dict(rows_of(replica, end))
+        settings, after = replica.log.settings, self._rows(replica, end)
         newest = {row.key: offset for offset, row in before.items() if offset < end}
         for offset, row in before.items():
             if offset >= end or offset < replica.log.log_start_offset or offset in after:
@@ -127,6 +127,11 @@ class CleaningInvariants(Invariants):
                 age = now_ms - rows[offset].timestamp
                 raise Violation("C4", f"{key} on {replica.node_id}: {offset} was {age} ms old, and is gone")
 
+    def _rows(self, replica: Replica, end: int, start: int = 0) -> Rows:
+        """Return what is in a log, as it was before somebody damaged it."""
+        with self.whole(replica):
+            return dict(rows_of(replica, end, start))
+
     # What invariants.py compares batch by batch
 
     def _compare(self, key: Key, replica: Replica, seen: Seen, *, may_grow: bool) -> None:
@@ -136,7 +141,7 @@ class CleaningInvariants(Invariants):
             return
         if not may_grow:
             raise Violation("R4", f"{key}: follower {replica.node_id} has HW {replica.high_watermark}, not {end}")
-        committed.update(rows_of(replica, replica.high_watermark, end))
+        committed.update(self._rows(replica, replica.high_watermark, end))
         self.truth[key] = [(0, replica.high_watermark, 0)]
 
     def _end(self, key: Key) -> int:
@@ -168,7 +173,7 @@ class CleaningInvariants(Invariants):
         log, place = replica.log, f"{key} on {replica.node_id}"
         if log.next_offset < end:
             raise Violation("R12", f"{place} ends at {log.next_offset}, committed is up to {end}")
-        found = dict(rows_of(replica, end))
+        found = self._rows(replica, end)
         for offset, row in found.items():
             if committed.get(offset) != row:
                 raise Violation("C1", f"{place}: {row} is at {offset}, committed was {committed.get(offset)}")

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from minibroker.cluster.cluster import KILLED, PAUSED, RUNNING, STOPPED, Cluster, NoSuchBroker
 from minibroker.errors import KafkaError, StorageError
+from minibroker.log.directory import split_name
 from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.verify import Verified, verify_directory
 from minibroker.metadata.image import Partition
@@ -82,29 +83,29 @@ class ClusterFaults:
 
     async def _kill(self, broker: int) -> None:
         """No protocol survives that one of two in sync loses its power and the other, unclean too, starts first."""
-        if not self._owes():
+        if not self.owes():
             await self.cluster.kill(broker, notice=self.chance.random() < 0.5)
 
     async def lossy_crash(self) -> None:
         """A power loss. One at a time, and none of who is the last to have everything."""
         broker = self.chance.choice(self._running())
-        if self.min_isr < 2 or not self._is_spare(broker):
+        if self.min_isr < 2 or not self.is_spare(broker):
             return
         self.lossy.add(broker)
         await self.cluster.kill(broker, lossy=True, notice=self.chance.random() < 0.5)
         await self._pause_then_start()
 
-    def _is_spare(self, broker: int) -> bool:
+    def is_spare(self, broker: int) -> bool:
         """Return whether others that run have all that was committed, on disks that have lost nothing.
 
         Nobody else in sync may be dead: the controller, which need not know yet, might fence who lives first, and then
         none would be left but the dead.
         """
         keepers = {*self._running()} - {broker} - self.failing
-        is_spare = all({broker} < {broker, *partition.isr} <= {broker, *keepers} for _, partition in self._partitions())
-        return is_spare and self.cluster.states[CONTROLLER] == RUNNING and not self._owes(but=broker)
+        is_spare = all({broker} < {broker, *partition.isr} <= {broker, *keepers} for _, partition in self.partitions())
+        return is_spare and self.cluster.states[CONTROLLER] == RUNNING and not self.owes(but=broker)
 
-    def _owes(self, *, but: int | None = None) -> bool:
+    def owes(self, *, but: int | None = None) -> bool:
         """Return whether one that lost records, another than this, has not got them again."""
         self.lossy = {each for each in self.lossy if not self._has_all(each)}
         return bool(self.lossy - {but})
@@ -112,9 +113,10 @@ class ClusterFaults:
     def _has_all(self, broker: int) -> bool:
         """Return whether it runs, and is in sync wherever it should be."""
         cluster = self.cluster
-        if cluster.states[broker] != RUNNING or broker in self.failing:
+        is_damaged = any(each == broker for _, each in self.invariants.damages)
+        if cluster.states[broker] != RUNNING or broker in self.failing or is_damaged:
             return False
-        for key, partition in self._partitions():
+        for key, partition in self.partitions():
             truth = self.invariants.truth.get(key) or [(0, 0, 0)]
             replica = cluster.replica(*key, broker)
             if broker in partition.replicas and (
@@ -123,7 +125,7 @@ class ClusterFaults:
                 return False
         return True
 
-    def _partitions(self) -> Iterator[tuple[Key, Partition]]:
+    def partitions(self) -> Iterator[tuple[Key, Partition]]:
         for name, topic in self.cluster.controller.image.topics.items():
             for number, partition in enumerate(topic.partitions):
                 yield (name, number), partition
@@ -139,9 +141,9 @@ class ClusterFaults:
 
     async def _pause_then_start(self) -> None:
         await self.world.clock.sleep(self.chance.choice([0, 1000, 15_000]) * self.chance.random())
-        await self._start_stopped()
+        await self.start_stopped()
 
-    async def _start_stopped(self) -> None:
+    async def start_stopped(self) -> None:
         for broker in self.cluster.broker_ids:
             if self.cluster.states[broker] in (STOPPED, KILLED):
                 try:
@@ -219,17 +221,17 @@ class ClusterFaults:
         error = self.chance.choice([errno.ENOSPC, errno.EIO])
         doing = self.chance.choice(["append", "write", "sync"])
         if doing == "sync":  # what it should have written may be gone
-            if self.min_isr < 2 or not self._is_spare(broker):
+            if self.min_isr < 2 or not self.is_spare(broker):
                 return
             self.lossy.add(broker)
-        elif self._owes():
+        elif self.owes():
             return
         self.failing.add(broker)
         storage.fail(error, times=self.chance.choice([1, 5, 1000]), doing=doing)
         await self.world.clock.sleep(self.chance.choice([500, 10_000]) * self.chance.random())
         storage.heal()
         self.failing.discard(broker)
-        await self._start_stopped()
+        await self.start_stopped()
 
     async def strike(self) -> None:
         """Strike whoever has just been elected, with whatever."""
@@ -263,8 +265,46 @@ class ClusterFaults:
         if cluster.states[CONTROLLER] in (STOPPED, KILLED):
             await cluster.start(CONTROLLER)
         while any(state != RUNNING for state in cluster.states.values()):
-            await self._start_stopped()
+            await self.start_stopped()
             await self.world.clock.sleep(100)
+        for broker in cluster.broker_ids:
+            # A sync that failed may have dropped what a later one says is there, and a loss of power shows it.
+            if cluster.nodes[broker].partitions.unopened:
+                await cluster.stop(broker)
+                self.take_away_damaged(broker)
+                await cluster.start(broker)
+
+    def take_away_damaged(self, broker: int) -> None:
+        """Do what the documentation tells: let a broker that is stopped copy anew what is damaged and others have."""
+        disk = self.cluster.storages[broker]
+        for problem in list(verify_directory(disk, Verified())):
+            name = problem.path.partition("/")[0]
+            key = split_name(name)
+            if (
+                key is not None
+                and problem.path.endswith(".log")
+                and disk.exists(name)
+                and self.is_in_sync_elsewhere(key, broker)
+            ):
+                self.lossy.add(broker)
+                self.world.trace.add(f"{name} of broker {broker} is taken away")
+                for inner in disk.list(name):
+                    disk.remove(f"{name}/{inner}")
+                disk.remove(name)
+
+    def is_in_sync_elsewhere(self, key: Key, but: int) -> bool:
+        """Whether a broker that runs, another than this, is in sync and has no damage."""
+        cluster = self.cluster
+        return any(
+            place == key
+            and broker != but
+            and cluster.states[broker] == RUNNING
+            and broker not in self.failing
+            and (key, broker) not in self.invariants.damages
+            and cluster.replica(*key, broker) is not None
+            for place, partition in self.partitions()
+            for broker in partition.isr
+        )
 
     def check_disks(self) -> None:
         """Read everything that the brokers have left (L1, L4, L5, L7, I1, I2, I4).

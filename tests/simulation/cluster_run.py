@@ -19,12 +19,13 @@ from random import Random
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
 from minibroker.cluster.cluster import Cluster
-from minibroker.errors import KafkaError
+from minibroker.errors import KafkaError, ProtocolError
 from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.simulation.run import Outcome, World, simulate
 
 from .cluster_faults import ClusterFaults
 from .command import command
+from .damage import Damage
 from .invariants import Invariants, Violation
 from .runs import TraceReporter
 from .waiting import TOPIC as PASSING
@@ -33,6 +34,8 @@ from .waiting import Waiting
 TOPIC = "orders"
 FAULTS = 12
 WAITING_SHARE = 0.34  # of the seeds have a topic that comes and goes while requests wait for it
+DAMAGE_SHARE = 0.5  # of the seeds have disks that are damaged, and so many faults less of another kind:
+DAMAGED_FAULTS = 4
 HEAL_MS_MAX = 120_000
 LIMIT_S = 3600.0
 
@@ -92,6 +95,13 @@ class Run:
             "leader.imbalance.check.interval.seconds": str(chance.choice([10, 300])),
             "log.flush.interval.messages": str(chance.choice([1, 10, 1 << 40])),
         }
+        harm = Random(f"damage {world.seed}")  # of its own, as that of what waits, so that other seeds stay as they are
+        is_damaged = not foreign and harm.random() < DAMAGE_SHARE
+        if is_damaged:
+            self.partitions = max(self.partitions, harm.choice([1, 5]))  # others, that must not suffer
+            # What was flushed and is damaged keeps a log from being opened, what was not is cut off.
+            settings["log.flush.interval.messages"] = str(harm.choice([1, 1, 10, 1 << 40]))
+            settings["log.flush.offset.checkpoint.interval.ms"] = "500"
         self.cluster = Cluster(
             settings,
             lambda name: SimulatedStorage(world.clock.now_ms),
@@ -104,9 +114,10 @@ class Run:
         self.invariants = Invariants(self.cluster)
         self.history = History(world)
         self.is_over = False
-        own = Random(f"waiting {world.seed}")  # of its own, so that seeds without it stay as they are
+        own = Random(f"waiting {world.seed}")
         self.waiting = Waiting(world, self.cluster, own) if own.random() < WAITING_SHARE else None
         self.faults = ClusterFaults(world, self.cluster, self.invariants, struck=TOPIC, min_isr=self.min_isr)
+        self.damage = Damage(self.faults, harm, [TOPIC]) if is_damaged else None
 
     async def go(self) -> int:
         world, chance, cluster, faults = self.world, self.chance, self.cluster, self.faults
@@ -124,10 +135,16 @@ class Run:
             self.waiting.begin()
         drawn = chance.sample(faults.all, chance.randrange(2, len(faults.all)))  # each seed has troubles of its own
         nemeses = chance.choice([1, 1, 2, 3])
-        troubles = [world.loop.create_task(faults.rotate(drawn, FAULTS // nemeses)) for _ in range(nemeses)]
-        for each in troubles:
+        count = FAULTS if self.damage is None else FAULTS - DAMAGED_FAULTS
+        harm = [] if self.damage is None else [world.loop.create_task(self.damage.go())]
+        if self.damage is not None and self.damage.is_alone:
+            await harm.pop()
+        troubles = [world.loop.create_task(faults.rotate(drawn, count // nemeses)) for _ in range(nemeses)]
+        for each in (*troubles, *harm):
             await each
         await faults.heal()
+        if self.damage is not None:
+            await self.damage.mend_all()
         await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
         await world.clock.sleep(5000)
         self.is_over = True
@@ -181,11 +198,16 @@ class Run:
             Consumer(client) as consumer,
         ):
             await consumer.assign([(TOPIC, partition, 0) for partition in range(self.partitions)])
+            ends = dict.fromkeys(range(self.partitions), 0)
             while not self.is_over:
                 try:
                     for record in await consumer.fetch(max_wait_ms=500):
+                        if record.offset != ends[record.partition]:
+                            place = f"{TOPIC}-{record.partition}"
+                            raise Violation("G5", f"{place}: {record.offset} came, not {ends[record.partition]}")
+                        ends[record.partition] += 1
                         self.history.serve(record.partition, record.offset, record.value)
-                except KafkaError as error:
+                except (KafkaError, ProtocolError) as error:
                     world.trace.add(f"a consumer failed: {error}")
                     await world.clock.sleep(200)
 

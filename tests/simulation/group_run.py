@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from asyncio import Task
 from collections.abc import Awaitable, Callable
+from random import Random
 
 from minibroker.cluster.cluster import Cluster
 from minibroker.errors import KafkaError
@@ -29,6 +30,7 @@ from minibroker.simulation.run import Outcome, World, simulate
 
 from .cluster_faults import ClusterFaults
 from .command import command
+from .damage import Damage
 from .fleeting_offsets import CHECK_MS, LASTING, TOPIC, FleetingOffsets
 from .foreign_group import ForeignGroup
 from .group_invariants import GroupInvariants
@@ -37,6 +39,7 @@ from .invariants import Invariants, Violation
 from .runs import TraceReporter
 
 FAULTS = 8
+DAMAGE_SHARE = 0.25  # of the seeds have disks that are damaged, before anything else befalls the brokers
 HEAL_MS_MAX = 120_000
 SETTLE_MS_MAX, CALM_MS, LOOK_MS = 90_000, 3000, 250
 LIMIT_S = 3600.0
@@ -145,6 +148,9 @@ class Run:
         self.faults = ClusterFaults(
             world, self.cluster, self.log_invariants, struck=OFFSETS_TOPIC, min_isr=self.min_isr
         )
+        harm = Random(f"damage {world.seed}")  # of its own, so that other seeds stay as they are
+        is_damaged = harm.random() < DAMAGE_SHARE
+        self.damages = Damage(self.faults, harm, [OFFSETS_TOPIC]) if is_damaged else None
         self.tasks: list[Task[None]] = []
         self.is_quiet = False  # nothing befalls members any more
         self.is_over = False
@@ -185,6 +191,8 @@ class Run:
         nemeses = chance.choice([1, 1, 2])
         if nemeses == 1 and chance.random() < 0.3:  # another one would kill whose disk is damaged
             drawn += [(self.damage, "damage")] * 2
+        if self.damages is not None:
+            await self.damages.go()
         troubles = [world.loop.create_task(faults.rotate(drawn, FAULTS // nemeses)) for _ in range(nemeses)]
         people = world.loop.create_task(self.trouble_members())
         for each in troubles:
@@ -193,6 +201,8 @@ class Run:
         self.is_quiet = True
         await people
         await faults.heal()
+        if self.damages is not None:
+            await self.damages.mend_all()
         await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
         await self.settle()
         if self.foreigners is not None:

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from minibroker.cluster.cluster import Cluster
 from minibroker.events import Event
+from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
+
+if TYPE_CHECKING:
+    from .damage import Damaged
 
 Key = tuple[str, int]
 Truth = list[tuple[int, int, int]]  # base offset, offset behind, and checksum of each batch
@@ -54,7 +60,8 @@ class Invariants:
         self.checks = 0
         self.failure: Violation | None = None
         self.fleeting: set[str] = set()  # topics that are deleted and made anew: nothing is known of their logs
-        self.damaged: set[tuple[Key, int]] = set()  # partition and broker whose disk has been damaged on purpose
+        self.damaged: set[tuple[Key, int]] = set()  # partition and broker of which nothing is known for the time being
+        self.damages: dict[tuple[Key, int], Damaged] = {}  # by partition and broker
         self._seen: dict[tuple[Key, int], Seen] = {}
         self._epochs: dict[Key, tuple[int, int]] = {}  # leader and partition epoch of the controller
         self._subscription = cluster.events.subscribe(self.hear)
@@ -150,7 +157,7 @@ class Invariants:
             return
         truth = self.truth.setdefault(key, [])
         end = truth[-1][1] if truth else 0
-        for base_offset, next_offset, checksum in batches_of(replica, seen.agreed, high_watermark):
+        for base_offset, next_offset, checksum in self._batches(replica, seen.agreed, high_watermark):
             if base_offset >= end:
                 if not may_grow:
                     raise Violation(
@@ -163,6 +170,24 @@ class Invariants:
                     "R4", f"{key}: on {replica.node_id} the batch at {base_offset} is not the one that was committed"
                 )
             seen.agreed = next_offset
+
+    def _batches(self, replica: Replica, start: int, end: int) -> list[tuple[int, int, int]]:
+        """Return the batches of a log between two offsets, as they were before somebody damaged them."""
+        with self.whole(replica):
+            return list(batches_of(replica, start, end))
+
+    @contextmanager
+    def whole(self, replica: Replica) -> Iterator[None]:
+        """Let a log be looked at as it was before somebody damaged it, and whatever its disk refuses."""
+        disk = replica.log.storage
+        assert isinstance(disk, SimulatedStorage)
+        damaged = self.damages.get(((replica.topic, replica.partition), replica.node_id))
+        faults, disk.faults = disk.faults, []
+        try:
+            with nullcontext() if damaged is None else damaged.undone():
+                yield
+        finally:
+            disk.faults = faults
 
     # What the controller decides
 
@@ -194,7 +219,7 @@ class Invariants:
         if replica is None or event.broker == -1:  # type: ignore[attr-defined]
             return
         truth = self.truth.get(key, [])
-        found = list(batches_of(replica, 0, replica.log.next_offset))
+        found = self._batches(replica, 0, replica.log.next_offset)
         if found[: len(truth)] != truth:
             if event.is_clean:  # type: ignore[attr-defined]
                 raise Violation(
@@ -218,7 +243,7 @@ class Invariants:
                 for broker in partition.replicas:
                     replica = self.cluster.replica(*key, broker)
                     assert replica is not None
-                    logs[broker] = list(batches_of(replica, 0, replica.log.next_offset))
+                    logs[broker] = self._batches(replica, 0, replica.log.next_offset)
                 first = logs[partition.leader]
                 for broker, batches in logs.items():
                     if batches != first:

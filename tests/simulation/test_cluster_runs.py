@@ -7,10 +7,14 @@ from random import Random
 
 import pytest
 
+from minibroker.broker.directory_assignments import DirectoryAssignments
+from minibroker.broker.following import Fetcher
 from minibroker.broker.handlers.fetch_sessions import CachedPartition
+from minibroker.replication.follower import FollowerState
+from minibroker.replication.link import NetworkError
 from minibroker.replication.replica import Replica
 
-from .cluster_run import WAITING_SHARE, replay, run_seed
+from .cluster_run import DAMAGE_SHARE, WAITING_SHARE, replay, run_seed
 from .seeds import any_fails, trace_of
 
 QUICK, SEEDS, FOREIGN_SEEDS = 6, 40, 5
@@ -96,6 +100,31 @@ def test_a_wake_up_that_is_lost_is_found(bug: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(owner, name, patch)
     seeds = [seed for seed in range(40) if Random(f"waiting {seed}").random() < WAITING_SHARE]
     assert any_fails(run_seed, seeds[:2])
+
+
+def fail_for_all(fetcher: Fetcher, key: object, replica: object, role: FollowerState) -> None:
+    """Give up what else the leader has sent when one partition does not get on."""
+    raise NetworkError(role.trouble)
+
+
+def cannot_say(assignments: DirectoryAssignments) -> bool:
+    """Tell nobody that a log cannot be opened: then its broker ends."""
+    return False
+
+
+# Found first by the 14th and the 27th of the seeds that damage disks (23 and 48), by two of the first 30 and 35.
+DAMAGE_BUGS = {
+    "one damaged partition holds up all of a leader": (Fetcher, "_tell_trouble", fail_for_all, range(20, 32)),
+    "one damaged partition ends its broker": (DirectoryAssignments, "is_possible", property(cannot_say), range(44, 60)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", DAMAGE_BUGS)
+def test_a_damaged_partition_that_stops_others_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, patch, seeds = DAMAGE_BUGS[bug]
+    monkeypatch.setattr(owner, name, patch)
+    assert any_fails(run_seed, (seed for seed in seeds if Random(f"damage {seed}").random() < DAMAGE_SHARE))
 
 
 @pytest.mark.slow
