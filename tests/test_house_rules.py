@@ -226,8 +226,11 @@ LONG_FILES = {
     "minibroker/broker/feeding.py": 450,  # a session of a follower, and one request in it
     "minibroker/errors.py": 450,  # the table of error codes
     "minibroker/event_kinds.py": 550,  # the table of events
+    "minibroker/broker/handlers/produce.py": 430,  # one request, at once or in shares
     "minibroker/broker/handlers/group_offsets.py": 450,  # offsets of groups: commit, fetch, delete
     "minibroker/schema/types.py": 450,  # the language, and how a message is read and written
+    "minibroker/log/scan.py": 430,  # both ways to go through records
+    "minibroker/log/validate.py": 420,  # from bytes that came to bytes that may be appended
     "minibroker/log/compression.py": 560,  # four codecs, with their framings
     "minibroker/broker/led_partition.py": 510,  # a partition's life: read, written, committed, refused
     "minibroker/metadata/metadata_log.py": 410,  # load, repair, lead, append, snapshots: the life of one log

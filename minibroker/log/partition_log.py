@@ -24,17 +24,19 @@ from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_
 from minibroker.log.outcomes import Appended, FlushPlan, Recovery, no_jitter
 from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers, snapshot_path, write_snapshot
-from minibroker.log.validate import CLIENT, validate, validate_replicated
+from minibroker.log.validate import CLIENT, look, place, validate, validate_replicated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from minibroker.log.epochs import LeaderEpochs
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.producers import ProducerStates, Verification
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Chunk, Storage
-    from minibroker.log.validation import AcceptedBatch, Unpacking
+    from minibroker.log.validate import Looked
+    from minibroker.log.validation import AcceptedBatch, Allowance
 
 
 def _nobody(*_: int) -> None:
@@ -128,23 +130,28 @@ class PartitionLog:
         origin: str = CLIENT,
         verification: Verification | None = None,
         transaction_version: int = 0,
-        unpacking: Unpacking | None = None,
+        allowance: Allowance | None = None,
+        looked: Looked | None = None,
     ) -> Appended:
         """Check what a producer sent, give it offsets, and append it; `data` is the log's to change.
 
         verification: what the coordinator confirmed of the batch's transaction. transaction_version: of a marker.
-        unpacking: what the batches of the request may still unpack to.
+        allowance: what the batches of the request may still cost; LongValidation if this one costs more.
+        looked: what came of `look` at the same data.
         """
         self.check_online()
-        checked = validate(
-            data,
-            self.settings.validation,
-            next_offset=self.next_offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            origin=origin,
-            unpacking=unpacking,
-        )
+        if looked is not None:
+            checked = place(looked, next_offset=self.next_offset, leader_epoch=leader_epoch, now_ms=now_ms)
+        else:
+            checked = validate(
+                data,
+                self.settings.validation,
+                next_offset=self.next_offset,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+                allowance=allowance,
+            )
         if checked.size_bytes > self.settings.segment_bytes:
             raise KafkaError(
                 Error.RECORD_LIST_TOO_LARGE,
@@ -163,6 +170,13 @@ class PartitionLog:
                 return Appended(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, True)
         self._write(checked.chunks, checked.batches, now_ms)
         return Appended(checked.first_offset, checked.last_offset, checked.append_time)
+
+    def look(self, data: bytes, *, now_ms: int, allowance: Allowance) -> InPieces[Looked]:
+        """Check what a client sent, in pieces, before it is appended: all that needs no more than the data.
+
+        Settings are those that the topic has when this begins.
+        """
+        return look(data, self.settings.validation, now_ms=now_ms, allowance=allowance)
 
     def append_as_follower(self, data: Chunk, *, now_ms: int) -> int:
         """Append whole batches as a leader has them; return how many bytes they were.

@@ -9,6 +9,8 @@ bytes at one distance from each other, and a slice with a step takes it out of a
 What must hold: both ways see the same, and refuse what the reader of records refuses (records.py): a size that is not
 that of the fields, a field that goes on beyond its record, more or fewer records than the header says. Nothing is
 believed before it is compared with what is there, so neither time nor memory depends on what a count claims.
+A megabyte can hold 105,000 records, or one with 350,000 headers: it is gone through in units (in_pieces.py), which
+are a run or some steps, and where a record has many headers, some of those.
 Not here: which records are taken (validate_records.py).
 """
 
@@ -18,17 +20,27 @@ from struct import unpack
 
 from minibroker.errors import InvalidRecord, InvalidRecordCount
 from minibroker.log.formats import RECORD_BYTES_MIN
+from minibroker.log.in_pieces import finish
 from minibroker.schema.varint import read_uvarint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from minibroker.log.in_pieces import InPieces
+
     # Smallest and largest timestamp delta (0 without records), whether a key is null, whether offsets are in order
     Scanned = tuple[int, int, bool, bool]
-    # Where some records end, and the same of them.
-    Part = tuple[int, int, int, bool, bool]
+    # Where some records end, how many headers they have, and the same of them.
+    Part = tuple[int, int, int, int, bool, bool]
 
 RUN_RECORDS_MIN = 8  # fewer are faster one by one
-STEPS = 32  # one by one, before a run is looked for again
+RUN_GROWTH = 32  # times as many records as were taken last may be looked at for a run: none of them may be one
+RUN_BYTES_MAX = 1 << 17  # of the fields that are compared, in all records of a run
+STEPS = 64  # one by one, before a run is looked for again
+HEADERS_MAX = 63  # of a record within a unit of others: their count takes one byte, no more than
+HEADERS_PIECE = 3000
+# About how long it takes to begin a unit, and for each record or header in it.
+UNIT_NS, RUN_RECORD_NS, RUN_HEADER_NS, STEP_NS, HEADER_NS = 5_000, 60, 20, 600, 170
+SIZES_PIECE, SIZES_PIECE_US = 1024, 400
 NUMBER_MAX = 1 << 64  # larger than any
 DELTA_MIN, DELTA_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -39,34 +51,74 @@ def scan(data: bytes, count: int, start: int = 0, *, in_order: bool = False) -> 
     in_order: stop where the offset deltas are not 0, 1, 2, .. any more. Such records are refused whatever follows, and
     a small batch may unpack to millions of them.
     """
-    end = len(data)
-    if not 0 <= count * RECORD_BYTES_MIN <= end - start:
-        raise InvalidRecordCount(f"{count} records cannot be in {end - start} bytes", 0, "BatchHeader.count")
-    if count < RUN_RECORDS_MIN:
-        position, smallest, largest, keyless, consecutive = _step(data, start, 0, count)
-    else:
-        smallest, largest, keyless, consecutive = DELTA_MAX, DELTA_MIN, False, True
-        position, index = start, 0
-        while index < count:
-            run_count, part = _find_run(data, position, index, count - index)
-            if part is None:
-                run_count = min(STEPS, count - index)
-                part = _step(data, position, index, index + run_count)
-            index += run_count
-            position, low, high, some_keyless, are_consecutive = part
-            smallest, largest = min(smallest, low), max(largest, high)
-            keyless = keyless or some_keyless
-            consecutive = consecutive and are_consecutive
-            if in_order and not consecutive:
-                return smallest, largest, keyless, False
-    if position != end:
-        reason = f"{count} records take {position - start} of {end - start} bytes"
-        raise InvalidRecordCount(reason, 0, "BatchHeader.count")
+    if count <= STEPS:
+        return scan_few(data, count, start)
+    return finish(scan_in_pieces(data, count, start, in_order=in_order))
+
+
+def scan_few(data: bytes, count: int, start: int = 0) -> Scanned:
+    """Go through a unit of records, or less."""
+    _check_count(data, count, start)
+    unit, part = _find_run(data, start, 0, count)
+    if part is None or unit < count:
+        part = _step(data, start, 0, count)
+    position, _, smallest, largest, keyless, consecutive = part
+    if position != len(data):
+        raise _wrong_end(data, count, start, position)
     return (smallest, largest, keyless, consecutive) if count else (0, 0, False, True)
+
+
+def scan_in_pieces(data: bytes, count: int, start: int = 0, *, in_order: bool = False) -> InPieces[Scanned]:
+    """Return what `scan` does, and raise as it does."""
+    _check_count(data, count, start)
+    smallest, largest, keyless, consecutive = DELTA_MAX, DELTA_MIN, False, True
+    position, index, looked_at = start, 0, count
+    while index < count:
+        unit, part = _find_run(data, position, index, min(count - index, looked_at))
+        if part is not None:
+            yield (UNIT_NS + RUN_RECORD_NS * unit + RUN_HEADER_NS * part[1]) // 1000
+        else:
+            unit = min(STEPS, count - index)
+            try:
+                part = _step(data, position, index, index + unit, is_whole=False)
+            except ManyHeaders as many:
+                unit = many.index - index  # those before it; if there are none, it alone
+                headers_end = 0
+                if not unit:
+                    unit, headers_end = 1, (yield from _behind_many(data, many))
+                part = _step(data, position, index, index + unit, headers_end=headers_end)
+            yield (UNIT_NS + STEP_NS * unit + HEADER_NS * part[1]) // 1000
+        index += unit
+        looked_at = RUN_GROWTH * unit
+        position, _, low, high, some_keyless, are_consecutive = part
+        smallest, largest = min(smallest, low), max(largest, high)
+        keyless = keyless or some_keyless
+        consecutive = consecutive and are_consecutive
+        if in_order and not consecutive and count > STEPS:
+            return smallest, largest, keyless, False
+    if position != len(data):
+        raise _wrong_end(data, count, start, position)
+    return (smallest, largest, keyless, consecutive) if count else (0, 0, False, True)
+
+
+def _check_count(data: bytes, count: int, start: int) -> None:
+    if not 0 <= count * RECORD_BYTES_MIN <= len(data) - start:
+        reason = f"{count} records cannot be in {len(data) - start} bytes"
+        raise InvalidRecordCount(reason, 0, "BatchHeader.count")
+
+
+def _wrong_end(data: bytes, count: int, start: int, position: int) -> InvalidRecordCount:
+    reason = f"{count} records take {position - start} of {len(data) - start} bytes"
+    return InvalidRecordCount(reason, 0, "BatchHeader.count")
 
 
 def check_sizes(data: bytes, count: int, size_bytes_max: int) -> None:
     """Raise InvalidRecord at a record that is larger than that, its own size not counted."""
+    finish(check_sizes_in_pieces(data, count, size_bytes_max))
+
+
+def check_sizes_in_pieces(data: bytes, count: int, size_bytes_max: int) -> InPieces[None]:
+    """Do what `check_sizes` does."""
     position = 0
     try:
         for index in range(count):
@@ -74,6 +126,8 @@ def check_sizes(data: bytes, count: int, size_bytes_max: int) -> None:
             if not size & 1:
                 check_size(size >> 1, size_bytes_max, position, f"RecordV2[{index}].size")
             position = behind + (size >> 1)
+            if index % SIZES_PIECE == SIZES_PIECE - 1:
+                yield SIZES_PIECE_US
     except (IndexError, ValueError):
         pass  # it is no record: whoever reads it says so
 
@@ -88,8 +142,22 @@ def check_size(size_bytes: int, size_bytes_max: int, position: int = 0, path: st
 # One by one
 
 
-def _step(data: bytes, position: int, index: int, end: int) -> Part:
-    """Take the records from one index up to another."""
+class ManyHeaders(Exception):
+    """A record has more headers than the others can wait for."""
+
+    def __init__(self, index: int, position: int, stop: int):
+        self.index = index  # of the record
+        self.position = position  # of the count of headers
+        self.stop = stop  # where the record ends
+
+
+def _step(data: bytes, position: int, index: int, end: int, *, is_whole: bool = True, headers_end: int = 0) -> Part:
+    """Take the records from one index up to another.
+
+    is_whole: all of it, if not, ManyHeaders is raised at a record that has more than HEADERS_MAX.
+    headers_end: where the headers of the record end, if there is only one and somebody has gone through them.
+    """
+    headers = 0
     nearest = nearest_back = NUMBER_MAX
     farthest = farthest_back = -1
     keyless, consecutive = False, True
@@ -174,24 +242,45 @@ def _step(data: bytes, position: int, index: int, end: int) -> Part:
             number = data[position]
             position += 1
             if number:
-                position = _behind_headers(data, position - 1, stop)
+                if number > 127:
+                    if not is_whole:
+                        raise ManyHeaders(index, position - 1, stop)
+                    number, position = read_uvarint(data, position - 1)
+                headers += number
+                position = headers_end or _behind_headers(data, position, stop, number)
             if position != stop:
                 raise ValueError(f"its fields end at byte {position}, its size says {stop}")
-    except IndexError:
-        raise InvalidRecord("goes on beyond the end", position, f"RecordV2[{index}]") from None
-    except ValueError as error:
-        raise InvalidRecord(str(error), position, f"RecordV2[{index}]") from None
+    except (IndexError, ValueError) as error:
+        raise _invalid(error, position, index) from None
     smallest = nearest >> 1 if farthest_back < 0 else -(farthest_back >> 1) - 1
     largest = -(nearest_back >> 1) - 1 if farthest < 0 else farthest >> 1
-    return position, smallest, largest, keyless, consecutive
+    return position, headers >> 1, smallest, largest, keyless, consecutive
 
 
-def _behind_headers(data: bytes, position: int, stop: int) -> int:
-    """Return where the headers end that begin with their count at `position`."""
-    count, position = read_uvarint(data, position)
-    if count & 1 or count >> 1 > stop - position:
-        raise ValueError(f"{count >> 1} headers cannot be in {stop - position} bytes")
-    for _ in range(count >> 1):
+def _invalid(error: Exception, position: int, index: int) -> InvalidRecord:
+    reason = "goes on beyond the end" if isinstance(error, IndexError) else str(error)
+    return InvalidRecord(reason, position, f"RecordV2[{index}]")
+
+
+def _behind_many(data: bytes, many: ManyHeaders) -> InPieces[int]:
+    """Return where the headers of the record end."""
+    try:
+        number, position = read_uvarint(data, many.position)
+        while number:
+            piece = min(number, 2 * HEADERS_PIECE)
+            position = _behind_headers(data, position, many.stop, piece)
+            number -= piece
+            yield HEADER_NS * piece // 2000
+    except (IndexError, ValueError) as error:
+        raise _invalid(error, many.position + 1, many.index) from None
+    return position
+
+
+def _behind_headers(data: bytes, position: int, stop: int, number: int) -> int:
+    """Return where headers end; number: how many there are, as it travels."""
+    if number & 1 or number >> 1 > stop - position:
+        raise ValueError(f"{number >> 1} headers cannot be in {stop - position} bytes")
+    for _ in range(number >> 1):
         size = data[position]
         position += 1
         if size > 127:
@@ -231,31 +320,41 @@ def _find_run(data: bytes, start: int, index: int, count_max: int) -> tuple[int,
         same = [*range(start, timestamp_at - 1)]  # fields that have to be the same in each record
         key, position = _sized(data, key_at, same)
         _, position = _sized(data, position, same)
-        count, behind = _small(data, position)
+        headers, behind = _small(data, position)
         same += range(position, behind)
         position = behind
-        for _ in range(count >> 1):
+        if headers & 1 or headers >> 1 > HEADERS_MAX:
+            return 0, None
+        for _ in range(headers >> 1):
             size, position = _sized(data, position, same)
             if size & 1 or position > start + stride:
                 return 0, None
             _, position = _sized(data, position, same)
     except (IndexError, ValueError):
         return 0, None
-    if position != start + stride or count & 1:
+    if position != start + stride:
         return 0, None
-    count = min(count_max, (end - start) // stride, PAGE - index % PAGE)
+    count = min(count_max, (end - start) // stride, PAGE - index % PAGE, RUN_BYTES_MAX // len(same))
+    stop = start + count * stride
     for each in same:
-        count = _leading(data[each : start + count * stride : stride], data[each : each + 1])
+        column = data[each:stop:stride]
+        rest = column.lstrip(column[:1])
+        if rest:
+            count = len(column) - len(rest)
+            stop = start + count * stride
     # In how many bytes deltas travel has to be the same, too.
     for begin, behind in ((timestamp_at, offset_at), (offset_at, key_at)):
         for each in range(begin, behind):
-            count = _leading(data[each : start + count * stride : stride], LAST if each + 1 == behind else MORE)
+            column = data[each:stop:stride]
+            rest = column.lstrip(LAST if each + 1 == behind else MORE)
+            if rest:
+                count = len(column) - len(rest)
+                stop = start + count * stride
     if count < RUN_RECORDS_MIN:
         return 0, None
-    stop = start + count * stride
     smallest, largest = _extremes(data, timestamp_at, offset_at, stop, stride)
     consecutive = _are_consecutive([data[each:stop:stride] for each in range(offset_at, key_at)], index, count)
-    return count, (stop, smallest, largest, key & 1 == 1, consecutive)
+    return count, (stop, count * (headers >> 1), smallest, largest, key & 1 == 1, consecutive)
 
 
 def _are_consecutive(columns: list[bytes], index: int, count: int) -> bool:
@@ -288,11 +387,6 @@ def _small(data: bytes, position: int) -> tuple[int, int]:
     if third > 127:
         raise ValueError
     return number + ((second - 129) << 7) + (third << 14), position + 3
-
-
-def _leading(column: bytes, allowed: bytes) -> int:
-    """Return how many bytes of a column, from its first on, are among the allowed ones."""
-    return len(column) - len(column.lstrip(allowed))
 
 
 def _extremes(data: bytes, begin: int, behind: int, stop: int, stride: int) -> tuple[int, int]:

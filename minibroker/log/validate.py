@@ -19,6 +19,8 @@ So the bytes stay in place if format and codec are those of the topic, and are r
 Order, as a client can tell: size, checksum, header (batch by batch), then records. One batch refused refuses all.
 What must hold: what is handed back has offsets from `next_offset` on without gaps, and valid checksums. Pure: no clock,
 no files. Bytes that can be written to are changed where they are, and only once nothing can be refused any more.
+Looking at records may take long: `look` does it in pieces, of bytes that do not change meanwhile, and knows nothing of
+the log; `place` then is short. `validate` is both at once. They share all that can be told apart by a client.
 Not here: settings and results (validation.py), which records are taken (validate_records.py), repetitions and gaps of a
 producer (producers.py), which formats a Produce version may send (its handler).
 """
@@ -37,20 +39,28 @@ from minibroker.log.formats import (
     HEADER_BYTES,
     MAGIC_POSITION,
 )
+from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record, code_of
-from minibroker.log.validate_records import RecordRules
+from minibroker.log.validate_records import Look, RecordRules, scan_small
 from minibroker.log.validation import AcceptedBatch as AcceptedBatch
+from minibroker.log.validation import LongValidation
 from minibroker.log.validation import Validated as Validated
 from minibroker.log.validation import ValidationSettings as ValidationSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.storage import Chunk
-    from minibroker.log.validation import Unpacking
+    from minibroker.log.validation import Allowance
 
 # Who appends. Only clients are held to the rules for clients: offsets from 0, no control batches, sequence numbers.
 CLIENT, COORDINATOR, RAFT_LEADER = "client", "coordinator", "raft leader"
 REPLICATION = "replication"
+
+# Batches that surely take longer than may be are not begun with.
+RECORDS_AT_ONCE_MAX = 3000
+PACKED_BYTES_AT_ONCE_MAX = 256 * 1024
+MESSAGES_PIECE, MESSAGES_PIECE_US = 32, 200
 
 ATTRIBUTE_BITS = (0b111, 0b1111, 0b111_1111)  # that mean something, by format
 
@@ -64,17 +74,15 @@ def validate(
     now_ms: int,
     origin: str = CLIENT,
     partition: str = "",
-    unpacking: Unpacking | None = None,
+    allowance: Allowance | None = None,
 ) -> Validated:
     """Return what the leader appends for `data`, or raise the KafkaError that its sender gets.
 
     A batch that is cut off at the end is left out. RecordsRejected says which records were at fault; only its message
     is for the client, the others are for the broker's own log. partition: the name to put into messages.
-    unpacking: what compressed batches may still unpack to; without it each has its own limit.
+    allowance: what batches may still cost, LongValidation if it is more; without it each has its own limits.
     """
     view = data if type(data) is memoryview else memoryview(data)
-    append_time = now_ms if settings.timestamp_type == APPEND_TIME else -1
-    rules = RecordRules(settings, now_ms, partition, unpacking)
     batch = _only_batch(view)
     if batch is not None and settings.keeps(batch):
         # What nearly every request brings; the same as below without the lists.
@@ -82,15 +90,69 @@ def validate(
             covered = batch.covered() if batch.size_bytes <= settings.max_message_bytes else b""
             _check_batch(batch, settings.max_message_bytes, leader_epoch, origin, covered)
             _check_header(batch, batch, origin, 2)
-            max_timestamp = rules.scan(batch, covered)
+            max_timestamp = scan_small(batch, covered, settings, now_ms)
+            if max_timestamp is None:
+                looking = RecordRules(settings, now_ms, partition, allowance).scan(batch, covered)
+                if allowance is None:
+                    max_timestamp = finish(looking)
+                elif _is_long(batch):
+                    raise LongValidation
+                else:
+                    max_timestamp = allowance.finish(looking)
         except ProtocolError as error:
             raise KafkaError(code_of(error), str(error)) from error
+        append_time = now_ms if settings.timestamp_type == APPEND_TIME else -1
         chunks = _patch(batch, next_offset + batch.header_count - 1, leader_epoch, max_timestamp, append_time)
         only = AcceptedBatch(batch, next_offset)
         return Validated(chunks, [only], only.max_timestamp, only.last_offset, append_time)
-    found = _checked_batches(view, settings.max_message_bytes, leader_epoch, origin)
+    work = look(
+        view,
+        settings,
+        leader_epoch=leader_epoch,
+        now_ms=now_ms,
+        origin=origin,
+        partition=partition,
+        allowance=allowance,
+    )
+    looked = finish(work) if allowance is None else allowance.finish(work)
+    return place(looked, next_offset=next_offset, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+class Looked:
+    """Batches that may be appended, and what their records are; where they go is not known yet."""
+
+    __slots__ = ("batches", "codec", "looks", "records", "settings")
+
+    def __init__(
+        self,
+        batches: list[Batch],
+        settings: ValidationSettings,
+        looks: list[Look],
+        records: list[Record],
+        codec: int,
+    ):
+        self.batches = batches
+        self.settings = settings
+        self.looks = looks  # of each of them, if they stay as they are
+        self.records = records  # to be written anew, if not
+        self.codec = codec  # to do that with
+
+
+def look(
+    data: bytes | memoryview,
+    settings: ValidationSettings,
+    *,
+    now_ms: int,
+    leader_epoch: int = -1,
+    origin: str = CLIENT,
+    partition: str = "",
+    allowance: Allowance | None = None,
+) -> InPieces[Looked]:
+    """Return what is to be placed, or raise what `validate` does. Bytes that change meanwhile must not be given."""
+    rules = RecordRules(settings, now_ms, partition, allowance)
+    found = yield from _checked_batches(data, settings.max_message_bytes, leader_epoch, origin)
     if not found:
-        return Validated([], [], append_time=append_time)
+        return Looked([], settings, [], [], NONE)
     first = found[0]
     sent_codec = next((batch.codec for batch in reversed(found) if batch.codec), NONE)
     if len(found) > 1 and (sent_codec or first.magic == 2):
@@ -101,16 +163,28 @@ def validate(
             looks = []
             for batch in found:
                 _check_header(batch, first, origin, settings.message_format)
-                looks.append(rules.look(batch))
-            if all(look.consecutive for look in looks):
-                counts = [look.count for look in looks]
-                times = [look.max_timestamp for look in looks]
-                return _assign(found, counts, times, next_offset, leader_epoch, append_time)
+                looks.append((yield from rules.look(batch)))
+            if all(each.consecutive for each in looks):
+                return Looked(found, settings, looks, [], codec)
         records: list[Record] = []
         for batch in found:
             _check_header(batch, first, origin, settings.message_format)
-            records += rules.read(batch)
-        return _rebuild(first, records, codec, settings, next_offset, leader_epoch, append_time)
+            records += yield from rules.read(batch)
+        return Looked(found, settings, [], records, codec)
+    except ProtocolError as error:
+        raise KafkaError(code_of(error), str(error)) from error
+
+
+def place(looked: Looked, *, next_offset: int, leader_epoch: int, now_ms: int) -> Validated:
+    """Return what the leader appends."""
+    found, settings = looked.batches, looked.settings
+    append_time = now_ms if settings.timestamp_type == APPEND_TIME else -1
+    if not found:
+        return Validated([], [], append_time=append_time)
+    if looked.looks:
+        return _assign(found, looked.looks, next_offset, leader_epoch, append_time)
+    try:
+        return _rebuild(found[0], looked.records, looked.codec, settings, next_offset, leader_epoch, append_time)
     except ProtocolError as error:
         raise KafkaError(code_of(error), str(error)) from error
 
@@ -120,7 +194,7 @@ def validate_replicated(data: bytes | bytearray | memoryview) -> Validated:
 
     Kafka: appends nothing of what was fetched with a damaged batch; here what comes before that is appended.
     """
-    found = _checked_batches(data, None, -1, REPLICATION)
+    found = finish(_checked_batches(data, None, -1, REPLICATION))
     accepted = []
     last_offset = max_timestamp = max_timestamp_offset = -1
     for batch in found:
@@ -149,15 +223,23 @@ def _only_batch(view: memoryview) -> Batch | None:
     return batch if batch is not None and batch.size_bytes == len(view) else None
 
 
+def _is_long(batch: Batch) -> bool:
+    return batch.header_count > RECORDS_AT_ONCE_MAX or (
+        batch.size_bytes > PACKED_BYTES_AT_ONCE_MAX and batch.attributes & CODEC_MASK != 0
+    )
+
+
 def _checked_batches(
     data: bytes | bytearray | memoryview, max_message_bytes: int | None, leader_epoch: int, origin: str
-) -> list[Batch]:
+) -> InPieces[list[Batch]]:
     """Return the whole batches: right beginning, size and checksum."""
     found: list[Batch] = []
     try:
         for batch in batches(data):
             _check_batch(batch, max_message_bytes, leader_epoch, origin)
             found.append(batch)
+            if not len(found) % MESSAGES_PIECE:
+                yield MESSAGES_PIECE_US
     except ProtocolError as error:
         if not found or origin != REPLICATION:
             raise KafkaError(Error.CORRUPT_MESSAGE, str(error)) from error
@@ -214,8 +296,7 @@ def _can_stay(found: list[Batch], sent_codec: int, codec: int, message_format: i
 
 def _assign(
     found: list[Batch],
-    counts: list[int],
-    times: list[int],
+    looks: list[Look],
     next_offset: int,
     leader_epoch: int,
     append_time: int,
@@ -226,9 +307,9 @@ def _assign(
     accepted = []
     chunks: list[Chunk] = []
     max_timestamp = max_timestamp_offset = -1
-    for batch, count, time in zip(found, counts, times):
-        first_offset, next_offset = next_offset, next_offset + count
-        chunks = _patch(batch, next_offset - 1, leader_epoch, time, append_time)
+    for batch, seen in zip(found, looks):
+        first_offset, next_offset = next_offset, next_offset + seen.count
+        chunks = _patch(batch, next_offset - 1, leader_epoch, seen.max_timestamp, append_time)
         accepted.append(AcceptedBatch(batch, first_offset))
         if batch.max_timestamp > max_timestamp:
             max_timestamp, max_timestamp_offset = batch.max_timestamp, batch.last_offset

@@ -14,13 +14,16 @@ Kafka: times that leave 64 bits wrap around; here such records are refused.
 Kafka: unpacks whatever a batch or a request holds, as long as one record is not above max.decompressed.message.bytes;
 here the broker's loop would stand meanwhile, so a batch may unpack to 64 MiB, and all batches of a request together to
 as much, or twenty times their length.
+All that goes through records is done in pieces (in_pieces.py).
 """
 
 from __future__ import annotations
 
+from itertools import islice
+
 from minibroker.errors import DecompressionLimit, Error, InvalidRecord, KafkaError
 from minibroker.log.batches import COVERED_POSITION
-from minibroker.log.compression import decompress
+from minibroker.log.compression import decompress_in_pieces
 from minibroker.log.formats import (
     APPEND_TIME,
     APPEND_TIME_BIT,
@@ -30,15 +33,22 @@ from minibroker.log.formats import (
     PREFIX_BYTES,
 )
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, batch_records
-from minibroker.log.scan import check_size, check_sizes, scan
+from minibroker.log.scan import STEPS, check_size, check_sizes_in_pieces, scan_few, scan_in_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from minibroker.log.batches import Batch
-    from minibroker.log.validation import Unpacking, ValidationSettings
+    from minibroker.log.in_pieces import InPieces
+    from minibroker.log.scan import Scanned
+    from minibroker.log.validation import Allowance, ValidationSettings
 
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
 ERRORS_SHOWN_MAX = 3  # in the message; the list has them all
+FEW_BYTES_MAX = 2048  # of records that are few: they may have hundreds of headers
+PIECE_RECORDS, READ_US, FAULTS_US = 256, 300, 1000
+MESSAGE_US = 10  # of v0 or v1, that is alone
 
 
 class RecordsRejected(KafkaError):
@@ -63,15 +73,17 @@ class Look:
 class RecordRules:
     """What a topic asks of records at one moment."""
 
-    __slots__ = ("append_time", "compacted", "now_ms", "partition", "settings", "unpacking")
+    __slots__ = ("allowance", "now_ms", "partition", "settings")
 
-    def __init__(self, settings: ValidationSettings, now_ms: int, partition: str, unpacking: Unpacking | None):
+    def __init__(self, settings: ValidationSettings, now_ms: int, partition: str, allowance: Allowance | None):
         self.settings = settings
         self.now_ms = now_ms
         self.partition = partition
-        self.unpacking = unpacking
-        self.append_time = settings.timestamp_type == APPEND_TIME
-        self.compacted = settings.compacted
+        self.allowance = allowance
+
+    @property
+    def append_time(self) -> bool:
+        return self.settings.timestamp_type == APPEND_TIME
 
     @property
     def earliest_ms(self) -> int:
@@ -81,100 +93,103 @@ class RecordRules:
     def latest_ms(self) -> int:
         return self.now_ms + self.settings.timestamp_after_max_ms
 
-    def look(self, batch: Batch) -> Look:
+    def look(self, batch: Batch) -> InPieces[Look]:
         """Look at the records of a batch that may stay as it is, or raise."""
         if batch.magic == 2:
-            return Look(batch.header_count, self.scan(batch, batch.covered()))
-        records = self.read(batch)
+            return Look(batch.header_count, (yield from self.scan(batch, batch.covered())))
+        records = yield from self.read(batch)
         max_timestamp = max(record.timestamp for record in records)
         consecutive = not batch.codec or [record.offset for record in records] == list(range(len(records)))
         return Look(len(records), max(max_timestamp, -1), consecutive)
 
-    def scan(self, batch: Batch, covered: bytes) -> int:
+    def scan(self, batch: Batch, covered: bytes) -> InPieces[int]:
         """Look at the records of a v2 batch that may stay as it is, or raise; return their largest time, -1 for none.
 
         covered: the bytes under its checksum.
         """
-        attributes, settings, now_ms = batch.attributes, self.settings, self.now_ms
-        is_compressed = attributes & CODEC_MASK != 0
+        is_compressed = batch.attributes & CODEC_MASK != 0
         if is_compressed:
-            data, start = self._unpacked(batch), 0
-            self._check_sizes(batch, data)
+            data, start = (yield from self._unpacked(batch)), 0
+            if self.settings.max_decompressed_message_bytes < len(data):
+                yield from self._check_sizes(batch, data)
         else:
             data, start = covered, HEADER_BYTES - COVERED_POSITION
-        smallest, largest, keyless, consecutive = scan(data, batch.header_count, start, in_order=is_compressed)
-        if attributes & APPEND_TIME_BIT:
-            first = last = batch.max_timestamp
+        count = batch.header_count
+        if count <= STEPS and len(data) <= FEW_BYTES_MAX:
+            scanned = scan_few(data, count, start)
         else:
-            first, last = batch.base_timestamp + smallest, batch.base_timestamp + largest
-        if (
-            attributes & APPEND_TIME_BIT
-            or self.append_time
-            or (keyless and self.compacted)
-            or first < TIME_MIN
-            or last > TIME_MAX
-            or first < now_ms - settings.timestamp_before_max_ms
-            or last > now_ms + settings.timestamp_after_max_ms
-        ):
-            self._check(batch, first, last, -1 in (first, last), keyless)
+            scanned = yield from scan_in_pieces(data, count, start, in_order=is_compressed)
+        _, _, keyless, consecutive = scanned
+        first, last, are_fine = _times(batch, scanned, self.settings, self.now_ms)
+        if not are_fine:
+            records = batch_records(batch, len(data), data if is_compressed else None)
+            yield from self._check(batch, first, last, -1 in (first, last), keyless, records)
         if is_compressed and not consecutive:
             # Kafka would write it anew, as it does with v1, but has not kept the records and fails; nobody noticed.
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch are not 0, 1, 2, ..")
         return last if last > -1 else -1
 
-    def read(self, batch: Batch) -> list[Record]:
+    def read(self, batch: Batch) -> InPieces[list[Record]]:
         """Return all records of a batch, or raise if one cannot be taken."""
         if batch.magic == 2:
-            data = self._unpacked(batch)
-            self._check_sizes(batch, data)
-            records = list(batch_records(batch, len(data), data))
+            data = yield from self._unpacked(batch)
+            yield from self._check_sizes(batch, data)
+            records: list[Record] = []
+            coming = batch_records(batch, len(data), data)
+            while piece := list(islice(coming, PIECE_RECORDS)):
+                records += piece
+                yield READ_US
         else:
             records = self._read_old(batch)
+            yield MESSAGE_US
         times = [record.timestamp for record in records] or [-1]
         keyless = any(record.key is None for record in records)
-        self._check(batch, min(times), max(times), -1 in times, keyless)
+        yield from self._check(batch, min(times), max(times), -1 in times, keyless, records)
         return records
 
     def _read_old(self, batch: Batch) -> list[Record]:
         """Return the records of a message, or of a wrapper of some."""
-        unpacking = self.unpacking
+        allowance = self.allowance
         try:
-            limit_bytes = unpacking.limit_bytes if unpacking is not None else DECOMPRESSED_BYTES_MAX
+            limit_bytes = allowance.limit_bytes if allowance is not None else DECOMPRESSED_BYTES_MAX
             records = list(batch.records(limit_bytes, check_crc=batch.is_wrapper))
         except DecompressionLimit:
-            if unpacking is not None:
-                unpacking.left_bytes = 0
+            if allowance is not None:
+                allowance.left_bytes = 0
             raise
         if batch.is_wrapper:
             least = MESSAGE_BYTES_MIN[batch.magic] - PREFIX_BYTES
             sizes = [least + len(record.key or b"") + len(record.value or b"") for record in records]
-            if unpacking is not None:
-                unpacking.left_bytes -= sum(sizes)
+            if allowance is not None:
+                allowance.left_bytes -= sum(sizes)
             check_size(max(sizes), self.settings.max_decompressed_message_bytes)
         return records
 
-    def _check_sizes(self, batch: Batch, data: bytes) -> None:
+    def _check_sizes(self, batch: Batch, data: bytes) -> InPieces[None]:
         if batch.attributes & CODEC_MASK and self.settings.max_decompressed_message_bytes < len(data):
-            check_sizes(data, batch.count, self.settings.max_decompressed_message_bytes)
+            yield from check_sizes_in_pieces(data, batch.count, self.settings.max_decompressed_message_bytes)
 
-    def _unpacked(self, batch: Batch) -> bytes:
+    def _unpacked(self, batch: Batch) -> InPieces[bytes]:
         """Return the records of a v2 batch, as far as so many bytes are still allowed."""
         data = batch.buffer[batch.position + HEADER_BYTES : batch.end_position]
         codec = batch.attributes & CODEC_MASK
         if not codec:
             return bytes(data)
-        unpacking = self.unpacking
-        if unpacking is None:
-            return bytes(decompress(codec, data, DECOMPRESSED_BYTES_MAX))
+        allowance = self.allowance
         try:
-            unpacked = bytes(decompress(codec, data, unpacking.limit_bytes))
+            limit_bytes = DECOMPRESSED_BYTES_MAX if allowance is None else allowance.limit_bytes
+            unpacked = bytes((yield from decompress_in_pieces(codec, data, limit_bytes)))
         except DecompressionLimit:
-            unpacking.left_bytes = 0
+            if allowance is not None:
+                allowance.left_bytes = 0
             raise
-        unpacking.left_bytes -= len(unpacked)
+        if allowance is not None:
+            allowance.left_bytes -= len(unpacked)
         return unpacked
 
-    def _check(self, batch: Batch, first: int, last: int, some_lack_time: bool, keyless: bool) -> None:
+    def _check(
+        self, batch: Batch, first: int, last: int, some_lack_time: bool, keyless: bool, records: Iterable[Record]
+    ) -> InPieces[None]:
         """Raise if a record is at fault, given the smallest and the largest time."""
         if first < TIME_MIN or last > TIME_MAX:
             raise InvalidRecord(f"times from {first} to {last} leave 64 bits", 0, "RecordV2.timestamp_delta")
@@ -185,21 +200,23 @@ class RecordRules:
             in_order = self.earliest_ms <= first and last <= self.latest_ms
             if is_stamped and (self.settings.refuse_append_time or some_lack_time):
                 in_order = False
-        if in_order and not (keyless and self.compacted):
+        if in_order and not (keyless and self.settings.compacted):
             return
         errors = []
         codes = set()
-        for index, record in enumerate(batch.records()):
+        for index, record in enumerate(records):
             code, reason = self._fault(batch, record)
             if code:
                 codes.add(code)
                 errors.append((index, reason))
+            if index % PIECE_RECORDS == PIECE_RECORDS - 1:
+                yield FAULTS_US
         if errors:
             raise _rejected(Error.INVALID_TIMESTAMP in codes, errors)
 
     def _fault(self, batch: Batch, record: Record) -> tuple[Error, str]:
         """Return what is wrong with a record, in Kafka's words; NONE if nothing is."""
-        if self.compacted and record.key is None:
+        if self.settings.compacted and record.key is None:
             place = f" in topic partition {self.partition}" if self.partition else ""
             return Error.INVALID_RECORD, f"Compacted topic cannot accept message without key{place}"
         if batch.timestamp_type == APPEND_TIME and (
@@ -217,6 +234,31 @@ class RecordRules:
                 f"The timestamp should be within [{self.earliest_ms}, {self.latest_ms}]"
             )
         return Error.NONE, ""
+
+
+def scan_small(batch: Batch, covered: bytes, settings: ValidationSettings, now_ms: int) -> int | None:
+    """Return what `RecordRules.scan` does of a batch that is small and nothing is special about; None of any other."""
+    if batch.attributes & CODEC_MASK or len(covered) > FEW_BYTES_MAX or batch.header_count > STEPS:
+        return None
+    scanned = scan_few(covered, batch.header_count, HEADER_BYTES - COVERED_POSITION)
+    _, last, are_fine = _times(batch, scanned, settings, now_ms)
+    return max(last, -1) if are_fine else None
+
+
+def _times(batch: Batch, scanned: Scanned, settings: ValidationSettings, now_ms: int) -> tuple[int, int, bool]:
+    """Return the smallest and the largest time of the records, and whether surely none of them is at fault."""
+    smallest, largest, keyless, _ = scanned
+    if batch.attributes & APPEND_TIME_BIT:
+        return batch.max_timestamp, batch.max_timestamp, False
+    first, last = batch.base_timestamp + smallest, batch.base_timestamp + largest
+    return (
+        first,
+        last,
+        settings.timestamp_type != APPEND_TIME
+        and not (keyless and settings.compacted)
+        and now_ms - settings.timestamp_before_max_ms <= first >= TIME_MIN
+        and now_ms + settings.timestamp_after_max_ms >= last <= TIME_MAX,
+    )
 
 
 def _rejected(bad_time: bool, errors: list[tuple[int, str]]) -> RecordsRejected:

@@ -12,10 +12,14 @@ from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeVar
 
     from minibroker.log.batches import Batch
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.records import Record
     from minibroker.log.storage import Chunk
+
+    Made = TypeVar("Made")
 
 PRODUCER = "producer"  # compression.type: keep the codec that the producer chose
 UNCOMPRESSED = "uncompressed"
@@ -74,18 +78,35 @@ class ValidationSettings:
         return self.message_format == 2 and (self.codec is None or self.codec == batch.attributes & CODEC_MASK)
 
 
-class Unpacking:
-    """How many bytes the compressed batches of one request may unpack to from now on."""
+class LongValidation(Exception):
+    """To look at a batch takes longer than others can wait: it has to be done in pieces. Nothing has changed."""
 
-    __slots__ = ("left_bytes",)
 
-    def __init__(self, left_bytes: int):
-        self.left_bytes = left_bytes
+class Allowance:
+    """What the batches of one request may cost from now on."""
+
+    __slots__ = ("left_bytes", "left_us")
+
+    def __init__(self, left_bytes: int = DECOMPRESSED_BYTES_MAX, left_us: int = 0):
+        self.left_bytes = left_bytes  # that compressed ones may unpack to
+        self.left_us = left_us  # for what is done at once
 
     @property
     def limit_bytes(self) -> int:
         """How many bytes the next one may unpack to."""
         return max(min(self.left_bytes, DECOMPRESSED_BYTES_MAX), 0)
+
+    def finish(self, work: InPieces[Made]) -> Made:
+        """Do all of it now; raise LongValidation if that takes longer than may be."""
+        left_bytes = self.left_bytes
+        try:
+            while self.left_us >= 0:
+                self.left_us -= next(work)
+        except StopIteration as end:
+            made: Made = end.value
+            return made
+        self.left_bytes = left_bytes  # it begins once more
+        raise LongValidation
 
 
 class AcceptedBatch:

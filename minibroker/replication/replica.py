@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from minibroker.log.producers import Verification
     from minibroker.log.segment import Segment
     from minibroker.log.storage import Chunk
-    from minibroker.log.validation import Unpacking
+    from minibroker.log.validate import Looked
+    from minibroker.log.validation import Allowance
     from minibroker.metadata.image import Partition
     from minibroker.replication.follower import CutLog
     from minibroker.replication.leader import FindBroker, KnownBroker
@@ -227,7 +228,8 @@ class Replica:
         origin: str = CLIENT,
         verification: Verification | None = None,
         transaction_version: int = 0,
-        unpacking: Unpacking | None = None,
+        allowance: Allowance | None = None,
+        looked: Looked | None = None,
     ) -> Appended:
         """Append what a producer sent, if this broker leads and enough replicas are in sync.
 
@@ -245,7 +247,8 @@ class Replica:
             origin=origin,
             verification=verification,
             transaction_version=transaction_version,
-            unpacking=unpacking,
+            allowance=allowance,
+            looked=looked,
         )
         if not appended.is_duplicate:
             size_bytes = max(log.active.size_bytes - size_bytes, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE, ZSTD
 from minibroker.log.formats import APPEND_TIME, COMMIT, CREATE_TIME, HEADER_BYTES
+from minibroker.log.in_pieces import finish
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, control_type
-from minibroker.log.validate import CLIENT, COORDINATOR, RAFT_LEADER, validate, validate_replicated
+from minibroker.log.validate import CLIENT, COORDINATOR, RAFT_LEADER, look, place, validate, validate_replicated
 from minibroker.log.validate_records import RecordsRejected
 from minibroker.log.validation import (
     PRODUCER,
@@ -38,6 +40,24 @@ def run(data: bytes | bytearray, settings: ValidationSettings | None = None, ori
     return validate(data, settings or ValidationSettings(), next_offset=1000, leader_epoch=9, now_ms=NOW, origin=origin)
 
 
+def in_pieces(
+    data: bytes | bytearray,
+    settings: ValidationSettings,
+    *,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    **of: Any,
+) -> Validated:
+    """Do what `validate` does, with pauses, and knowing where the log ends only when they are over."""
+    looked = finish(look(data, settings, leader_epoch=leader_epoch, now_ms=now_ms, **of))
+    return place(looked, next_offset=next_offset, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+WAYS = pytest.mark.parametrize("way", [validate, in_pieces], ids=["at once", "in pieces"])
+Way = Callable[..., Validated]
+
+
 def settings_of(case: dict[str, Any], **others: Any) -> ValidationSettings:
     codec = "uncompressed" if case["toCodec"] == "none" else case["toCodec"]
     return ValidationSettings(
@@ -48,11 +68,12 @@ def settings_of(case: dict[str, Any], **others: Any) -> ValidationSettings:
     )
 
 
+@WAYS
 @pytest.mark.parametrize("writable", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_stores_what_kafka_stores(case: dict[str, Any], writable: bool) -> None:
+def test_stores_what_kafka_stores(case: dict[str, Any], writable: bool, way: Way) -> None:
     sent = bytes.fromhex(case["input"])
-    done = validate(
+    done = way(
         bytearray(sent) if writable else sent,
         settings_of(case),
         next_offset=case["firstOffset"],
@@ -80,9 +101,9 @@ REFUSE = goldens.records("refuse")
 NOT_LISTED = {"v0 within v1"}
 
 
-def validate_case(case: dict[str, Any], **others: Any) -> Validated:
+def validate_case(case: dict[str, Any], way: Way = validate, **others: Any) -> Validated:
     """Run a case of the `refuse` file."""
-    return validate(
+    return way(
         bytes.fromhex(case["input"]),
         settings_of(
             case,
@@ -100,10 +121,11 @@ def validate_case(case: dict[str, Any], **others: Any) -> Validated:
     )
 
 
+@WAYS
 @pytest.mark.parametrize("case", [case for case in REFUSE if case["errorCode"]], ids=lambda case: case["id"])
-def test_refuses_what_kafka_refuses(case: dict[str, Any]) -> None:
+def test_refuses_what_kafka_refuses(case: dict[str, Any], way: Way) -> None:
     with pytest.raises(KafkaError) as refused:
-        validate_case(case)
+        validate_case(case, way)
     assert refused.value.code == case["errorCode"]
     if case["recordErrors"] and case["id"] not in NOT_LISTED:
         assert isinstance(refused.value, RecordsRejected)

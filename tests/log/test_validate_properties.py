@@ -10,27 +10,28 @@ import pytest
 from minibroker.errors import KafkaError
 from minibroker.log.batches import batches
 from minibroker.log.formats import HEADER_BYTES
-from minibroker.log.validate import validate
 from tests.log.random_produce import LEADER_EPOCH, NEXT_OFFSET, NOW_MS, Sent, sent
 from tests.log.record_oracle import Stored, outcome
+from tests.log.test_validate import WAYS, Way
 
 CASES, PARTS = 3_000, 5
 
 
-def stored(case: Sent, *, writable: bool) -> bytes:
+def stored(case: Sent, *, writable: bool, way: Way) -> bytes:
     data = bytearray(case.data) if writable else case.data
-    done = validate(data, case.settings, next_offset=NEXT_OFFSET, leader_epoch=LEADER_EPOCH, now_ms=NOW_MS)
+    done = way(data, case.settings, next_offset=NEXT_OFFSET, leader_epoch=LEADER_EPOCH, now_ms=NOW_MS)
     return b"".join(done.chunks)
 
 
+@WAYS
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_batch_is_taken_if_and_only_if_kafka_takes_it(part: int) -> None:
+def test_a_batch_is_taken_if_and_only_if_kafka_takes_it(part: int, way: Way) -> None:
     seen: Counter[str] = Counter()
     for seed in range(part, CASES, PARTS):
         case = sent(Random(seed))
         wanted = outcome(case)
         try:
-            done = stored(case, writable=seed % 2 == 0)
+            done = stored(case, writable=seed % 2 == 0, way=way)
         except KafkaError as refused:
             assert refused.code == wanted, (seed, refused)
             seen[refused.code.name] += 1

@@ -1,7 +1,8 @@
 """Produce: append batches to partitions.
 
 Each partition succeeds or fails for itself. Appending is done before the handler returns: the records lie in the
-receive buffer until then. With acks -1 the answer waits until every replica in sync has the records.
+receive buffer until then. But a batch that takes longer to look at than others can wait is copied, looked at in pieces,
+and then appended. With acks -1 the answer waits until every replica in sync has the records.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import asyncio
 from copy import copy
 from functools import partial
+from types import GeneratorType
 
 from minibroker.broker.handlers.context import code_for, find_replica, is_internal, known_leader, no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import ZSTD
 from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
+from minibroker.log.in_pieces import finish
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.validate_records import RecordsRejected
-from minibroker.log.validation import Unpacking
+from minibroker.log.validation import Allowance, LongValidation
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 TYPE_CHECKING = False
@@ -26,13 +29,20 @@ if TYPE_CHECKING:
 
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.node import Node
+    from minibroker.log.in_pieces import InPieces
+    from minibroker.log.validate import Looked
     from minibroker.replication.replica import Replica
     from minibroker.server.shares import Work
 
-    Whole = tuple[KafkaError | None, Unpacking | None]
-    PartitionRequest = ProduceRequest.TopicProduceData.PartitionProduceData
+    Answer = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
+    Whole = tuple[KafkaError | None, Allowance]
+    TopicRequest = ProduceRequest.TopicProduceData
+    Topics = dict[tuple[str, bytes], "TopicResponse"]
+    # A copy of its records, so that they stay as they are.
+    LongAppend = tuple[TopicRequest, "PartitionRequest", bytes, Replica, "PartitionResponse"]
     Wait = tuple[Replica, int, int, "PartitionResponse"]  # until its high watermark is there, in the same epoch
 
+PartitionRequest = ProduceRequest.TopicProduceData.PartitionProduceData
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = TopicResponse.PartitionProduceResponse
 RecordError = PartitionResponse.BatchIndexAndErrorMessage
@@ -47,6 +57,9 @@ ALL = -1
 TOLD = frozenset(("produce", "ack"))  # kinds of events
 AT_ONCE_MAX = 100  # partitions, or topics, of a request that is handled without a pause
 PARTITION_US = 20
+RECORD_ERRORS_PIECE = 500  # each takes about a microsecond
+BYTES_PER_US = 2_000  # checksum and copies
+LOOK_US_MAX = 2_500  # for looking at the records of a request without a pause
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with Kafka
 UNKNOWN_LOG = {
     Error.UNKNOWN_TOPIC_OR_PARTITION,
@@ -59,16 +72,28 @@ UNKNOWN_LOG = {
 }  # with these Kafka does not say where the log begins
 
 
-def produce(
-    request: ProduceRequest, context: Context
-) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | Work[ProduceResponse | None] | None:
+def produce(request: ProduceRequest, context: Context) -> Answer | Work[ProduceResponse | None]:
     """Append what came for each partition."""
     count = 0
     for topic in request.topic_data:
         count += len(topic.partition_data)
     if count > AT_ONCE_MAX or len(request.topic_data) > AT_ONCE_MAX:
         return _produce_in_shares(request, context)
-    return _produce_told(request, context)
+    answer = _produce_told(request, context)
+    return _awaited(answer) if isinstance(answer, GeneratorType) else answer  # type: ignore[return-value]
+
+
+def _awaited(work: Work[Answer]) -> Work[ProduceResponse | None]:
+    """Do work, and wait for the answer if it comes later."""
+    answer = yield from work
+    if not asyncio.iscoroutine(answer):
+        return answer
+    wait: asyncio.Task[ProduceResponse | None] = asyncio.get_running_loop().create_task(answer)
+    try:
+        yield wait
+        return wait.result()
+    finally:
+        wait.cancel()
 
 
 def _produce_in_shares(request: ProduceRequest, context: Context) -> Work[ProduceResponse | None]:
@@ -82,7 +107,7 @@ def _produce_in_shares(request: ProduceRequest, context: Context) -> Work[Produc
     made: dict[tuple[str, bytes], TopicResponse] = {}
     nodes: dict[int, Any] = {}
     waits: list[asyncio.Task[ProduceResponse | None]] = []
-    whole = _refusal_of_all(request, context), _unpacking_of(request)
+    whole = _whole(request, context)
 
     def take(response: ProduceResponse | None) -> None:
         for topic in response.responses if response is not None else ():
@@ -95,11 +120,14 @@ def _produce_in_shares(request: ProduceRequest, context: Context) -> Work[Produc
         for share in _shares(request):
             if context.connection.is_closing:
                 return None  # with acks 0 that is how an error is told
+            whole[1].left_us = LOOK_US_MAX
             answer = _produce_told(share, context, whole)
+            if isinstance(answer, GeneratorType):
+                answer = yield from answer
             if asyncio.iscoroutine(answer):
                 waits.append(asyncio.get_running_loop().create_task(answer))
             else:
-                take(answer)
+                take(answer)  # type: ignore[arg-type]
             yield PARTITION_US * sum(len(topic.partition_data) + 1 for topic in share.topic_data)
         for wait in waits:
             yield wait
@@ -135,10 +163,8 @@ def _with(request: ProduceRequest, topics: list[ProduceRequest.TopicProduceData]
     return share
 
 
-def _produce_told(
-    request: ProduceRequest, context: Context, whole: Whole | None = None
-) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
-    """whole: what the request is refused for, and may unpack to, that this is a share of."""
+def _produce_told(request: ProduceRequest, context: Context, whole: Whole | None = None) -> Answer | Work[Answer]:
+    """whole: what the request is refused for, and may cost, that this is a share of."""
     if not TOLD.isdisjoint(context.node.events.wanted):
         from minibroker.broker.handlers.produce_events import told
 
@@ -146,14 +172,14 @@ def _produce_told(
     return _produce(request, context, whole)
 
 
-def _produce(
-    request: ProduceRequest, context: Context, whole: Whole | None = None
-) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
-    topics: dict[tuple[str, bytes], TopicResponse] = {}
+def _produce(request: ProduceRequest, context: Context, whole: Whole | None = None) -> Answer | Work[Answer]:
+    topics: Topics = {}
     failed = False
     waits: list[Wait] = []
-    now_ms, steady_ms = context.now_ms, context.steady_ms
-    refusal, unpacking = whole or (_refusal_of_all(request, context), _unpacking_of(request))
+    long: list[LongAppend] = []
+    clock = context.node.clock
+    now_ms, steady_ms = clock.now_ms(), clock.steady_ms()
+    refusal, allowance = whole or _whole(request, context)
     for topic in request.topic_data:
         answers = []
         partitions = topic.partition_data
@@ -174,15 +200,15 @@ def _produce(
                 if request.acks not in ACKS:
                     raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
                 replica = found
-                waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms, unpacking)
+                waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms, allowance)
             except KafkaError as error:
-                _refuse(answer, error, replica, context)
-                if error.code == Error.NOT_LEADER_OR_FOLLOWER:
-                    leader, epoch = known_leader(context.node, topic.name, topic.topic_id, partition.index)
-                    answer.current_leader = LeaderHint(leader_id=leader, leader_epoch=epoch)
-                if error.code == Error.KAFKA_STORAGE_ERROR and replica is not None:
-                    context.node.disk_failed(error)
+                _refuse(answer, error, finish(_record_errors(error)), replica, topic, context)
                 failed = True
+            except LongValidation:
+                assert replica is not None
+                records = bytes(partition.records or b"")  # what lies in the receive buffer does not stay there
+                partition = PartitionRequest(index=partition.index, records=records)
+                long.append((topic, partition, records, replica, answer))
             else:
                 if waits_for > replica.high_watermark:
                     waits.append((replica, waits_for, replica.leader_epoch, answer))
@@ -192,6 +218,40 @@ def _produce(
             topics[key].partition_responses += answers
         else:
             topics[key] = TopicResponse(topic_id=topic.topic_id, name=topic.name, partition_responses=answers)
+    if long:
+        return _produce_long(request, context, long, topics, waits, allowance, failed)
+    return _answer(request, context, topics, waits, failed)
+
+
+def _produce_long(
+    request: ProduceRequest,
+    context: Context,
+    long: list[LongAppend],
+    topics: Topics,
+    waits: list[Wait],
+    allowance: Allowance,
+    failed: bool,
+) -> Work[Answer]:
+    """Append what takes long to look at: one after the other, and with others in between. The rest has been done."""
+    yield LOOK_US_MAX  # so much has been tried without a pause
+    for topic, partition, records, replica, answer in long:
+        try:
+            looked = yield from replica.log.look(records, now_ms=context.now_ms, allowance=allowance)
+            now_ms, steady_ms = context.now_ms, context.steady_ms
+            waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms, allowance, looked)
+        except KafkaError as error:
+            record_errors = yield from _record_errors(error)
+            _refuse(answer, error, record_errors, replica, topic, context)
+            failed = True
+        else:
+            if waits_for > replica.high_watermark:
+                waits.append((replica, waits_for, replica.leader_epoch, answer))
+        yield PARTITION_US + len(records) // BYTES_PER_US
+    return _answer(request, context, topics, waits, failed)
+
+
+def _answer(request: ProduceRequest, context: Context, topics: Topics, waits: list[Wait], failed: bool) -> Answer:
+    """Answer when everything has been tried."""
     if request.acks == 0:
         if failed:
             # Nothing can be answered, so the client learns of it by losing the connection.
@@ -205,25 +265,24 @@ def _produce(
     return response
 
 
-def _refusal_of_all(request: ProduceRequest, context: Context) -> KafkaError | None:
-    """Return why nothing of the request may be written: records of a transaction, and nobody could ever end it."""
+def _whole(request: ProduceRequest, context: Context) -> Whole:
+    """Return what a request is refused for as a whole, and what all its batches together may cost.
+
+    It is refused for records of a transaction, since nobody could ever end that.
+    """
+    sent_bytes = 0
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records
-            if records is not None and len(records) > 22 and records[16] == 2 and records[22] & TRANSACTIONAL_BIT:
+            if records is None:
+                continue
+            sent_bytes += len(records)
+            if len(records) > 22 and records[16] == 2 and records[22] & TRANSACTIONAL_BIT:
                 if request.transactional_id is not None:
-                    return no_transactions(context, request.transactional_id)
-                return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "there is no transactional id")
-    return None
-
-
-def _unpacking_of(request: ProduceRequest) -> Unpacking | None:
-    """Return how much all batches together may unpack to; None: there is only one, which has a limit anyway."""
-    topics = request.topic_data
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return None
-    sent_bytes = sum(len(partition.records or b"") for topic in topics for partition in topic.partition_data)
-    return Unpacking(max(DECOMPRESSED_BYTES_MAX, UNPACKED_RATIO_MAX * sent_bytes))
+                    return no_transactions(context, request.transactional_id), Allowance()
+                code = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                return KafkaError(code, "there is no transactional id"), Allowance()
+    return None, Allowance(max(DECOMPRESSED_BYTES_MAX, UNPACKED_RATIO_MAX * sent_bytes), LOOK_US_MAX)
 
 
 def _append(
@@ -234,7 +293,8 @@ def _append(
     context: Context,
     now_ms: int,
     steady_ms: int,
-    unpacking: Unpacking | None,
+    allowance: Allowance,
+    looked: Looked | None = None,
 ) -> int:
     """Append to one partition; return the offset that the high watermark has to reach."""
     if is_internal(replica.topic) and context.client_id != ADMIN_CLIENT:
@@ -242,7 +302,12 @@ def _append(
     if partition.records is None:
         raise KafkaError(Error.INVALID_RECORD, "no records")
     appended = replica.append(
-        partition.records, now_ms=now_ms, steady_ms=steady_ms, acks=request.acks, unpacking=unpacking
+        partition.records,
+        now_ms=now_ms,
+        steady_ms=steady_ms,
+        acks=request.acks,
+        allowance=allowance,
+        looked=looked,
     )
     answer.base_offset = appended.first_offset
     answer.log_append_time_ms = appended.append_time_ms
@@ -278,15 +343,35 @@ def _batch_end(records: bytes | memoryview, start: int, answer: PartitionRespons
     return 0 if left < size + PREFIX_BYTES else start + size + PREFIX_BYTES
 
 
-def _refuse(answer: PartitionResponse, error: KafkaError, replica: Replica | None, context: Context) -> None:
+def _record_errors(error: KafkaError) -> InPieces[list[RecordError]]:
+    """Return what is said of each record that is at fault."""
+    told = []
+    for index, message in error.record_errors if isinstance(error, RecordsRejected) else ():
+        told.append(RecordError(batch_index=index, batch_index_error_message=message))
+        if not len(told) % RECORD_ERRORS_PIECE:
+            yield RECORD_ERRORS_PIECE
+    return told
+
+
+def _refuse(
+    answer: PartitionResponse,
+    error: KafkaError,
+    record_errors: list[RecordError],
+    replica: Replica | None,
+    topic: TopicRequest,
+    context: Context,
+) -> None:
     answer.error_code = code_for(error, context.api_version <= 3)
     if replica is not None and error.code not in UNKNOWN_LOG:
         answer.log_start_offset = replica.log.log_start_offset
     if isinstance(error, RecordsRejected):
         answer.error_message = error.message
-        answer.record_errors = [
-            RecordError(batch_index=index, batch_index_error_message=message) for index, message in error.record_errors
-        ]
+        answer.record_errors = record_errors
+    if error.code == Error.NOT_LEADER_OR_FOLLOWER:
+        leader, epoch = known_leader(context.node, topic.name, topic.topic_id, answer.index)
+        answer.current_leader = LeaderHint(leader_id=leader, leader_epoch=epoch)
+    if error.code == Error.KAFKA_STORAGE_ERROR and replica is not None:
+        context.node.disk_failed(error)
 
 
 def _add_endpoints(response: ProduceResponse, context: Context) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import GeneratorType
+
 from minibroker.errors import Error
 from minibroker.event_kinds import Ack, Produce
 
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 
     from minibroker.broker.handlers.context import Context
     from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+    from minibroker.server.shares import Work
+
+    Answer = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
 
 REASONS = {0: "nobody asked for more", 1: "it is in the leader's log", -1: "every replica in sync has it"}
 ERROR_REASONS = {
@@ -24,7 +29,7 @@ ERROR_REASONS = {
 
 def told(
     produce: Callable[[ProduceRequest, Context], Any], request: ProduceRequest, context: Context
-) -> ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None:
+) -> Answer | Work[Answer]:
     """Answer a request, and emit what came and what was answered."""
     node = context.node
     client = context.client_id or "?"
@@ -33,6 +38,16 @@ def told(
             name, size_bytes = topic.name or _name(topic.topic_id, context), len(partition.records or b"")
             node.events.emit(Produce(node.node_id, name, partition.index, client, request.acks, size_bytes))
     answer = produce(request, context)
+    if isinstance(answer, GeneratorType):
+        return _in_pieces(answer, request, context)
+    return _told(answer, request, context)
+
+
+def _in_pieces(work: Work[Answer], request: ProduceRequest, context: Context) -> Work[Answer]:
+    return _told((yield from work), request, context)
+
+
+def _told(answer: Any, request: ProduceRequest, context: Context) -> Answer:
     if hasattr(answer, "__await__"):
         return _later(answer, request, context)
     _tell(answer, request, context)
