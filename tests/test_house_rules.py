@@ -112,6 +112,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "lessons",
         "watch",
         "spark",
+        "groups",  # only the expressions that members bring, for --validate-regex
     },
     "embedded": {
         "errors",

@@ -64,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb, text in VERBS.items():
         verbs.add_argument(f"--{verb}", dest="verb", action="store_const", const=verb, help=text)
     verbs.add_argument(
-        "--validate-regex", metavar="REGEX", help="say whether a pattern of topics is one; needs no broker"
+        "--validate-regex",
+        metavar="REGEX",
+        help="say whether a pattern of topics is one, as a broker would; needs no broker",
     )
     parser.add_argument("--offsets", action="store_true", help="--describe: how far they are; nobody need say so")
     parser.add_argument("--members", action="store_true", help="--describe: who is in them, and has what")
@@ -330,14 +332,15 @@ async def _delete_offsets(cluster: Cluster, groups: Groups, names: list[str], op
 
 
 def _validate_regex(text: str) -> int:
-    import re
+    from minibroker.groups.patterns import BadPattern, compiled  # what the broker asks
 
+    shown = text.encode(errors="backslashreplace").decode()
     try:
-        re.compile(text)
-    except re.error as error:
-        print(f"The regular expression `{text}` is invalid: {error}.")
+        compiled(text)
+    except BadPattern as error:
+        print(f"The regular expression `{shown}` is invalid: {error}.")
         return FAILED
-    print(f"The regular expression `{text}` is valid.")
+    print(f"The regular expression `{shown}` is valid.")
     return DONE
 
 

@@ -49,7 +49,7 @@ class BadPattern(Exception):
 def check(pattern: str) -> None:
     """Raise if this is no regular expression."""
     try:
-        _compiled(pattern)
+        compiled(pattern)
     except BadPattern as bad:
         words = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {bad}."
         raise KafkaError(Error.INVALID_REGULAR_EXPRESSION, words) from None
@@ -71,22 +71,23 @@ def resolve_in_shares(patterns: Iterable[str], names: Sequence[str]) -> Generato
     found: dict[str, frozenset[str]] = {}
     for pattern in sorted(patterns):
         try:
-            compiled = _compiled(pattern)
+            expression = compiled(pattern)
         except BadPattern:
             found[pattern] = frozenset()
             continue
         matched: list[str] = []
-        name_us = max(MATCH_US, compiled.programsize // LARGE_INSTRUCTIONS)
+        name_us = max(MATCH_US, expression.programsize // LARGE_INSTRUCTIONS)
         count = max(NAMES_A_SHARE // name_us, 1)
         for start in range(0, len(names), count):
-            matched += [name for name in names[start : start + count] if compiled.fullmatch(name)]
+            matched += [name for name in names[start : start + count] if expression.fullmatch(name)]
             yield count * name_us
         found[pattern] = frozenset(matched)
     return found
 
 
 @lru_cache(KEPT_MAX)
-def _compiled(pattern: str) -> Any:
+def compiled(pattern: str) -> Any:
+    """Return what RE2 makes of an expression; raise BadPattern if it is none."""
     import re2
 
     if pattern.count("\\p") + pattern.count("\\P") > UNICODE_CLASSES_MAX:
@@ -97,6 +98,8 @@ def _compiled(pattern: str) -> Any:
     options.log_errors = False
     try:
         return re2.compile(pattern, options)
+    except UnicodeEncodeError:  # the command line's, where it is not in UTF-8
+        raise BadPattern("invalid UTF-8") from None
     except re2.error as failure:
         words = failure.args[0]
         words = (words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)).split(":")[0]
