@@ -234,6 +234,7 @@ LONG_FILES = {
     "minibroker/log/validate.py": 420,  # from bytes that came to bytes that may be appended
     "minibroker/log/compression.py": 560,  # four codecs, with their framings
     "minibroker/broker/led_partition.py": 510,  # a partition's life: read, written, committed, refused
+    "minibroker/metadata/image.py": 410,  # each kind of record: what it makes of the image, and how it is written again
     "minibroker/metadata/metadata_log.py": 410,  # load, repair, lead, append, snapshots: the life of one log
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
     "minibroker/log/segment.py": 450,  # writing and reading one file with its indexes

@@ -28,6 +28,7 @@ class Appearance:
         self.release = NEWEST  # whose features and settings are known
         self.settings_release = NEWEST
         self.defaults_release: str | None = None  # whose defaults settings have, if not the newest
+        self.knows_consumer_protocol = True  # KIP-848: since 3.7 where settings ask for it, since 4.0 by default
         self.has_features = True  # of a cluster: before KRaft there were none worth the name
         self._default_format = 2
         self._is_named = as_version is not None
@@ -50,6 +51,7 @@ class Appearance:
             # Kafka: announces Produce from 0 on, for librdkafka looks at the least, and closes on versions below 3.
             self.announced[PRODUCE] = (0, self.served[PRODUCE][1])
         self.defaults_release = release
+        self.knows_consumer_protocol = number >= RELEASES.index("3.7")
         self.has_features = number >= RELEASES.index("3.3")
         self.release = release if release in FINALIZED else "3.9"
         self.settings_release = "2.8" if number < RELEASES.index("3.0") else "3.9" if release < "4" else NEWEST

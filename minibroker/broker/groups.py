@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.metadata.features import GROUP_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +20,22 @@ class Groups:
 
     def __init__(self, node: Node):
         self.node = node
-        # Since 4.0; and where it is switched off a client is told what a broker that does not know it would say.
         protocols = node.config["group.coordinator.rebalance.protocols"]
-        self.serves_consumer_protocol = "consumer" in protocols and not node.appearance.is_before_4
+        self._knows_consumer_protocol = "consumer" in protocols and node.appearance.knows_consumer_protocol
         self._coordinator: Coordinator | None = None
         self._has_stopped = False
+
+    @property
+    def serves_consumer_protocol(self) -> bool:
+        """Whether settings and feature level allow it; if not a client is told what an older broker would say."""
+        return self._knows_consumer_protocol and (
+            self.node.appearance.is_before_4 or self.node.may_have_feature(GROUP_VERSION, 1)
+        )
+
+    def allow_consumer_group(self) -> None:
+        """Raise the feature level that the records of such a group need; before 4.0 there was none for them."""
+        if not self.node.appearance.is_before_4:
+            self.node.need_feature(GROUP_VERSION, 1)
 
     @property
     def coordinator(self) -> Coordinator:

@@ -412,8 +412,14 @@ class Node:
             self.changed_topics = changed  # one that was told may have made another change meanwhile
             tell()
 
+    def may_have_feature(self, name: str, level: int) -> bool:
+        """Return whether a feature is as high, or rises to it when it is needed: alone, unless somebody set it to 0."""
+        if self.image.features.get(name, 0) >= level:
+            return True
+        return isinstance(self.metadata, OwnMetadata) and name not in self.image.features_set_to_0
+
     def need_feature(self, name: str, level: int) -> None:
-        """Raise a feature to the level that a record about to be written needs; a cluster's are high enough."""
+        """Raise a feature to the level that a record about to be written needs, if it may have it and has not."""
         if self.image.features.get(name, 0) < level and isinstance(self.metadata, OwnMetadata):
             from minibroker.stored.cluster import FeatureLevelRecord
 

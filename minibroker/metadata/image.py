@@ -134,6 +134,7 @@ class MetadataImage:
         self.brokers: dict[int, RegisterBrokerRecord] = {}  # kept up to date with what happened since
         self.controllers: dict[int, RegisterControllerRecord] = {}
         self.features: dict[str, int] = {}
+        self.features_set_to_0: set[str] = set()  # not merely never raised: who needs more does not raise them either
         self.next_producer_id = 0  # where the next block begins
         self.producer_ids: MetadataRecord | None = None  # the last block
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
@@ -272,8 +273,10 @@ class MetadataImage:
     def _feature(self, record: Any) -> None:
         if record.feature_level:
             self.features[record.name] = record.feature_level
+            self.features_set_to_0.discard(record.name)
         else:
             self.features.pop(record.name, None)
+            self.features_set_to_0.add(record.name)
 
     def _producer_ids(self, record: Any) -> None:
         self.next_producer_id = record.next_producer_id
@@ -323,6 +326,9 @@ class MetadataImage:
         # metadata.version comes first, for it says how the rest is to be read.
         for name in sorted(self.features, key=lambda name: (name != METADATA_VERSION, name)):
             yield FeatureLevelRecord(name=name, feature_level=self.features[name])
+        # Kafka: forgets these with the next snapshot, for nothing there raises a feature by itself.
+        for name in sorted(self.features_set_to_0):
+            yield FeatureLevelRecord(name=name, feature_level=0)
         if self.zk_migration_state is not None and MIGRATION <= self.metadata_version < MIGRATION_END:
             yield ZkMigrationStateRecord(zk_migration_state=self.zk_migration_state)
         yield from self.brokers.values()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from minibroker.broker.node import Node
+from minibroker.errors import Error
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.metadata.features import FINALIZED, LOWEST, SERVED
+from minibroker.metadata.image import MetadataImage
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
+from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.describe_configs import DescribeConfigsRequest
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from minibroker.protocol.messages.update_features import UpdateFeaturesRequest
 from tests.broker.running import running_node
+from tests.cluster.served import served
 from tests.server.running import connected
 
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -88,3 +96,93 @@ async def test_where_replicas_may_be_eligible_leaders_the_cluster_has_a_setting_
                 node.create_topic("t")
             (row,) = (await client.ask(ask, 4)).results[0].configs
             assert (row.value, row.config_source) == (given, source), f"start {start}"
+
+
+DESCRIBE = ConsumerGroupDescribeRequest(group_ids=["k"], include_authorized_operations=False)
+CONSUMER = {"group.coordinator.rebalance.protocols": "classic,consumer"}
+
+
+async def join(node: Node, version: int) -> tuple[int, int]:
+    """Join, ask how the group is; return the errors of both."""
+    async with connected(node) as client:
+        await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["k"]), 4)
+        joined = await client.ask(JOIN, version)
+        described = (await client.ask(DESCRIBE, version)).groups[0]
+        return joined.error_code, described.error_code
+
+
+async def set_group_version(node: Node, level: int) -> None:
+    kind = 1 if level else 2  # an upgrade, or a safe downgrade
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature="group.version", max_version_level=level, upgrade_type=kind)
+    async with connected(node) as client:
+        answer = await client.ask(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 1)
+        assert answer.error_code == 0, answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("as_version", "settings", "version", "error"),
+    [
+        ("3.6", CONSUMER, 0, Error.UNSUPPORTED_VERSION),
+        ("3.7", {}, 0, Error.UNSUPPORTED_VERSION),
+        ("3.7", CONSUMER, 0, 0),
+        ("3.9", {}, 0, Error.UNSUPPORTED_VERSION),
+        ("3.9", CONSUMER, 0, 0),
+        ("4.0", {}, 1, 0),
+        ("4.0", {"group.coordinator.rebalance.protocols": "classic"}, 1, Error.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_groups_of_the_consumer_protocol_are_served_since_3_7_where_settings_say_so(
+    as_version: str, settings: dict[str, object], version: int, error: int
+) -> None:
+    async with running_node(as_version=as_version, **settings) as node:
+        node.create_topic("t")
+        if as_version == "3.6":  # nobody can ask for a description
+            assert not node.groups.serves_consumer_protocol
+        else:
+            assert await join(node, version) == (error, error)
+        assert ("group.version" in node.image.features) == (as_version >= "4")
+
+
+@pytest.mark.parametrize("as_version", [None, "4.1"])
+@pytest.mark.parametrize("comes_first", ["a group", "the level"])
+async def test_a_level_that_somebody_set_to_0_stays_there_until_somebody_raises_it(
+    as_version: str | None, comes_first: str
+) -> None:
+    storage = MemoryStorage(lambda: 1_700_000_000_000)
+    async with running_node(storage, as_version=as_version) as node:
+        node.create_topic("t")
+        if comes_first == "a group":
+            assert await join(node, 1) == (0, 0)
+        await set_group_version(node, 0)
+        assert await join(node, 1) == (Error.UNSUPPORTED_VERSION, Error.UNSUPPORTED_VERSION)
+        copy = MetadataImage()
+        for record in node.image.records():
+            copy.apply(record)
+        assert copy.features_set_to_0 == {"group.version"}, "a snapshot has it too"
+    async with running_node(storage, as_version=as_version) as node:
+        assert (await join(node, 1))[0] == Error.UNSUPPORTED_VERSION
+        assert "group.version" not in node.image.features
+        await set_group_version(node, 1)
+        assert await join(node, 1) == (0, 0)
+
+
+async def until_group_version(node: Node, level: int) -> None:
+    """Wait until a broker has heard from its controller."""
+    heard = asyncio.Event()
+    node.watchers[heard.set] = None
+    async with asyncio.timeout(30):
+        while node.image.features.get("group.version", 0) != level:
+            heard.clear()
+            await heard.wait()
+
+
+async def test_a_cluster_does_not_raise_a_level_by_itself() -> None:
+    async with served() as cluster:
+        cluster.create_topic("t", 1)
+        node = cluster.nodes[1]
+        for level in (0, 1):
+            await set_group_version(node, level)
+            await until_group_version(node, level)
+            joined, described = await join(node, 1)
+            assert (joined == Error.UNSUPPORTED_VERSION) == (described == Error.UNSUPPORTED_VERSION) == (level == 0)
+            assert node.image.features.get("group.version", 0) == level

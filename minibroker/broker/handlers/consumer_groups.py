@@ -10,7 +10,6 @@ from minibroker.groups.consumer_checks import check_heartbeat
 from minibroker.groups.migration import upgrade
 from minibroker.log.checkpoints import format_id
 from minibroker.metadata.bootstrap import random_id
-from minibroker.metadata.features import GROUP_VERSION
 from minibroker.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -44,7 +43,7 @@ def consumer_group_heartbeat(
         if not node.groups.serves_consumer_protocol:
             return _refused(Error.UNSUPPORTED_VERSION)
         if request.member_epoch == JOINING:
-            node.need_feature(GROUP_VERSION, 1)
+            node.groups.allow_consumer_group()
         coordinator = node.groups.coordinator
         led = coordinator.find(request.group_id)
         settings = coordinator.settings_of(request.group_id)

@@ -138,7 +138,8 @@ def _records_of(updates: list[Update], context: Context) -> list[MetadataRecord]
     image = context.node.image
     changes = {record.name: record for record in context.node.controller.update_features(updates)}  # type: ignore[attr-defined]
     # What is so already need not be written down, however often it is asked for.
-    return [record for name, record in changes.items() if record.feature_level != image.features.get(name, 0)]  # type: ignore[attr-defined]
+    levels = dict.fromkeys(image.features_set_to_0, 0) | image.features
+    return [record for name, record in changes.items() if record.feature_level != levels.get(name)]  # type: ignore[attr-defined]
 
 
 def _kind_of(update: UpdateFeaturesRequest.FeatureUpdateKey, context: Context) -> int:
