@@ -121,11 +121,14 @@ class Broker(Hosted[Engine]):
 
     # Verbs
 
-    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
-        """Make a topic; settings have _ for each dot: cleanup_policy="compact". KafkaError says why it cannot be."""
+    def create_topic(self, name: str, partitions: int | None = None, **configs: object) -> None:
+        """Make a topic, with num.partitions unless a number is given; KafkaError says why it cannot be.
+
+        Settings have _ for each dot: cleanup_policy="compact".
+        """
         self._call(self._running().create_topic(name, partitions, setting_texts(configs)))
 
-    async def acreate_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
+    async def acreate_topic(self, name: str, partitions: int | None = None, **configs: object) -> None:
         """Make a topic, as create_topic does."""
         await self._await(self._running().create_topic(name, partitions, setting_texts(configs)))
 

@@ -155,18 +155,23 @@ async def create_topic(
     engine: ClusterEngine,
     /,
     name: str,
-    partitions: int = 1,
-    replication_factor: int = -1,
+    partitions: int | None = None,
+    replication_factor: int | None = None,
     *,
     assignments: Sequence[Sequence[int]] = (),
     **configs: object,
 ) -> None:
-    """Make a topic, on min(3, brokers) brokers by default; settings have _ for each dot: cleanup_policy="compact".
+    """Make a topic; settings have _ for each dot: cleanup_policy="compact".
 
-    assignments: the brokers of each partition, the preferred leader first, in place of the two numbers.
+    Without the two numbers it has num.partitions, and default.replication.factor, which is min(3, brokers) unless set.
+    assignments: the brokers of each partition, the preferred leader first, in place of the two.
     """
     engine.core.create_topic(
-        name, partitions, replication_factor, configs=setting_texts(configs), assignments=assignments
+        name,
+        -1 if partitions is None else partitions,
+        -1 if replication_factor is None else replication_factor,
+        configs=setting_texts(configs),
+        assignments=assignments,
     )
     await engine.let_know()
 

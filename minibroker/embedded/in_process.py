@@ -103,8 +103,8 @@ class InProcess:
     def handles(self) -> list[int]:
         return [handle for server in self._node.servers for handle in server.handles()]
 
-    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        self._node.create_topic(name, partitions, configs)
+    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> None:
+        self._node.create_topic(name, -1 if partitions is None else partitions, configs)
 
     async def delete_topic(self, name: str) -> None:
         self._node.change(self._node.controller.delete_topic(name=name))

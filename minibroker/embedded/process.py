@@ -120,10 +120,11 @@ class Subprocess:
         pipes = () if process is None else (process.stdin, process.stdout, process.stderr)
         return [pipe.fileno() for pipe in pipes if pipe is not None and not pipe.closed]
 
-    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> None:
         from minibroker.client import Admin, NewTopic
 
-        await Admin(self._client()).create_topics([NewTopic(name, partitions, -1, dict(configs))])
+        wanted = NewTopic(name, -1 if partitions is None else partitions, -1, dict(configs))
+        await Admin(self._client()).create_topics([wanted])
 
     async def delete_topic(self, name: str) -> None:
         from minibroker.client import Admin

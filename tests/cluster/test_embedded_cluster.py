@@ -310,6 +310,14 @@ def test_topics_are_made_changed_and_deleted_and_everybody_knows(cluster: Cluste
     assert cluster.topics() == {"orders": 1, "placed": 2}
 
 
+def test_a_topic_without_numbers_is_as_the_settings_say() -> None:
+    with Cluster(topics=["spec"], num_partitions=2, default_replication_factor=1) as cluster:
+        cluster.create_topic("made")
+        cluster.create_topic("told", 1, 3)
+        assert cluster.topics() == {"made": 2, "spec": 2, "told": 1}
+        assert [len(cluster.isr(name)) for name in ("made", "spec", "told")] == [1, 1, 3]
+
+
 def test_leaders_and_replicas_are_moved() -> None:
     with Cluster(4) as cluster:
         cluster.create_topic("orders", assignments=[[1, 2, 3]])

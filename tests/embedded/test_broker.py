@@ -67,6 +67,18 @@ def test_topics_are_made_listed_and_deleted(broker: Broker) -> None:
     assert broker.topics() == {"bills": 1}
 
 
+@pytest.mark.parametrize("as_version", [None, "0.10.2"])
+@pytest.mark.parametrize("runs_apart", [False, True])
+def test_a_topic_without_a_number_has_as_many_partitions_as_the_setting_says(
+    runs_apart: bool, as_version: str | None
+) -> None:
+    with Broker(process=runs_apart, as_version=as_version, num_partitions=3, topics=["spec"]) as broker:
+        broker.create_topic("made")
+        broker.create_topic("one", 1)
+        asyncio.run(broker.acreate_topic("awaited"))
+        assert broker.topics() == {"awaited": 3, "made": 3, "one": 1, "spec": 3}
+
+
 async def test_the_twins_of_the_verbs_are_awaited(abroker: Broker) -> None:
     await abroker.acreate_topic("orders", 3)
     assert await abroker.atopics() == {"orders": 3}
