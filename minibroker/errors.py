@@ -434,5 +434,9 @@ class StorageError(KafkaError):
         return cls(f"{doing} {path}: {failure.strerror or failure}")
 
 
+class StorageDamaged(StorageError):
+    """What a disk gives back is not what was written to it. A disk may work again; this stays until a file changes."""
+
+
 class LogDamaged(KafkaError):
     """Bytes of a log that are no records: what asks for them is refused, for that partition and no other."""

@@ -13,7 +13,7 @@ import asyncio
 from functools import partial
 
 from minibroker.config import log_settings
-from minibroker.errors import ProtocolError, StorageError
+from minibroker.errors import StorageError
 from minibroker.event_kinds import Recover
 from minibroker.metadata.image import BROKER
 from minibroker.replication.leader import LeaderState
@@ -100,17 +100,16 @@ class Partitions:
     def _open_and_play(self, topic: Topic, partition: Partition) -> None:
         """Open a partition, and lead or follow; if it cannot be opened, try again later and serve the others.
 
+        One that is damaged is not read again for that until somebody has changed its files.
         In a cluster the controller is told, so that others lead.
         Kafka: takes the whole log directory offline, and with the last one itself.
         """
         key, replication = (topic.name, partition.id), self.node.replication
         try:
             replica = self._open(topic, partition)
-        except (StorageError, ProtocolError) as failure:
+        except StorageError as failure:
             if replication is not None and not replication.directories.is_possible:
                 raise StorageError(f"{topic.name}-{partition.id}: {failure}") from failure
-            if not isinstance(failure, StorageError):
-                failure = StorageError(f"{topic.name}-{partition.id}: {failure}")
             if str(self.unopened.get(key)) != str(failure):
                 self.node.disk_trouble.note(failure)
             self.unopened[key] = failure

@@ -11,7 +11,8 @@
 
 What must hold: the clean mark is written last and removed first. A checkpoint that cannot be read makes the start
 longer and nothing else. What a checkpoint says of a log never goes beyond what is on the disk, so a log that ends
-before its recovery point has been damaged, and is not opened unless somebody asks for a repair.
+before its recovery point has been damaged, and is not opened unless somebody asks for a repair. To find that may take
+all of its bytes, so it is found once: until a segment file changes, or its time does, the answer is known.
 A directory of which this process has a log open is touched by that log alone, the one of the metadata log never.
 Not here: meta.properties (whose directory this is), when checkpoints are due, what a topic's settings are.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.errors import ProtocolError, StorageError
+from minibroker.errors import ProtocolError, StorageDamaged, StorageError
 from minibroker.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -86,6 +87,8 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._gone: set[TopicPartition] = set()
+        # Logs that were found damaged: what is wrong, and which segment files there were.
+        self._damages: dict[TopicPartition, tuple[StorageDamaged, list[tuple[str, int, int]]]] = {}
 
     def start(self) -> None:
         """Read what the last owner left, and begin to work."""
@@ -135,6 +138,7 @@ class LogDirectory:
         is_synced: False if many are opened, and `sync_names` follows before anybody relies on what is in them.
         topic_id: written into a directory that has none, as 16 bytes. It is not synced: what a crash takes of it the
         next start writes again. A directory of another topic of the same name is set aside.
+        StorageDamaged if the log cannot be trusted; again, without reading them, as long as the files are the same.
         """
         key, name = (topic, partition), f"{topic}-{partition}"
         self._check_free(key)
@@ -148,18 +152,18 @@ class LogDirectory:
                 self._forget_gone()
             self.storage.make_directory(name)
             self._names_changed = True
-        log = open_log(
-            self.storage,
-            name,
-            settings,
-            was_clean=self.was_clean or is_new,
-            recovery_point=self._recovery_points.get(key, 0),
-            log_start_offset=self._log_starts.get(key, 0),
-            now_ms=now_ms,
-            jitter=self._jitter,
-            is_settled=self.was_clean and not is_new,
-            refuses_loss=not self._repairs,
-        )
+        files = None
+        if key in self._damages:
+            files = self._segment_files(name)  # now: a file that changes while it is read is read again
+            damage, damaged_files = self._damages[key]
+            if files == damaged_files:
+                raise damage.with_traceback(None)
+        try:
+            log = self._open_log(key, name, settings, is_new=is_new, now_ms=now_ms)
+        except StorageDamaged as damage:
+            self._damages[key] = damage, self._segment_files(name) if files is None else files
+            raise
+        self._damages.pop(key, None)
         if topic_id is not None and known_id is None:
             write_topic_id(self.storage, name, topic_id, is_synced=False)
         self.logs[key] = log
@@ -168,6 +172,30 @@ class LogDirectory:
         if is_synced:
             self.sync_names()
         return log
+
+    def _open_log(
+        self, key: TopicPartition, name: str, settings: LogSettings, *, is_new: bool, now_ms: int
+    ) -> PartitionLog:
+        try:
+            return open_log(
+                self.storage,
+                name,
+                settings,
+                was_clean=self.was_clean or is_new,
+                recovery_point=self._recovery_points.get(key, 0),
+                log_start_offset=self._log_starts.get(key, 0),
+                now_ms=now_ms,
+                jitter=self._jitter,
+                is_settled=self.was_clean and not is_new,
+                refuses_loss=not self._repairs,
+            )
+        except ProtocolError as error:
+            raise StorageDamaged(f"{name}: {error}") from error
+
+    def _segment_files(self, name: str) -> list[tuple[str, int, int]]:
+        """Return name, size and time of the files that hold the batches of a log: nothing else is damage to it."""
+        paths = [f"{name}/{each}" for each in self.storage.list(name) if each.endswith(".log")]
+        return [(path, self.storage.size_bytes(path), self.storage.modified_ms(path)) for path in paths]
 
     def _check_free(self, key: TopicPartition) -> None:
         """Raise StorageError if a directory is not to be touched."""
@@ -299,6 +327,7 @@ class LogDirectory:
 
     def _forget(self, key: TopicPartition) -> None:
         """Know nothing of a log any more; what the checkpoints say of it goes before its name is used again."""
+        self._damages.pop(key, None)
         for offsets in (self._recovery_points, self._log_starts, self.high_watermarks):
             if offsets.pop(key, None) is not None:
                 self._gone.add(key)

@@ -10,7 +10,7 @@ made anew, never fatal.
 
 from __future__ import annotations
 
-from minibroker.errors import InvalidValue, ProtocolError, StorageError
+from minibroker.errors import InvalidValue, ProtocolError, StorageDamaged
 from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.outcomes import Recovery, no_jitter
@@ -52,7 +52,7 @@ def open_log(
     recovery_point: everything below it was flushed.
     log_start_offset: records below it have been deleted, though their segments may still be there.
     contiguous: the log is never cleaned nor copied from one that was: there is no gap between two segments.
-    refuses_loss: raise StorageError, and take nothing away, if something below the recovery point is not there. Else
+    refuses_loss: raise StorageDamaged, and take nothing away, if something below the recovery point is not there. Else
         what is behind it goes, too, and a log of which nothing is left begins with the recovery point.
 
     A file system may keep a later file and not the end of an earlier one. Where a segment began and what is before it
@@ -65,7 +65,7 @@ def open_log(
     storage.make_directory(directory)
     finish_swaps(storage, directory)
     if refuses_loss and recovery_point and not any(name.endswith(".log") for name in storage.list(directory)):
-        raise StorageError(f"{directory}: there is no segment, and records up to {recovery_point} had been flushed")
+        raise StorageDamaged(f"{directory}: there is no segment, and records up to {recovery_point} had been flushed")
     segments = _find_segments(storage, directory, now_ms)
     rolls = _find_rolls(storage, directory)
     recovery = Recovery()
@@ -80,7 +80,7 @@ def open_log(
         log_start_offset = max(log_start_offset, recovery_point)
     next_offset = segments[-1].next_offset() if segments else log_start_offset
     if refuses_loss and next_offset < recovery_point:
-        raise StorageError(
+        raise StorageDamaged(
             f"{directory}: it ends at {next_offset}, and records up to {recovery_point} had been flushed"
         )
     if next_offset < log_start_offset:
@@ -194,7 +194,7 @@ def _find_segments(storage: Storage, directory: str, now_ms: int) -> list[Segmen
             storage.remove(f"{directory}/{name}")
         elif suffix == ".log":
             if int(base) > OFFSET_MAX:
-                raise StorageError(f"{directory}/{name}: no offset is so large; who put this file here?")
+                raise StorageDamaged(f"{directory}/{name}: no offset is so large; who put this file here?")
             segments.append(Segment(storage, directory, int(base), now_ms))
             if segments[-1].size_bytes and not {base + ".index", base + ".timeindex"} <= names:
                 segments[-1].rebuild_indexes()
@@ -224,7 +224,7 @@ def _recover(
     """Look at every batch behind the recovery point; cut at the first that is not good; make the indexes anew.
 
     ends: where the log ended before the segments with these base offsets, if that can be said.
-    flushed: below this offset nothing may be cut off; StorageError says what would have to be.
+    flushed: below this offset nothing may be cut off; StorageDamaged says what would have to be.
     Returns the segments that were looked at and are still there.
     """
     scanned: list[Segment] = []
@@ -243,7 +243,7 @@ def _recover(
         end, expected, reason = _good_end(segment, next_base if next_base is None else ends.get(next_base, next_base))
         if reason:
             if expected < flushed:
-                raise StorageError(f"{reason}; records up to {flushed} had been flushed")
+                raise StorageDamaged(f"{reason}; records up to {flushed} had been flushed")
             recovery.reason = reason
             recovery.cut_bytes += _remove(segments, index + 1) + segment.size_bytes - end
             segment.cut(end)

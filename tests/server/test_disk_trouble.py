@@ -15,8 +15,8 @@ from minibroker.broker.http_pages import page
 from minibroker.broker.node import Node
 from minibroker.errors import Error
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN
-from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.simulated_storage import SimulatedStorage, Step
+from minibroker.log.memory_storage import Content, MemoryStorage
+from minibroker.log.simulated_storage import SimulatedFile, SimulatedStorage, Step
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.damage import FLUSHED_END
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -24,6 +24,7 @@ from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.steered_clock import SteeredClock
 from tests.server.running import Client, append, batch, connected, fetch, produce, running, said, values_of
 
 SMALL = {"log.index.size.max.bytes": "80"}
@@ -97,6 +98,75 @@ async def test_a_partition_that_is_damaged_is_named_and_the_others_are_served() 
                 answer = await client.ask(produce(topic, batch(b"w")), 9)
                 assert answer.responses[0].partition_responses[0].error_code == error
     assert values_of(node, "b") if ("b", 0) in node.replicas else True
+
+
+SEGMENT = "a-0/00000000000000000000.log"
+
+
+class CountingStorage(SimulatedStorage):
+    """A disk that counts which bytes of a segment are read."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_700_000_000_000
+        self.read_bytes = 0
+        super().__init__(lambda: self.time_ms)
+
+    def _new_file(self, path: str, content: Content) -> SimulatedFile:
+        return CountingFile(self, path, content)
+
+
+class CountingFile(SimulatedFile):
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        found = super().view(position, size_bytes)
+        assert isinstance(self._storage, CountingStorage)
+        if self.path == SEGMENT:
+            self._storage.read_bytes += len(found)
+        return found
+
+
+async def killed(storage: SimulatedStorage) -> None:
+    """Leave two partitions as after kill -9, all of them flushed before."""
+    async with running(storage=storage) as node:
+        for topic in ("a", "b"):
+            node.create_topic(topic)
+            append(node, topic, *[b"v" * 10] * 10_000)
+            append(node, topic, b"w")
+    async with running(storage=storage) as node:
+        await node.kill()
+
+
+async def test_damage_is_looked_for_once_until_a_file_changes() -> None:
+    storage, clock = CountingStorage(), SteeredClock(1_700_000_000_000)
+    await killed(storage)
+    storage.flip(SEGMENT, 1000, 0)
+    storage.read_bytes = 0
+    async with running(storage=storage, clock=clock) as node:
+        assert storage.read_bytes > 100_000
+        for _ in range(2):
+            storage.read_bytes = 0
+            await clock.advance("10m", sessions=True)
+            node.partitions.take(node.image.topics["a"])  # the metadata have changed
+            assert "checksum" in str(node.partitions.unopened["a", 0])
+            assert storage.read_bytes == 0
+            storage.time_ms += 1000
+            storage.set_modified_ms(SEGMENT, storage.time_ms)
+            await clock.advance("2m", sessions=True)
+            assert storage.read_bytes > 100_000
+        storage.time_ms += 1000
+        storage.flip(SEGMENT, 1000, 0)  # brought back from a copy
+        storage.set_modified_ms(SEGMENT, storage.time_ms)
+        await clock.advance("2m", sessions=True)
+        assert len(values_of(node, "a")) == 10_001
+
+
+async def test_what_the_disk_refused_is_tried_again() -> None:
+    storage, clock = CountingStorage(), SteeredClock(1_700_000_000_000)
+    await killed(storage)
+    storage.fail(errno.EIO, doing="read", path=SEGMENT, times=3)
+    async with running(storage=storage, clock=clock) as node:
+        assert "Input/output error" in str(node.partitions.unopened["a", 0])
+        await clock.advance("10s", sessions=True)
+        assert len(values_of(node, "a")) == 10_001
 
 
 async def test_a_log_that_another_program_cuts_is_an_error_of_its_partition(tmp_path: Path) -> None:
