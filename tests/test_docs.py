@@ -46,9 +46,10 @@ COMMAND = re.compile(r"^\$ minibroker (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILIN
 
 
 # A page whose commands need a broker says with which options: <!-- broker: --topic orders:3 -->. They run in one shell,
-# one after the other; its address becomes localhost:9092, and ids of topics may be others than those that are shown.
+# one after the other; its address becomes 127.0.0.1:9092, and ids of topics may be others than those that are shown.
 BROKER = re.compile(r"^<!-- broker: (.*) -->$", re.MULTILINE)
 SHELL_COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
+HERE = "127.0.0.1:9092"
 TOPIC_ID = re.compile(r"TopicId: \S+")
 
 
@@ -70,13 +71,14 @@ def test_commands_with_a_broker_print_what_the_page_shows(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     examples = SHELL_COMMAND.findall(text)
     command = f"{shlex.quote(sys.executable)} -m minibroker"
-    lines = [f'minibroker() {{ {command} "$@"; }}', *(f"{line}\nprintf '\\0'" for line, _ in examples)]
     (options,) = BROKER.findall(text)
     serve = [*shlex.split(command), "serve", "--port", "0", "--memory", "--quiet", *shlex.split(options)]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as broker:
         try:
             assert broker.stdout
             address = broker.stdout.readline().strip()
+            lines = [f'minibroker() {{ {command} "$@"; }}']
+            lines += [f"{line.replace(HERE, address)}\nprintf '\\0'" for line, _ in examples]
             environment = os.environ | {"MINIBROKER_BOOTSTRAP": address}
             bash = ["bash", "-c", "\n".join(lines)]
             done = subprocess.run(
@@ -84,7 +86,7 @@ def test_commands_with_a_broker_print_what_the_page_shows(page: Path) -> None:
             )
         finally:
             broker.terminate()
-    printed = TOPIC_ID.sub("TopicId:", done.stdout.replace(address, "localhost:9092")).split("\0")
+    printed = TOPIC_ID.sub("TopicId:", done.stdout.replace(address, HERE)).split("\0")
     wanted = [TOPIC_ID.sub("TopicId:", shown) for _, shown in examples]
     assert list(zip(examples, printed)) == list(zip(examples, wanted)), done.stderr
 

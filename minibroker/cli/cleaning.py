@@ -6,7 +6,7 @@ nothing was. Where no topic is named, nothing is said of internal topics with wh
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, addresses_of, complain, print_json, silence
+from minibroker.cli.connect import Refused, addresses_of, complain, print_json, shown, silence
 from minibroker.cli.connect import add_arguments as add_connection
 from minibroker.cli.status import DONE, FAILED
 
@@ -47,7 +47,7 @@ def clean(verb: str, options: argparse.Namespace, describe: Callable[[Row], tupl
         complain(verb, str(refusal))
         return FAILED
     except OSError as failure:
-        complain(verb, silence(", ".join(f"{host}:{port}" for host, port in addresses), failure))
+        complain(verb, silence(shown(addresses), failure))
         return FAILED
     if options.json:
         print_json(rows)

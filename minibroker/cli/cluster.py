@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, addresses_of, complain, print_json, silence
+from minibroker.cli.connect import Refused, addresses_of, complain, print_json, shown, silence
 from minibroker.cli.connect import add_arguments as add_connection
 from minibroker.cli.status import DONE, FAILED
 
@@ -98,12 +98,17 @@ def run(options: argparse.Namespace) -> int:
         if options.verb not in _verbs():
             raise Refused(f"there is no verb {options.verb!r}: there are {', '.join(_verbs())}")
         body = arguments_of(options.verb, options.words, options)
-        answer = asyncio.run(_ask(addresses_of(options), options.verb, body))
-    except (Refused, Refusal) as failure:
+        addresses = addresses_of(options)
+    except Refused as refusal:
+        complain("cluster", str(refusal))
+        return refusal.status
+    try:
+        answer = asyncio.run(_ask(addresses, options.verb, body))
+    except Refusal as failure:
         complain("cluster", str(failure))
-        return failure.status if isinstance(failure, Refused) else FAILED
+        return FAILED
     except OSError as failure:
-        complain("cluster", silence(options.bootstrap or "localhost", failure, "minibroker serve --brokers 3"))
+        complain("cluster", silence(shown(addresses), failure, "minibroker serve --brokers 3"))
         return FAILED
     if options.json:
         print_json(answer)

@@ -69,6 +69,10 @@ def properties_of(options: argparse.Namespace, *known: str) -> dict[str, str]:
     return found
 
 
+def shown(addresses: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{host}:{port}" for host, port in addresses)
+
+
 def silence(asked: str, failure: OSError, starter: str = "minibroker serve") -> str:
     """Say that nobody answers, why, and what would help."""
     import os
@@ -78,9 +82,9 @@ def silence(asked: str, failure: OSError, starter: str = "minibroker serve") -> 
     return f"nobody answers at {asked} ({why}): is the broker running? `{starter}` starts one"
 
 
-def addresses_of(options: argparse.Namespace) -> list[tuple[str, int]]:
-    """Return the brokers to begin with."""
-    given = dict(text.partition("=")[::2] for text in options.properties)
+def addresses_of(options: argparse.Namespace, *known: str) -> list[tuple[str, int]]:
+    """Return the brokers to begin with; known: settings that -X may name besides those of every command."""
+    given = properties_of(options, *known)
     text = options.bootstrap or given.get("bootstrap.servers") or given.get("metadata.broker.list")
     return addresses_in(text or os.environ.get("MINIBROKER_BOOTSTRAP") or "localhost")
 
@@ -128,7 +132,7 @@ def run_with_cluster(
 
     try:
         given = properties_of(options, *properties)
-        addresses = addresses_of(options)
+        addresses = addresses_of(options, *properties)
         return asyncio.run(main())
     except Refused as refusal:
         complain(command, str(refusal))
@@ -154,7 +158,7 @@ def _explained(error: KafkaError, addresses: list[tuple[str, int]], cluster: Clu
         return [f"{_named(item)}: {_with_hint(failure)}" for item, failure in error.errors.items()]
     if not isinstance(error, ConnectionLost | CallTimeout):
         return [_with_hint(error)]
-    asked = ", ".join(f"{host}:{port}" for host, port in addresses)
+    asked = shown(addresses)
     if cluster is not None and cluster.nodes:
         for node in cluster.nodes.values():
             address = f"{node.host}:{node.port}"

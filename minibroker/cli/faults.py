@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, addresses_of, complain, print_json, silence
+from minibroker.cli.connect import Refused, addresses_of, complain, print_json, shown, silence
 from minibroker.cli.connect import add_arguments as add_connection
 from minibroker.cli.status import DONE, FAILED
 
@@ -75,8 +75,7 @@ def run(options: argparse.Namespace) -> int:
         complain("faults", str(refusal))
         return FAILED
     except OSError as failure:
-        asked = ", ".join(f"{host}:{port}" for host, port in addresses)
-        complain("faults", silence(asked, failure))
+        complain("faults", silence(shown(addresses), failure))
         return FAILED
     return DONE
 

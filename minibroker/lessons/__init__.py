@@ -55,7 +55,7 @@ def load(name: str) -> Scenario:
 
         near = get_close_matches(name, LESSONS, 1)
         raise NoSuchLesson(
-            f"there is no lesson {name!r}{f'; did you mean {near[0]}?' if near else ''} There are {', '.join(LESSONS)}"
+            f"there is no lesson {name!r}{f'; did you mean {near[0]}?' if near else '.'} There are {', '.join(LESSONS)}"
         )
     data = get_data("minibroker.lessons", f"scenarios/{name}.txt")
     assert data is not None

@@ -117,7 +117,7 @@ def parse_command(line: str) -> Command:
         verbs = list(dict.fromkeys(form.split()[0] for form in FORMS))
         near = get_close_matches(verb, verbs, 1)
         raise CommandError(
-            f"there is no command {verb!r}{f'; did you mean {near[0]}?' if near else ''} There are {', '.join(verbs)}"
+            f"there is no command {verb!r}{f'; did you mean {near[0]}?' if near else '.'} There are {', '.join(verbs)}"
         )
     reasons = []
     for form in forms:

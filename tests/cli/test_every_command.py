@@ -129,6 +129,23 @@ def test_who_does_not_answer_is_named(name: str, places: dict[str, str]) -> None
     assert "Errno" not in said
 
 
+@pytest.mark.parametrize("name", sorted(ASKS - {"watch"}))  # which starts a cluster unless -b names one
+def test_who_does_not_answer_is_named_if_a_variable_says_who(name: str, places: dict[str, str]) -> None:
+    words = typed(name, {**places, "broker": DEAD, "cluster": DEAD})
+    index = words.index("-b")
+    del words[index : index + 2]
+    status, said = run(words, subprocess.DEVNULL, MINIBROKER_BOOTSTRAP=DEAD)
+    assert status == 1
+    assert said.count("\n") == 1 and DEAD in said and "localhost" not in said
+
+
+@pytest.mark.parametrize("name", sorted(ASKS - {"watch"}))  # which takes no -X
+def test_a_property_that_nobody_knows_is_refused(name: str, places: dict[str, str]) -> None:
+    status, said = run([*typed(name, places), "-X", "no.such=1"], subprocess.DEVNULL)
+    assert status == 2
+    assert said.count("\n") == 1 and said.startswith(f"minibroker {name}: -X no.such: not known here; there are ")
+
+
 @pytest.mark.parametrize("name", TYPED)
 def test_a_narrow_terminal_is_no_reason_to_fail(name: str, places: dict[str, str]) -> None:
     status, said = run([*TYPED[name][:1], "--help"], subprocess.DEVNULL, COLUMNS="20", LINES="5")

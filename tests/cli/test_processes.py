@@ -148,6 +148,29 @@ def test_health_of_a_broker(shell: Shell, nobody: str) -> None:
     assert shell.good("health", "-b", f"{nobody},{shell.address}").status == 0
 
 
+@pytest.mark.parametrize("as_version", ["0.8.2", "0.9.0"])
+def test_health_of_a_broker_that_knows_no_question_without_topics(as_version: str, nobody: str) -> None:
+    with broker_running("--as-version", as_version, "--topic", "orders") as address:
+        for words in ((), ("-X", "api.version.request=false")):
+            assert Shell(address).good("health", *words).lines == [f"{address} is healthy: 1 broker"]
+        assert '"controller": null' in Shell(address).good("health", "--json").text
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("qqqq", "'qqqq'. There are "), ("high-watermrk", "did you mean high-watermark? There")]
+)
+def test_a_lesson_that_is_none(name: str, said: str) -> None:
+    ran = Shell("unused:1")("lesson", name)
+    assert (ran.status, said in ran.errors) == (2, True)
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf", "soon"])
+def test_a_timeout_that_is_none_is_not_the_fault_of_the_broker(timeout: str, nobody: str) -> None:
+    ran = Shell(nobody)("health", "--timeout", timeout)
+    assert ran.status == 2
+    assert f"{timeout} is no number of seconds" in ran.errors
+
+
 @pytest.mark.parametrize("address", ["host:port", ":9092", "host:99999x"])
 @pytest.mark.parametrize("command", ["health", "topics"])
 def test_an_address_that_is_none(command: str, address: str) -> None:

@@ -106,7 +106,8 @@ def test_every_form_has_its_act() -> None:
 WRONG = [
     ("no title", "made.txt:1: the first line is the title"),
     ("# T\n\nwords only\n", "made.txt: there is no step"),
-    ("# T\n\n    strat 3 brokers\n", "made.txt:3: there is no command 'strat'; did you mean start?"),
+    ("# T\n\n    strat 3 brokers\n", "made.txt:3: there is no command 'strat'; did you mean start[?] There are "),
+    ("# T\n\n    qqqq\n", "made.txt:3: there is no command 'qqqq'[.] There are "),
     ("# T\n\n    start three brokers\n", "made.txt:3: .*start COUNT brokers .*'three' is no COUNT"),
     ("# T\n\n    produce orders-0 a\n", 'made.txt:3: .*records stand "in quotes"'),
     ("# T\n\n    produce orders-0\n", "made.txt:3: .*TEXTS is missing"),
