@@ -3,7 +3,7 @@
 An entry of an index is compared with the log it belongs to: the batch at its position must end with its offset, the
 batch with its offset must have its timestamp. What disagrees is kept and reported when all files have been printed.
 Active indexes are as long as they may become, with zeros behind the last entry: an entry at the base offset that is
-not the first ends the list.
+not the first ends the list. One that has only such zeros has no entry.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class IndexFiles:
     def offset_index(self, path: str, index: memoryview, log: memoryview) -> Iterator[str]:
         """Yield the entries of an .index file."""
         base_offset, count = base_offset_of(path), len(index) // OFFSET_ENTRY.size
-        if not count:
+        if not count or (not self.sanity_only and _is_unused(index, OFFSET_ENTRY.size)):
             yield f"{path} is empty."
         elif self.sanity_only:
             if len(index) % OFFSET_ENTRY.size:
@@ -78,6 +78,8 @@ class IndexFiles:
         if self.sanity_only:
             _check_times(path, times, count, base_offset)
             yield f"{path} passed sanity check."
+            return
+        if _is_unused(times, TIME_ENTRY.size):
             return
         before = NO_TIMESTAMP
         for number in range(count):
@@ -118,6 +120,14 @@ class IndexFiles:
             yield f"The following indexed offsets are not found {where}"
             for offset, found in pairs:
                 yield f"Indexed offset: {offset}, found log offset: {found}"
+
+
+def _is_unused(index: memoryview, entry_bytes: int) -> bool:
+    """Return whether an index is of an active segment and has nothing but room: entries rise, so two cannot be 0.
+
+    Kafka: takes the first for an entry, finds it wrong, and ends where the log has no batch yet.
+    """
+    return len(index) >= 2 * entry_bytes and not any(index[: 2 * entry_bytes])
 
 
 def _check_times(path: str, times: memoryview, count: int, base_offset: int) -> None:
