@@ -36,6 +36,7 @@ STOPPED, USAGE = 0, 2
 HOST, PORT = "127.0.0.1", 9092
 DATA_DIRECTORY = "minibroker-data"
 MEMORY = "memory"
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -93,6 +94,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
         node.metadata_log.log.check_online()
     finally:
         await node.stop()
+        _ignore_signals()
 
 
 async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic]) -> None:
@@ -116,7 +118,8 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
     clock = SteeredClock()
     directory = _directory(options, config)
     try:
-        check_count(options.brokers, first_id)
+        racks = tuple(options.rack.split(",")) if options.rack else ()
+        check_count(options.brokers, first_id, racks)
         start = ClusterStart(
             config.static,
             tuple(topics),
@@ -124,7 +127,7 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
             first_id,
             options.host or HOST,
             ports_from(PORT if options.port is None else options.port, options.brokers),
-            tuple(options.rack.split(",")) if options.rack else (),
+            racks,
             directory,
             options.as_version,
             _cluster_id(options),
@@ -142,6 +145,7 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
         await stopping.wait()
     finally:
         await engine.stop()
+        _ignore_signals()
 
 
 def _add_faults(node: Node, options: argparse.Namespace) -> None:
@@ -155,11 +159,9 @@ def _begin(config: BrokerConfig, options: argparse.Namespace) -> asyncio.Event:
     """Return what is set when somebody wants an end."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup's word counts
-        numbers.append(signal.SIGHUP)
-    for number in numbers:
-        loop.add_signal_handler(number, stopping.set)
+    for number in ENDING_SIGNALS:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup's word counts
+            loop.add_signal_handler(number, stopping.set)
     if options.until_stdin_ends:
         _end_with_stdin(loop, stopping)
     _raise_file_limit()
@@ -167,6 +169,14 @@ def _begin(config: BrokerConfig, options: argparse.Namespace) -> asyncio.Event:
         for warning in config.warnings:
             print(f"minibroker: {warning}", file=sys.stderr)
     return stopping
+
+
+def _ignore_signals() -> None:
+    """Let a second signal not spoil the status of an end in order: the loop would give the system its handlers back."""
+    loop = asyncio.get_running_loop()
+    for number in ENDING_SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _end_with_stdin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
@@ -238,9 +248,13 @@ def _properties(path: str | None) -> str | None:
 def _directory(options: argparse.Namespace, config: BrokerConfig) -> str | None:
     """Return where data are kept, None for memory."""
     if options.memory:
+        if options.repair:
+            raise ConfigError("--repair", "", "", "not with --memory, where nothing is to be repaired")
         return None
     directory = os.path.abspath(options.data_dir or data_directory(config) or DATA_DIRECTORY)
-    os.makedirs(directory, exist_ok=True)
+    if options.repair and not (os.path.isdir(directory) and os.listdir(directory)):
+        raise ConfigError("--repair", "", "", f"there is nothing in {directory}")
+    _storage(directory, LoopClock()).make_directory("")
     return directory
 
 

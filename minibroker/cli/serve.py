@@ -13,7 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="port to listen on; 0 takes a free one (9092)")
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
     parser.add_argument("--brokers", type=int, metavar="N", help="a cluster of N, on that port and the next ones")
-    parser.add_argument("--rack", metavar="A,B,...", help="racks of the brokers of a cluster, in their order")
+    parser.add_argument(
+        "--rack", metavar="A,B,...", help="racks of the brokers of a cluster, in their order; round, if they are fewer"
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--data-dir", metavar="DIR", help="where logs are kept (./minibroker-data)")
     where.add_argument("--memory", action="store_true", help="keep nothing on disk")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 from minibroker.config import BrokerConfig, ConfigError
 from minibroker.config.sources import known_names, text_of
@@ -20,7 +21,7 @@ ELSEWHERE = {
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from minibroker.clock import Clock
     from minibroker.config.topic_texts import WantedTopic
@@ -64,6 +65,13 @@ def _why_unknown(owner: type, name: str) -> str:
     return f"{words}; did you mean {candidates[near[0]]}?" if near else f"{words} (docs/settings.md has them all)"
 
 
+def check_kinds(owner: type, **arguments: tuple[object, type, str]) -> None:
+    """Raise TypeError for an argument of another kind; each comes with its kind, and with what it is to be in words."""
+    for name, (value, kind, what) in arguments.items():
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
+            raise TypeError(f"minibroker.{owner.__name__}: {name}={value!r} is not {what}")
+
+
 def setting_texts(configs: Mapping[str, object]) -> dict[str, str]:
     """Return settings of a topic by Kafka's names, as text."""
     return {dotted(name): text_of(value) for name, value in configs.items()}
@@ -71,7 +79,12 @@ def setting_texts(configs: Mapping[str, object]) -> dict[str, str]:
 
 def wanted_topics(topics: str | Iterable[str], environ: Mapping[str, str] | None) -> tuple[WantedTopic, ...]:
     """Return the topics to be made at a start: those of an argument, and of KAFKA_CREATE_TOPICS."""
+    if not isinstance(topics, Iterable):
+        raise TypeError(f"topics={topics!r} are no topics: say 'orders', or ['orders', 'bills:3']")
     wanted = [topics] if isinstance(topics, str) else [*topics]
+    for text in wanted:
+        if not isinstance(text, str):
+            raise TypeError(f"topics: {text!r} is no topic: say 'orders', or 'orders:3' for three partitions")
     wanted += filter(None, (environ or {}).get("KAFKA_CREATE_TOPICS", "").split(","))
     return tuple(parse_topic(text) for text in wanted)
 
@@ -80,7 +93,7 @@ def clock_from(clock: Clock | str | None) -> Clock:
     """Return the clock that an argument means: without one, or as "steered", one of its own that can be moved."""
     if clock is None or clock == STEERED:
         return SteeredClock()
-    if isinstance(clock, (str, type)):
+    if isinstance(clock, (str, type)) or not hasattr(clock, "now_ms"):
         raise TypeError(f"clock={clock!r} is no clock: leave it out, or give 'steered' or a SteeredClock()")
     return clock
 

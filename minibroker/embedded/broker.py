@@ -17,7 +17,7 @@ import os
 from minibroker.clock import LoopClock
 from minibroker.config.listeners import address
 from minibroker.config.start import data_directory
-from minibroker.embedded.arguments import clock_from, config_of, setting_texts, steered, wanted_topics
+from minibroker.embedded.arguments import check_kinds, clock_from, config_of, setting_texts, steered, wanted_topics
 from minibroker.embedded.engine import Engine, Start
 from minibroker.embedded.hosted import Hosted
 from minibroker.embedded.in_process import InProcess, new_storage
@@ -71,6 +71,15 @@ class Broker(Hosted[Engine]):
         process: run it in a process of its own, which goes by the machine's clock.
         clock: by default, or as "steered", one that shows the machine's time until it is moved, as by `advance`.
         """
+        check_kinds(
+            Broker,
+            port=(port, int, "a number"),
+            host=(host, str, "a name or an address"),
+            as_version=(as_version, str, "a release such as '2.8'"),
+            node_id=(node_id, int, "a number"),
+            cluster_id=(cluster_id, str, "text"),
+            process=(process, bool, "True or False"),
+        )
         if process and clock is not None:
             raise ValueError("a process of its own has a clock of its own")
         own: dict[str, object] = {"listeners": f"PLAINTEXT://{address(host, port)}"}

@@ -20,7 +20,7 @@ from functools import wraps
 from minibroker.config.start import data_directory
 from minibroker.embedded import cluster_verbs as verbs
 from minibroker.embedded import cluster_views as views
-from minibroker.embedded.arguments import clock_from, config_of, wanted_topics
+from minibroker.embedded.arguments import check_kinds, clock_from, config_of, wanted_topics
 from minibroker.embedded.cluster_engine import (
     ClusterEngine,
     ClusterStart,
@@ -99,13 +99,23 @@ class Cluster(Hosted[ClusterEngine]):
         first_id: of the brokers, which have ids one after the other.
         port: of the first broker, the others take the next ones; 0 takes free ones. data_dir: None is memory.
         topics: made at start, as in "orders", "orders:3", "orders:3:2" (replicas), "orders:3:compact".
-        racks: of the brokers in their order; with any, consumers may read from followers near them.
+        racks: of the brokers in their order, and round if these are more; with any, consumers may read from followers
+            near them.
         config: settings of all brokers by Kafka's names; `settings` are the same with _ for each dot.
         environ: where KAFKA_... variables are looked up, such as os.environ; by default nowhere.
         as_version: the release of Kafka to appear as. clock: by default one that can be steered.
         """
         super().__init__()
-        check_count(brokers, first_id)
+        check_kinds(
+            Cluster,
+            brokers=(brokers, int, "a number"),
+            first_id=(first_id, int, "a number"),
+            port=(port, int, "a number"),
+            host=(host, str, "a name or an address"),
+            as_version=(as_version, str, "a release such as '2.8'"),
+            cluster_id=(cluster_id, str, "text"),
+        )
+        check_count(brokers, first_id, racks)
         checked = config_of(Cluster, {**(config or {}), **settings}, {}, environ)
         check_settings(checked)
         if as_version is not None:

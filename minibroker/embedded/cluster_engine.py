@@ -30,7 +30,7 @@ from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from minibroker.clock import Clock
@@ -235,13 +235,15 @@ def name_of_storage(who: NodeId) -> str:
     return f"broker-{who}" if isinstance(who, int) else who
 
 
-def check_count(brokers: int, first_id: int) -> None:
+def check_count(brokers: int, first_id: int, racks: Sequence[str] = ()) -> None:
     if brokers < 1:
         raise ValueError(f"a cluster has at least one broker, not {brokers}")
     if brokers > BROKERS_MAX:
         raise ValueError(f"a cluster in one process has at most {BROKERS_MAX} brokers, not {brokers}")
     if not 0 <= first_id <= FIRST_ID_MAX:
         raise ValueError(f"the ids of brokers begin at 0 to {FIRST_ID_MAX}, not at {first_id}")
+    if len(racks) > brokers:
+        raise ValueError(f"there are {len(racks)} racks for {brokers} brokers, and a broker is in one: leave some out")
 
 
 def check_settings(config: BrokerConfig) -> None:

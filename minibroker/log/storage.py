@@ -186,7 +186,9 @@ class OsStorage:
         try:
             os.makedirs(self.real_path(path), exist_ok=True)
         except OSError as failure:
-            raise StorageError.of("make directory", path, failure) from failure
+            if not path and isinstance(failure, FileExistsError):
+                raise StorageError(f"{self.root} is a file, and a directory is wanted there") from failure
+            raise StorageError.of("make directory", path or self.root, failure) from failure
 
     def rename(self, old: str, new: str) -> None:
         assert old.rpartition("/")[0] == new.rpartition("/")[0], f"{old} to {new}: a name stays in its directory"

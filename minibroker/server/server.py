@@ -19,6 +19,7 @@ from socket import (
     SO_SNDBUF,
     SOCK_STREAM,
     SOL_SOCKET,
+    gaierror,
     inet_pton,
     socket,
 )
@@ -151,9 +152,12 @@ class Server:
         # forked from this one dies when it ends, waiting for threads that it does not have.
         family = _family(host) if type(loop).__module__.startswith("uvloop") else None
         if family is None:
-            return await loop.create_server(
-                lambda: Connection(self), host or None, port, backlog=backlog, start_serving=False
-            )
+            try:
+                return await loop.create_server(
+                    lambda: Connection(self), host or None, port, backlog=backlog, start_serving=False
+                )
+            except gaierror as failure:
+                raise OSError(f"no address of the host {host!r} is known: {failure.strerror}") from None
         bound = socket(family, SOCK_STREAM)
         try:
             bound.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import minibroker
 from minibroker import Broker
 from minibroker.client import Cluster, Producer
 from minibroker.config import ConfigError
@@ -232,6 +233,41 @@ def test_what_no_setting_takes_is_refused_before_the_start() -> None:
 def test_an_argument_that_means_nothing_is_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Broker(**arguments)
+
+
+OTHER_KINDS: list[tuple[dict[str, Any], str]] = [
+    ({"as_version": 2.8}, r"as_version=2\.8 is not a release such as '2\.8'"),
+    ({"port": "9092"}, "port='9092' is not a number"),
+    ({"port": True}, "port=True is not a number"),
+    ({"host": 127}, "host=127 is not a name or an address"),
+    ({"cluster_id": 5}, "cluster_id=5 is not text"),
+    ({"topics": 5}, "topics=5 are no topics"),
+    ({"topics": ["orders", 5]}, "topics: 5 is no topic"),
+    ({"clock": 5}, "clock=5 is no clock"),
+]
+OF_A_BROKER: list[tuple[dict[str, Any], str]] = [
+    ({"process": "yes"}, "process='yes' is not True or False"),
+    ({"node_id": "1"}, "node_id='1' is not a number"),
+]
+OF_A_CLUSTER: list[tuple[dict[str, Any], str]] = [
+    ({"brokers": "3"}, "brokers='3' is not a number"),
+    ({"first_id": "1"}, "first_id='1' is not a number"),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "arguments", "words"),
+    [
+        *((Broker, *row) for row in OTHER_KINDS + OF_A_BROKER),
+        *((minibroker.Cluster, *row) for row in OTHER_KINDS + OF_A_CLUSTER),
+    ],
+    ids=str,
+)
+def test_an_argument_of_another_kind_is_refused(
+    owner: Callable[..., object], arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(TypeError, match=words):
+        owner(**arguments)
 
 
 def test_what_comes_by_the_environment_is_told_and_taken_as_in_kafka() -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from minibroker import Broker
 from minibroker.client import Admin, Cluster, NewTopic
+from minibroker.embedded import BrokerError
 from minibroker.errors import KafkaError
 
 SECONDS_MAX = 60  # a process that hangs must not hang the tests
@@ -90,6 +92,56 @@ def test_a_properties_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 
 def test_a_thousand_brokers_are_refused_at_once() -> None:
     assert "at most 100 brokers, not 1000" in refusal("--memory", "--port", "0", "--brokers", "1000")
+
+
+def test_a_host_that_has_no_address_is_named() -> None:
+    words = "no address of the host 'nohost.invalid' is known: "
+    assert words in refusal("--memory", "--port", "0", "--host", "nohost.invalid")
+    with pytest.raises(BrokerError, match=words), Broker(host="nohost.invalid"):
+        pass
+
+
+def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    words = f"{file} is a file, and a directory is wanted there"
+    assert words in refusal("--port", "0", "--data-dir", str(file))
+    with pytest.raises(BrokerError, match=words), Broker(data_dir=file):
+        pass
+    assert f"make directory {file}/below: Not a directory" in refusal("--port", "0", "--data-dir", f"{file}/below")
+
+
+def test_nothing_is_not_repaired(tmp_path: Path) -> None:
+    typo, empty = tmp_path / "typo", tmp_path / "empty"
+    empty.mkdir()
+    for path in (typo, empty):
+        assert f"--repair: there is nothing in {path}" in refusal("--port", "0", "--repair", "--data-dir", str(path))
+    assert list(tmp_path.iterdir()) == [empty] and not list(empty.iterdir())
+    assert "--repair: not with --memory" in refusal("--port", "0", "--repair", "--memory")
+
+
+def test_no_rack_is_dropped() -> None:
+    words = "there are 4 racks for 3 brokers, and a broker is in one"
+    assert words in refusal("--memory", "--port", "0", "--brokers", "3", "--rack", "a,b,c,d")
+
+
+@pytest.mark.parametrize("options", [(), ("--brokers", "1")])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_spoil_the_status_of_an_end_in_order(
+    number: signal.Signals, options: tuple[str, ...]
+) -> None:
+    """It comes when the loop is closed, and nothing is left to be stopped."""
+    code = f"""
+import atexit, os, sys
+from minibroker import cli
+atexit.register(os.kill, os.getpid(), {int(number)})
+sys.exit(cli.main(["serve", "--memory", "--port", "0", "--quiet", *{options!r}]))
+"""
+    with subprocess.Popen([sys.executable, "-c", code], env=environment({}), stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        process.send_signal(number)
+        assert process.wait(SECONDS_MAX) == 0
 
 
 def test_the_first_line_is_the_listener_of_this_machine_and_stderr_has_the_others() -> None:
