@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 
 from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL
-from minibroker.broker.http_pages import METRICS, PAGES, page
+from minibroker.broker.http_pages import METRICS, NAMED_PAGES, PAGES, page
 from minibroker.errors import Error, KafkaError
 from minibroker.faults import FaultError
 
@@ -222,6 +222,9 @@ ROUTES: dict[tuple[str, str], Handler] = {
 }
 
 
+SHOWN = " ".join(dict.fromkeys([*NAMED_PAGES, *(path for _, path in ROUTES)]))  # what there is
+
+
 async def call(node: Node, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
     """Do what a request would; FaultError or Refused say why not."""
     handler, argument = _find(method, path)
@@ -236,7 +239,7 @@ def answer(node: Node, request: HttpRequest) -> HttpAnswer | Coroutine[None, Non
         if is_page:
             if request.path == METRICS:
                 check_sender(request.headers, names_of(node), only_reads=True)
-            return page(node, request.path)
+            return page(node, request.path, SHOWN)
         check_sender(request.headers, names_of(node))
         handler, argument = _find(request.method, request.path)
         result = handler(node, Call(argument, _body(request)))
@@ -265,6 +268,8 @@ def _json(status: str, value: object) -> HttpAnswer:
 def _find(method: str, path: str) -> tuple[Handler, str]:
     """Return who answers, and the last piece of the path where that is an argument."""
     found = _paths(path)
+    if path in PAGES:
+        raise Refused("405 Method Not Allowed", f"{path} takes GET")
     if not found:
         raise Refused("404 Not Found", f"there is no {path}")
     for (known, pattern), handler in found.items():

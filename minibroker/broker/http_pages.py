@@ -17,11 +17,12 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 METRICS = "/metrics"
 PAGES = ("/", "/health", "/healthz", "/live", "/ready", "/readyz", METRICS)
+NAMED_PAGES = ("/health", "/ready", METRICS)
 LINE_US = 2
 
 
-def page(node: Node, path: str) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
-    """Return status, content type and body of a path."""
+def page(node: Node, path: str, paths: str = "") -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+    """Return status, content type and body of a path; paths: all there are, for who asks for another."""
     if path in ("/health", "/healthz", "/live"):
         return "200 OK", TEXT, b"ok\n"
     if path in ("/ready", "/readyz"):
@@ -29,8 +30,8 @@ def page(node: Node, path: str) -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
     if path == METRICS:
         return node.shares.start(_metrics_page(node))
     if path == "/":
-        return "200 OK", TEXT, b"minibroker, a Kafka-compatible broker: /health /ready /metrics /faults /toxics\n"
-    return "404 Not Found", TEXT, b"there are /health /ready /metrics /faults /toxics\n"
+        return "200 OK", TEXT, f"minibroker, a Kafka-compatible broker: {paths}\n".encode()
+    return "404 Not Found", TEXT, f"there are {paths}\n".encode()
 
 
 def _readiness(node: Node) -> tuple[str, str, bytes]:

@@ -73,7 +73,9 @@ async def test_toxics_have_toxiproxys_shape() -> None:
         ("DELETE", "/faults/x", None, 404, "there is no rule x"),
         ("DELETE", "/faults/", None, 404, "there is no /faults/"),
         ("POST", "/nothing", {}, 404, "there is no /nothing"),
-        ("POST", "/metrics", {}, 404, "there is no /metrics"),
+        ("POST", "/metrics", {}, 405, "/metrics takes GET"),
+        ("POST", "/health", {}, 405, "/health takes GET"),
+        ("DELETE", "/ready", None, 405, "/ready takes GET"),
     ],
 )
 async def test_what_is_wrong_is_said(method: str, path: str, body: Any, status: int, words: str) -> None:
@@ -81,6 +83,14 @@ async def test_what_is_wrong_is_said(method: str, path: str, body: Any, status: 
         found, answer = await ask(node, method, path, body)
         assert (found, words in answer["error"]) == (status, True), answer
         assert not node.faults.rules
+
+
+async def test_whoever_asks_for_nothing_is_told_what_there_is() -> None:
+    async with running() as node:
+        for path, status in (("/", 200), ("/nothing", 404)):
+            found, text = await ask(node, "GET", path)
+            assert found == status
+            assert {*text.split()} >= {"/health", "/ready", "/metrics", *(path for _, path in control.ROUTES)}
 
 
 # Who may steer
