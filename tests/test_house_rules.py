@@ -237,7 +237,7 @@ LONG_FILES = {
     "minibroker/metadata/image.py": 410,  # each kind of record: what it makes of the image, and how it is written again
     "minibroker/metadata/metadata_log.py": 410,  # load, repair, lead, append, snapshots: the life of one log
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
-    "minibroker/log/directory.py": 430,  # the logs of a broker, and the files that speak of all of them
+    "minibroker/log/directory.py": 450,  # the logs of a broker, and the files that speak of all of them
     "minibroker/log/segment.py": 450,  # writing and reading one file with its indexes
     "minibroker/log/partition_log.py": 500,  # appending, rolling, flushing, cutting: one state
 }

@@ -227,11 +227,11 @@ class Node:
                 self.replication.stop()
                 await self._close_servers()
         finally:
-            is_clean = self._close_logs(left)
+            reason = self._close_logs(left)
             self.replicas.clear()
             self.storage.unlock()
-        if not is_clean:
-            self.reporter.say("a disk refused what was to be written in the end: the next start is as after a crash")
+        if reason:
+            self.reporter.say(f"{reason}: the next start is as after a crash")
 
     async def _leave(self) -> bool:
         """Write down that this broker stops in order; return whether that could be written."""
@@ -242,8 +242,8 @@ class Node:
             return False
         return True
 
-    def _close_logs(self, left: bool) -> bool:
-        """Flush and close everything; return whether all of it is on the disk, which the clean mark says then."""
+    def _close_logs(self, left: bool) -> str:
+        """Flush and close everything, and set the clean mark, which says that all is on the disk; or return why not."""
         try:
             self.partitions.finish_removing()
             self.metadata.close()
@@ -251,12 +251,19 @@ class Node:
             self.disk_failed(failure)
             self.metadata.release()
             left = False
-        return self.directory.close(
+        # What could not be opened has not been looked at since it was left as after a crash.
+        unknown = (
+            [] if self.directory.was_clean else [f"{topic}-{number}" for topic, number in self.partitions.unopened]
+        )
+        is_written = self.directory.close(
             {key: replica.high_watermark for key, replica in self.replicas.items()},
             broker_epoch=self.metadata.broker_epoch,
-            # What could not be opened has not been looked at since it was left as after a crash.
-            may_be_clean=left and (self.directory.was_clean or not self.partitions.unopened),
+            may_be_clean=left and not unknown,
         )
+        if not left or not is_written:
+            return "a disk refused what was to be written in the end"
+        more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
+        return f"{unknown[0]}{more} could not be opened" if unknown else ""
 
     async def _close_servers(self) -> None:
         for server in self.servers:

@@ -87,9 +87,7 @@ class Partitions:
             key = (topic.name, partition.id)
             replica = self.replicas.get(key)
             if self.node.node_id not in partition.replicas:
-                self.unopened.pop(key, None)
-                if replica is not None:
-                    self._delete(key, at_once=at_once)
+                self._let_go(key, at_once=at_once)
             elif replica is not None:
                 self._play(replica, partition)
             elif at_once:
@@ -309,16 +307,19 @@ class Partitions:
         for partition in topic.partitions if topic is not None else ():
             key = (topic.name, partition.id)  # type: ignore[union-attr]
             self._to_open.pop(key, None)
-            self.unopened.pop(key, None)
-            if key in self.replicas:
-                self._delete(key, at_once=at_once)
+            self._let_go(key, at_once=at_once)
 
-    def _delete(self, key: tuple[str, int], *, at_once: bool) -> None:
-        replica = self.replicas.pop(key)
-        replica.leave()
-        self.node.chores.left(key)
-        if self.node.replication is not None:
-            self.node.replication.left(replica)
+    def _let_go(self, key: tuple[str, int], *, at_once: bool) -> None:
+        """Serve a partition no more, and remove what there is of it, also if it could not be opened."""
+        replica = self.replicas.pop(key, None)
+        was_unopened = self.unopened.pop(key, None) is not None
+        if replica is not None:
+            replica.leave()
+            self.node.chores.left(key)
+            if self.node.replication is not None:
+                self.node.replication.left(replica)
+        elif not was_unopened or not self.node.directory.is_there(*key):
+            return
         self._to_remove[key] = None
         if at_once:
             self._remove(key)

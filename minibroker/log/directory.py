@@ -118,6 +118,10 @@ class LogDirectory:
             if name.endswith(DELETE_SUFFIX):
                 self._remove_tree(name)
 
+    def is_there(self, topic: str, partition: int) -> bool:
+        """Return whether a partition has a directory here, be it open or not."""
+        return self.storage.exists(f"{topic}-{partition}")
+
     def found(self) -> list[TopicPartition]:
         """Return the partitions that have a directory here, but for the metadata log."""
         names = map(split_name, self.storage.list(""))
@@ -244,12 +248,13 @@ class LogDirectory:
 
         unique: what nobody else used, so that a topic can be made and deleted over and over.
         """
-        log = self.logs.pop((topic, partition))
-        log.cuts += 1
-        log.release()
+        log = self.logs.pop((topic, partition), None)
+        if log is not None:  # else it could not be opened
+            log.cuts += 1
+            log.release()
         self._forget((topic, partition))
         name = _name_with_tail(topic, partition, unique, DELETE_SUFFIX)
-        self.storage.rename(log.directory, name)
+        self.storage.rename(f"{topic}-{partition}", name)
         self.storage.sync_directory("")
         return name
 
@@ -376,9 +381,9 @@ class LogDirectory:
     ) -> bool:
         """Flush and close everything, and say so with the clean mark; False: a disk refused, and there is none.
 
-        may_be_clean: False if something else could not be written, so that there is to be no mark.
+        may_be_clean: False if there is to be no mark, for something else was not left in order.
         """
-        failed = not may_be_clean
+        failed = False
         for log in self.logs.values():
             try:
                 log.close()
@@ -387,7 +392,7 @@ class LogDirectory:
             failed = failed or log.offline is not None
         try:
             self.write_checkpoints(high_watermarks)
-            if not failed:
+            if may_be_clean and not failed:
                 write_clean_shutdown(self.storage, broker_epoch)
         except StorageError:
             failed = True

@@ -159,6 +159,43 @@ async def test_damage_is_looked_for_once_until_a_file_changes() -> None:
         assert len(values_of(node, "a")) == 10_001
 
 
+async def test_a_stop_says_what_keeps_the_next_start_from_being_short() -> None:
+    storage = CountingStorage()
+    await killed(storage)
+    storage.flip(SEGMENT, 1000, 0)
+    for _ in range(2):
+        async with running(storage=storage) as node:
+            await node.stop()
+            assert said(node)[-1] == "a-0 could not be opened: the next start is as after a crash"
+            assert not [line for line in said(node) if "disk refused" in line]
+        assert not storage.exists(CLEAN_SHUTDOWN)
+    storage.flip(SEGMENT, 1000, 0)
+    async with running(storage=storage) as node:
+        assert len(values_of(node, "a")) == len(values_of(node, "b")) == 10_001
+        await node.stop()
+        assert not [line for line in said(node) if "as after a crash" in line]
+    assert storage.exists(CLEAN_SHUTDOWN)
+
+
+async def test_a_topic_that_cannot_be_opened_leaves_nothing_when_it_is_deleted() -> None:
+    storage, clock = CountingStorage(), SteeredClock(1_700_000_000_000)
+    await killed(storage)
+    storage.flip(SEGMENT, 1000, 0)
+    async with running(storage=storage, clock=clock) as node, connected(node) as client:
+        Topic = DeleteTopicsRequest.DeleteTopicState
+        request = DeleteTopicsRequest(topics=[Topic(name="a", topic_id=bytes(16))], timeout_ms=1000)
+        assert (await client.ask(request, 6)).responses[0].error_code == Error.NONE
+        assert [name for name in storage.list("") if name.startswith("a-0")] == []
+        assert not node.partitions.unopened
+        await client.ask(create("a"), 7)
+        assert values_of(node, "a") == []
+        await clock.advance("2m", sessions=True)
+        await node.stop()
+        assert not [line for line in said(node) if "as after a crash" in line]
+    async with running(storage=storage) as node:
+        assert values_of(node, "a") == [] and not [line for line in said(node) if "belongs to no topic" in line]
+
+
 async def test_what_the_disk_refused_is_tried_again() -> None:
     storage, clock = CountingStorage(), SteeredClock(1_700_000_000_000)
     await killed(storage)
