@@ -4,12 +4,18 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator
-    from typing import Any
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
+    from typing import Any, TypeAlias
 
+    from minibroker.broker.led_partition import LedPartition
     from minibroker.broker.node import Node
+    from minibroker.metadata.image import Partition
+    from minibroker.replication.replica import Replica
     from minibroker.server.http import HttpAnswer
     from minibroker.server.shares import Work
+
+    Row: TypeAlias = tuple[str, int]  # labels and figure
+    Rows: TypeAlias = Iterator[Row | None]
 
 TEXT = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,6 +25,7 @@ METRICS = "/metrics"
 PAGES = ("/", "/health", "/healthz", "/live", "/ready", "/readyz", METRICS)
 NAMED_PAGES = ("/health", "/ready", METRICS)
 LINE_US = 2
+REST_LINES = 100  # after so many others have their turn
 
 
 def page(node: Node, path: str, paths: str = "") -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
@@ -49,55 +56,37 @@ def _readiness(node: Node) -> tuple[str, str, bytes]:
 
 def _metrics_page(node: Node) -> Work[HttpAnswer]:
     pieces, lines = [], []
-    for line in metrics(node):
-        lines.append(line)
-        if len(lines) == 100:
-            pieces.append("\n".join([*lines, ""]).encode())
+    for count, line in enumerate(_metrics(node), 1):
+        if line:
+            lines.append(line)
+        if count % REST_LINES == 0:
+            pieces.append("".join([f"{line}\n" for line in lines]).encode())
             lines.clear()
-            yield 100 * LINE_US
-    pieces.append("\n".join([*lines, ""]).encode())
+            yield REST_LINES * LINE_US
+    pieces.append("".join([f"{line}\n" for line in lines]).encode())
     return "200 OK", PROMETHEUS, b"".join(pieces)
 
 
 def metrics(node: Node) -> Iterator[str]:
     """Yield Prometheus text, with the names of kafka_exporter where it has one."""
+    return filter(None, _metrics(node))
+
+
+def _metrics(node: Node) -> Iterator[str]:
+    """Yield the lines, and an empty one where something was looked at and there is nothing to say.
+
+    Between any two others may have their turn, so each is made from what there is then, and nothing is made ahead for
+    all topics or groups.
+    """
     yield from _metric("kafka_brokers", "gauge", "Brokers in the cluster.", [("", len(node.alive))])
     info = [(f'address="{node.bootstrap_servers}",id="{node.node_id}"', 1)]
     yield from _metric("kafka_broker_info", "gauge", "Address of a broker.", info)
-    topics = [(f'topic="{topic.name}"', len(topic.partitions)) for topic in node.image.topics.values()]
+    topics = ((f'topic="{topic.name}"', len(topic.partitions)) for topic in list(node.image.topics.values()))
     yield from _metric("kafka_topic_partitions", "gauge", "Partitions of a topic.", topics)
-    replicas = {
-        f'partition="{replica.partition}",topic="{replica.topic}"': replica for replica in node.replicas.values()
-    }
-    placed = [
-        (f'partition="{partition.id}",topic="{topic.name}"', partition)
-        for topic in node.image.topics.values()
-        for partition in topic.partitions
-    ]
-    for name, what, figures in (
-        ("replicas", "Replicas of the partition.", (len(each.replicas) for _, each in placed)),
-        ("leader", "Broker that leads.", (each.leader for _, each in placed)),
-        (
-            "leader_is_preferred",
-            "1 if the first replica leads.",
-            (int(each.leader == each.replicas[0]) for _, each in placed),
-        ),
-        ("in_sync_replica", "Replicas in sync.", (len(each.isr) for _, each in placed)),
-        (
-            "under_replicated_partition",
-            "1 if not all replicas are in sync.",
-            (int(len(each.isr) < len(each.replicas)) for _, each in placed),
-        ),
-    ):
-        rows = ((labels, figure) for (labels, _), figure in zip(placed, figures))
-        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, rows)
-    here = list(replicas.values())
-    for name, what, figures in (
-        ("current_offset", "Offset up to which consumers may read.", (each.high_watermark for each in here)),
-        ("oldest_offset", "First offset that is still there.", (each.log.log_start_offset for each in here)),
-        ("size_bytes", "Bytes of the log.", (each.log.size_bytes for each in here)),
-    ):
-        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, zip(replicas, figures))
+    for name, what, figure in OF_PARTITIONS:
+        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, _of_partitions(node, figure))
+    for name, what, measure in OF_REPLICAS:
+        yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, _of_replicas(node, measure))
     offline = [(f'partition="{partition}",topic="{topic}"', 1) for topic, partition in node.disk_trouble.offline()]
     yield from _metric("minibroker_offline_partition", "gauge", "1 for a partition whose disk or log fails.", offline)
     failures = [("", node.disk_trouble.count)]
@@ -114,31 +103,79 @@ def metrics(node: Node) -> Iterator[str]:
     yield from _metric("minibroker_requests_total", "counter", "Requests by API and version.", _requests(node))
 
 
+# What is said of each partition of the cluster, and of each that has a replica here.
+OF_PARTITIONS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
+    ("replicas", "Replicas of the partition.", lambda each: len(each.replicas)),
+    ("leader", "Broker that leads.", lambda each: each.leader),
+    ("leader_is_preferred", "1 if the first replica leads.", lambda each: int(each.leader == each.replicas[0])),
+    ("in_sync_replica", "Replicas in sync.", lambda each: len(each.isr)),
+    (
+        "under_replicated_partition",
+        "1 if not all replicas are in sync.",
+        lambda each: int(len(each.isr) < len(each.replicas)),
+    ),
+)
+OF_REPLICAS: tuple[tuple[str, str, Callable[[Replica], int]], ...] = (
+    ("current_offset", "Offset up to which consumers may read.", lambda each: each.high_watermark),
+    ("oldest_offset", "First offset that is still there.", lambda each: each.log.log_start_offset),
+    ("size_bytes", "Bytes of the log.", lambda each: each.log.size_bytes),
+)
+
+
+def _of_partitions(node: Node, figure: Callable[[Partition], int]) -> Rows:
+    for topic in list(node.image.topics.values()):
+        for partition in list(topic.partitions):
+            yield f'partition="{partition.id}",topic="{topic.name}"', figure(partition)
+
+
+def _of_replicas(node: Node, figure: Callable[[Replica], int]) -> Rows:
+    for replica in list(node.replicas.values()):
+        yield f'partition="{replica.partition}",topic="{replica.topic}"', figure(replica)
+
+
 def _groups(node: Node) -> Iterator[str]:
     """The groups that this broker coordinates: how far they are, and how far behind in partitions that it has."""
-    from minibroker.broker.group_view import member_count
+    for metric, what, rows in (
+        ("members", "Members of a group.", _members),
+        ("current_offset", "What a group has committed.", _committed),
+        ("lag", "Offsets from there to the high watermark.", _lags),
+    ):
+        yield from _metric(f"kafka_consumergroup_{metric}", "gauge", what, _of_groups(node, rows))
 
-    members, offsets, lags = [], [], []
+
+def _of_groups(node: Node, rows: Callable[[Node, LedPartition, str], Rows]) -> Rows:
     for _, led in sorted(node.groups.coordinator.led.items()):
         if led.is_loading:
             continue
-        for name, group in sorted(led.shard.groups.items()):
-            members.append((f'consumergroup="{_escaped(name)}"', member_count(group)))
-            for topic, partition in sorted(led.shard.offsets.places(name)):
-                found = led.shard.offsets.find(name, topic, partition)
-                assert found is not None
-                labels = f'consumergroup="{_escaped(name)}",partition="{partition}",topic="{topic}"'
-                offset = found.offset
-                offsets.append((labels, offset))
-                replica = node.replicas.get((topic, partition))
-                if replica is not None:
-                    lags.append((labels, max(replica.high_watermark - offset, 0)))
-    for metric, what, rows in (
-        ("members", "Members of a group.", members),
-        ("current_offset", "What a group has committed.", offsets),
-        ("lag", "Offsets from there to the high watermark.", lags),
-    ):
-        yield from _metric(f"kafka_consumergroup_{metric}", "gauge", what, rows)
+        for group_id in sorted(led.shard.groups):
+            if group_id in led.shard.groups:  # it may have gone meanwhile
+                yield from rows(node, led, group_id)
+            yield None
+
+
+def _members(node: Node, led: LedPartition, group_id: str) -> Rows:
+    from minibroker.broker.group_view import member_count
+
+    yield f'consumergroup="{_escaped(group_id)}"', member_count(led.shard.groups[group_id])
+
+
+def _committed(node: Node, led: LedPartition, group_id: str) -> Rows:
+    name = _escaped(group_id)
+    for topic, partition in sorted(led.shard.offsets.places(group_id)):
+        found = led.shard.offsets.find(group_id, topic, partition)
+        if found is not None:
+            yield f'consumergroup="{name}",partition="{partition}",topic="{topic}"', found.offset
+
+
+def _lags(node: Node, led: LedPartition, group_id: str) -> Rows:
+    name = _escaped(group_id)
+    for topic, partition in sorted(led.shard.offsets.places(group_id)):
+        found, replica = led.shard.offsets.find(group_id, topic, partition), node.replicas.get((topic, partition))
+        if found is None or replica is None:
+            yield None
+        else:
+            lag = max(replica.high_watermark - found.offset, 0)
+            yield f'consumergroup="{name}",partition="{partition}",topic="{topic}"', lag
 
 
 def _escaped(name: str) -> str:
@@ -186,8 +223,13 @@ def _requests(node: Node) -> list[tuple[str, int]]:
     return [(f'api="{APIS[api]}",version="{version}"', count) for (api, version), count in sorted(counts.items())]
 
 
-def _metric(name: str, kind: str, what: str, rows: Iterable[tuple[str, int]]) -> Iterator[str]:
+def _metric(name: str, kind: str, what: str, rows: Iterable[Row | None]) -> Iterator[str]:
+    """Yield a metric's lines; where there is no row, an empty one."""
     yield f"# HELP {name} {what}"
     yield f"# TYPE {name} {kind}"
-    for labels, value in rows:
-        yield f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
+    for row in rows:
+        if row is None:
+            yield ""
+        else:
+            labels, value = row
+            yield f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from urllib.request import urlopen
 
+import pytest
+
 from minibroker import Broker
+from minibroker.broker.http_pages import _metrics_page
 from minibroker.client import Cluster, Groups, Producer
+from minibroker.groups.names import OFFSETS_TOPIC
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
+from tests.groups.test_growth import steps_of
 from tests.server.running import append, connected, running
 
 # Of https://github.com/danielqsj/kafka_exporter, with their labels; those of groups are below.
@@ -58,6 +65,35 @@ async def test_metrics_have_the_names_of_kafka_exporter() -> None:
         assert samples["kafka_topic_partition_under_replicated_partition"][partition] == "0"
         assert samples["kafka_topic_partitions"] == {'topic="orders"': "2"}
         assert samples["minibroker_requests_total"]['api="Metadata",version="9"'] == "1"
+
+
+def commit(group_id: str) -> OffsetCommitRequest:
+    Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    rows = [
+        Topic.OffsetCommitRequestPartition(partition_index=index, committed_offset=7, committed_metadata="")
+        for index in range(20)
+    ]
+    return OffsetCommitRequest(group_id=group_id, topics=[Topic(name="t", partitions=rows)])
+
+
+@pytest.mark.parametrize("kind", ["partitions", "offsets", "groups"])
+async def test_others_have_their_turn_however_much_there_is(kind: str) -> None:
+    longest = []
+    for count in (20, 300):
+        async with running({"offsets.topic.num.partitions": "1"}) as node, connected(node) as client:
+            node.create_topic("t", count if kind == "partitions" else 20)
+            node.create_topic(OFFSETS_TOPIC, 1)
+            for number in range(count):
+                if kind == "offsets":
+                    await client.ask(commit(f"g{number}"), 8)
+                elif kind == "groups":  # in which nobody is, and of which there is nothing to say but that
+                    node.groups.coordinator.find("g").shard.find_or_make(f"g{number}")
+            work, steps = _metrics_page(node), []
+            with suppress(StopIteration):
+                while True:
+                    steps.append(steps_of(lambda work=work: next(work)))  # type: ignore[misc]
+            longest.append(max(steps))
+    assert longest[1] < 1.5 * longest[0], longest
 
 
 def test_groups_show_how_far_behind_they_are(kafka: Broker) -> None:
