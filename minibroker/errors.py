@@ -438,5 +438,9 @@ class StorageDamaged(StorageError):
     """What a disk gives back is not what was written to it. A disk may work again; this stays until a file changes."""
 
 
+class LogOffline(StorageError):
+    """A log that a disk has failed is asked for something: that is known, and the disk has refused nothing anew."""
+
+
 class LogDamaged(KafkaError):
     """Bytes of a log that are no records: what asks for them is refused, for that partition and no other."""

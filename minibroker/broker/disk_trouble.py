@@ -5,6 +5,8 @@ Whoever meets a failure says so here and nowhere else.
 
 from __future__ import annotations
 
+from minibroker.errors import LogOffline, StorageDamaged
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.node import Node
@@ -28,7 +30,8 @@ class DiskTrouble:
         """A read, write or sync has failed."""
         now_ms, text = self.node.clock.steady_ms(), str(failure)
         self.count += 1
-        self._last, self._last_ms = text, now_ms
+        if not isinstance(failure, (LogOffline, StorageDamaged)):  # those last, and a disk may work again
+            self._last, self._last_ms = text, now_ms
         said_ms, held_back = self._said.pop(text, (None, 0))
         if said_ms is not None and now_ms - said_ms < SAID_AGAIN_MS:
             self._said[text] = said_ms, held_back + 1
@@ -39,7 +42,7 @@ class DiskTrouble:
         self.node.reporter.say(f"{text} ({held_back + 1} times since this was said)" if held_back else text)
 
     def recent(self) -> str:
-        """Return what failed last, unless that was some time ago."""
+        """Return what a disk refused last, unless that was some time ago."""
         return self._last if self.node.clock.steady_ms() - self._last_ms < RECENT_MS else ""
 
     def offline(self) -> dict[tuple[str, int], str]:

@@ -42,15 +42,16 @@ def page(node: Node, path: str, paths: str = "") -> HttpAnswer | Coroutine[Any, 
 
 
 def _readiness(node: Node) -> tuple[str, str, bytes]:
-    """Ready, unless the disk has just refused something; partitions that are not served are named."""
+    """Ready, unless the disk has just refused something or nothing is served; partitions that are not are named."""
     if not node.is_ready:
         return "503 Service Unavailable", TEXT, b"not ready\n"
-    lines = [
-        f"{topic}-{partition} is offline: {why}" for (topic, partition), why in node.disk_trouble.offline().items()
-    ]
-    recent = node.disk_trouble.recent()
-    if recent and recent not in node.disk_trouble.offline().values():
-        return "503 Service Unavailable", TEXT, "\n".join([f"not ready: {recent}", *lines, ""]).encode()
+    offline = node.disk_trouble.offline()
+    lines = [f"{topic}-{partition} is offline: {why}" for (topic, partition), why in offline.items()]
+    reason = node.disk_trouble.recent()
+    if offline and len(offline) == len(node.directory.logs) + len(node.partitions.unopened):
+        reason = reason or "no partition is served"
+    if reason:
+        return "503 Service Unavailable", TEXT, "\n".join([f"not ready: {reason}", *lines, ""]).encode()
     return "200 OK", TEXT, "\n".join(["ready", *lines, ""]).encode()
 
 

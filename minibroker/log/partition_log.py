@@ -9,7 +9,7 @@
 What must hold: offsets only rise; exactly the last segment is written to; log start <= recovery point <= next offset;
 the producers' state and the leader epochs are those of the bytes up to the next offset.
 One owner at a time: nothing in here waits or locks. Time enters as `now_ms`.
-After a failed write or flush that could not be undone the log is offline: every call raises StorageError until it is
+After a failed write or flush that could not be undone the log is offline: every call raises LogOffline until it is
 opened anew, for nobody knows what the disk holds then.
 Reading is in reading.py, opening in recovery.py, the checks of produced bytes in validate.py, taking old segments away
 and putting cleaned ones in their place in pruning.py.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
+from minibroker.errors import Error, KafkaError, LogOffline, ProtocolError, StorageError
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
 from minibroker.log.outcomes import Appended, FlushPlan, Recovery, no_jitter
 from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, Segment
@@ -495,6 +495,6 @@ class PartitionLog:
             self.on_offline()
 
     def check_online(self) -> None:
-        """Raise StorageError if the disk has failed this log."""
+        """Raise LogOffline if the disk has failed this log."""
         if self.offline is not None:
-            raise StorageError(f"{self.directory} is offline: {self.offline}")
+            raise LogOffline(f"{self.directory} is offline: {self.offline}")

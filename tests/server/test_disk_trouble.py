@@ -100,6 +100,23 @@ async def test_a_partition_that_is_damaged_is_named_and_the_others_are_served() 
     assert values_of(node, "b") if ("b", 0) in node.replicas else True
 
 
+async def test_a_broker_is_not_ready_when_a_sync_has_failed_or_nothing_is_served() -> None:
+    storage, clock = SimulatedStorage(lambda: 1_700_000_000_000), SteeredClock(1_700_000_000_000)
+    async with running(SMALL, storage=storage, clock=clock) as node, connected(node) as client:
+        for topic in ("a", "b"):
+            node.create_topic(topic)
+            append(node, topic, b"v")
+        for topic, left in (("a", ("200", "ready\n")), ("b", ("503", "not ready: no partition is served\n"))):
+            storage.fail(doing="sync", path=f"{topic}-0/00000000000000000000.log")
+            node.replicas[topic, 0].log.roll()
+            status, body = ready(node)
+            assert status == "503" and f"not ready: KAFKA_STORAGE_ERROR: sync {topic}-0/" in body
+            await clock.advance("40s", sessions=True)
+            await client.ask(produce(topic, batch(b"w")), 9)  # who asks again learns nothing new of the disk
+            status, body = ready(node)
+            assert status == left[0] and body.startswith(left[1]) and f"{topic}-0 is offline: " in body
+
+
 SEGMENT = "a-0/00000000000000000000.log"
 
 
