@@ -10,11 +10,12 @@ from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
 from minibroker.events import EventStream
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.server.server import Reporter
 from minibroker.steered_clock import SteeredClock
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Cluster]:
+async def served(reporter: Reporter | None = None) -> AsyncIterator[Cluster]:
     """A cluster on real sockets, whose clock can be moved."""
     clock = SteeredClock()
     cluster = Cluster(
@@ -23,6 +24,7 @@ async def served() -> AsyncIterator[Cluster]:
         clock=clock,
         chance=Random(1),
         events=EventStream(clock.now_ms),
+        reporter=reporter,
     )
     await cluster.start_all()
     try:

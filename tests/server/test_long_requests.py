@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from minibroker.broker.apis import SERVED, find_route
+from minibroker.errors import Error
 from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.alter_configs import AlterConfigsRequest
 from minibroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -35,7 +38,8 @@ from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from minibroker.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from minibroker.protocol.messages.produce import ProduceRequest
-from tests.server.running import batch, connected, running
+from tests.cluster.served import served
+from tests.server.running import Said, batch, connected, running
 
 COUNT = 400
 NAMES = [f"t{number}" for number in range(COUNT)]
@@ -47,8 +51,11 @@ def each(cls: Any, **fields: Any) -> list[Any]:
     return [cls(**{key: name if value is None else value for key, value in fields.items()}) for name in NAMES]
 
 
-def requests() -> list[tuple[Request, int]]:
-    """Return a request of every API that is answered in shares, in the order in which they make sense."""
+def requests(replicas: Sequence[int] = (1,)) -> list[tuple[Request, int]]:
+    """Return a request of every API that is answered in shares, in the order in which they make sense.
+
+    replicas: the brokers that are to have each partition.
+    """
     produce, fetch = ProduceRequest.TopicProduceData, FetchRequest.FetchTopic
     epochs, listed = OffsetForLeaderEpochRequest.OffsetForLeaderTopic, ListOffsetsRequest.ListOffsetsTopic
     altered = AlterPartitionReassignmentsRequest.ReassignableTopic
@@ -65,7 +72,7 @@ def requests() -> list[tuple[Request, int]]:
                     CreateTopicsRequest.CreatableTopic,
                     name=none,
                     num_partitions=1,
-                    replication_factor=1,
+                    replication_factor=len(replicas),
                     assignments=[],
                     configs=[],
                 ),
@@ -176,7 +183,7 @@ def requests() -> list[tuple[Request, int]]:
                 topics=each(
                     altered,
                     name=none,
-                    partitions=[altered.ReassignablePartition(partition_index=0, replicas=[1])],
+                    partitions=[altered.ReassignablePartition(partition_index=0, replicas=list(replicas))],
                 ),
             ),
             0,
@@ -273,3 +280,37 @@ async def test_each_has_its_answer(has_rules: bool) -> None:
             name = type(request).__name__.removesuffix("Request")
             found = errors(await client.ask(request, version))
             assert set(found) <= expected.get(name, {0}), (name, found)
+
+
+# What brokers say of what another one leads or coordinates, or has just done for the one that was asked before.
+ELSEWHERE = {
+    Error.NOT_LEADER_OR_FOLLOWER,
+    Error.NOT_COORDINATOR,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+}
+DONE_BEFORE = {
+    "CreateTopics": Error.TOPIC_ALREADY_EXISTS,
+    "CreatePartitions": Error.INVALID_PARTITIONS,
+    "DeleteTopics": Error.UNKNOWN_TOPIC_OR_PARTITION,
+    "ElectLeaders": Error.ELECTION_NOT_NEEDED,
+    "DeleteGroups": Error.GROUP_ID_NOT_FOUND,
+    "ConsumerGroupDescribe": Error.GROUP_ID_NOT_FOUND,
+}
+
+
+@pytest.mark.slow
+async def test_each_has_its_answer_from_each_of_three_brokers() -> None:
+    reporter = Said()
+    async with served(reporter) as cluster, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(node)) for node in cluster.nodes.values()]
+        assert len(clients) == 3
+        for request, version in requests([1, 2, 3]):
+            name = type(request).__name__.removesuffix("Request")
+            found: Counter[int] = Counter()
+            for client in clients:
+                found += errors(await client.ask(request, version))
+            assert set(found) <= {0, *ELSEWHERE, DONE_BEFORE.get(name, 0)}, (name, found)
+            assert found[0] or DONE_BEFORE.get(name) == Error.GROUP_ID_NOT_FOUND, (name, found)
+            await cluster.waits.in_sync(timeout_ms=60_000)
+        assert not [line for line in reporter.lines if "unexpected" in line or "error of our own" in line]
