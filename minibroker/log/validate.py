@@ -61,6 +61,7 @@ REPLICATION = "replication"
 RECORDS_AT_ONCE_MAX = 3000
 PACKED_BYTES_AT_ONCE_MAX = 256 * 1024
 MESSAGES_PIECE, MESSAGES_PIECE_US = 32, 200
+REBUILT_US = 1  # a record that is to be written anew
 
 ATTRIBUTE_BITS = (0b111, 0b1111, 0b111_1111)  # that mean something, by format
 
@@ -170,6 +171,7 @@ def look(
         for batch in found:
             _check_header(batch, first, origin, settings.message_format)
             records += yield from rules.read(batch)
+        yield len(records) * REBUILT_US
         return Looked(found, settings, [], records, codec)
     except ProtocolError as error:
         raise KafkaError(code_of(error), str(error)) from error

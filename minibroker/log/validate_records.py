@@ -49,6 +49,7 @@ ERRORS_SHOWN_MAX = 3  # in the message; the list has them all
 FEW_BYTES_MAX = 2048  # of records that are few: they may have hundreds of headers
 PIECE_RECORDS, READ_US, FAULTS_US = 256, 300, 1000
 MESSAGE_US = 10  # of v0 or v1, that is alone
+PACKED_BYTES_PER_US = 32  # of a wrapper, before it is known what that holds
 
 
 class RecordsRejected(KafkaError):
@@ -140,24 +141,29 @@ class RecordRules:
                 records += piece
                 yield READ_US
         else:
-            records = self._read_old(batch)
-            yield MESSAGE_US
+            records = yield from self._read_old(batch)
         times = [record.timestamp for record in records] or [-1]
         keyless = any(record.key is None for record in records)
         yield from self._check(batch, min(times), max(times), -1 in times, keyless, records)
         return records
 
-    def _read_old(self, batch: Batch) -> list[Record]:
-        """Return the records of a message, or of a wrapper of some."""
-        allowance = self.allowance
+    def _read_old(self, batch: Batch) -> InPieces[list[Record]]:
+        """Return the records of a message, or of a wrapper of some: that is unpacked at once."""
+        allowance, is_wrapper = self.allowance, batch.is_wrapper
+        yield batch.size_bytes // PACKED_BYTES_PER_US if is_wrapper else MESSAGE_US
+        records: list[Record] = []
         try:
             limit_bytes = allowance.limit_bytes if allowance is not None else DECOMPRESSED_BYTES_MAX
-            records = list(batch.records(limit_bytes, check_crc=batch.is_wrapper))
+            coming = batch.records(limit_bytes, check_crc=is_wrapper)
+            while piece := list(islice(coming, PIECE_RECORDS)):
+                records += piece
+                if is_wrapper:
+                    yield READ_US
         except DecompressionLimit:
             if allowance is not None:
                 allowance.left_bytes = 0
             raise
-        if batch.is_wrapper:
+        if is_wrapper:
             least = MESSAGE_BYTES_MIN[batch.magic] - PREFIX_BYTES
             sizes = [least + len(record.key or b"") + len(record.value or b"") for record in records]
             if allowance is not None:

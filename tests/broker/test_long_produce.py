@@ -100,9 +100,9 @@ def request_of(*records: bytes, acks: int = 1) -> ProduceRequest:
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[Topic(name="orders", partition_data=rows)])
 
 
-def produced(node: Node, request: ProduceRequest) -> tuple[ProduceResponse, Counted]:
+def produced(node: Node, request: ProduceRequest, version: int = 9) -> tuple[ProduceResponse, Counted]:
     """Handle a request as the shares do (server/shares.py), and count what is done between their pauses."""
-    context = Context(node, FedTransport(node).connection, 9, "client")
+    context = Context(node, FedTransport(node).connection, version, "client")
     counted = Counted()
     before = sys.gettrace()
     sys.settrace(counted.trace)
@@ -152,6 +152,20 @@ async def test_many_batches_hold_the_loop_no_longer_than_one() -> None:
         assert [row.error_code for row in answer.responses[0].partition_responses] == [Error.NONE] * 60
         assert [node.replicas["orders", each].log.next_offset for each in range(60)] == [1_500] * 60
     assert counted.longest_lines <= LINES_MAX, vars(counted)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+async def test_old_wrappers_hold_the_loop_no_longer_than_one(magic: int) -> None:
+    """They are unpacked, read, and written anew in format 2."""
+    records = [Record(None, b"", (), NOW_MS if magic else -1, offset) for offset in range(3_000)]
+    data = build_batch(magic, records, codec=GZIP)
+    async with running() as node:
+        node.create_topic("orders", 40)
+        answer, counted = produced(node, request_of(*[data] * 40), version=2)
+        assert [row.error_code for row in answer.responses[0].partition_responses] == [Error.NONE] * 40
+        assert [node.replicas["orders", each].log.next_offset for each in range(40)] == [3_000] * 40
+    assert counted.longest_lines <= LINES_MAX, vars(counted)
+    assert counted.stretches > 40, vars(counted)
 
 
 async def test_a_batch_that_is_looked_at_in_pieces_is_what_came_and_goes_where_the_log_ends_then() -> None:
