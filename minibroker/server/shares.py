@@ -114,10 +114,10 @@ class Shares:
                     spent_us = 0
                     continue
                 spent_us += step
+                total_us += step
+                if total_us > WORK_US_MAX:
+                    raise InvalidLength(f"this is more work than {WORK_US_MAX / 1e6:.0f} seconds", 0, "request")
                 if spent_us >= SHARE_US:
-                    total_us += spent_us
-                    if total_us > WORK_US_MAX:
-                        raise InvalidLength(f"this is more work than {WORK_US_MAX / 1e6:.0f} seconds", 0, "request")
                     await self.turn()
                     spent_us = 0
         except StopIteration as end:

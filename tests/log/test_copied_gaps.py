@@ -90,6 +90,22 @@ def test_a_segment_behind_a_lost_tail_goes() -> None:
     assert "had gone on to" in found.recovery.reason
 
 
+@pytest.mark.parametrize("overlap", [1, 4])
+def test_a_segment_that_begins_before_the_end_of_the_one_before_goes_with_all_behind_it(overlap: int) -> None:
+    storage = SimulatedStorage()
+    log = copied([batch(offset) for offset in range(30)], storage)
+    first, *others = log.segments
+    assert len(others) >= 2
+    log.release()
+    between = first.next_offset() - overlap
+    path = f"t-0/{between:020}.log"
+    storage.open(path, create=True).append([b"".join(batch(between + index) for index in range(overlap))])
+    found = opened(storage)
+    assert (offsets_of(found), found.next_offset) == (list(range(first.next_offset())), first.next_offset())
+    assert found.recovery.reason.startswith(path) and found.recovery.cut_bytes > 0
+    assert not storage.exists(path) and not any(storage.exists(segment.path) for segment in others)
+
+
 @pytest.mark.parametrize("policy", [PLAIN, COMPACTED])
 def test_what_kafka_has_copied_with_gaps_between_segments_is_kept(policy: LogSettings) -> None:
     """It says nothing of where the log ended, and takes away what we said of that."""

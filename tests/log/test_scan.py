@@ -80,6 +80,38 @@ def test_null_keys_are_seen_in_runs_and_between_them(key: bytes | None) -> None:
         assert scan(packed(records), 100)[2] == (key is None)
 
 
+@pytest.mark.parametrize("count", [1, RUN_RECORDS_MIN + 2])
+@pytest.mark.parametrize("headers", [(), (("h", b"x"),), (("h", None), ("", b""))])
+def test_every_byte_of_a_record_may_be_any_other_in_one_of_them_and_in_all(
+    headers: tuple[tuple[str, bytes | None], ...], count: int
+) -> None:
+    """In all of them: so it stays a run, in which one record stands for the others."""
+    data = packed([Record(b"k", b"v", headers, 1_000_000, each) for each in range(count)])
+    stride = len(data) // count
+    for at in range(stride):
+        for byte in range(256):
+            one, every = bytearray(data), bytearray(data)
+            one[at] = byte
+            every[at::stride] = bytes([byte]) * count
+            agrees(bytes(one), count)
+            agrees(bytes(every), count)
+
+
+@pytest.mark.parametrize("count", [1, RUN_RECORDS_MIN + 2])
+def test_null_keys_of_headers_and_less_than_no_headers_are_refused(count: int) -> None:
+    data = packed([Record(b"k", b"v", (("", b"x"),), 1_000_000, each) for each in range(count)])
+    stride = len(data) // count
+    null_key = bytearray(data)
+    assert set(data[stride - 3 :: stride]) == {0}
+    null_key[stride - 3 :: stride] = b"\1" * count
+    assert agrees(data, count) and not agrees(bytes(null_key), count)
+    plain = bytearray(packed([Record(b"k", b"v", (), 1_000_000, each) for each in range(count)]))
+    stride = len(plain) // count
+    assert agrees(bytes(plain), count)
+    plain[stride - 1 :: stride] = b"\1" * count
+    assert not agrees(bytes(plain), count)
+
+
 records_sent = st.lists(
     st.builds(
         Record,

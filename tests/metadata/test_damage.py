@@ -98,6 +98,40 @@ def test_without_a_note_good_batches_behind_a_bad_one_tell(damage: Callable[[byt
         load(storage)
 
 
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_without_a_note_every_flipped_byte_of_a_clean_log_is_refused_or_harmless(was_clean: bool) -> None:
+    """A directory of Kafka's has no note; what it left in order can only be damaged, its last batch too."""
+    storage, data = written()
+    storage.remove(FLUSHED_END)
+    last = list(batches(data))[-1].position
+    cut = 0
+    for at in range(last, len(data)):
+        put(storage, LOG, data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
+        before = tree(storage)
+        try:
+            topics, said = load(storage, was_clean=was_clean)
+        except DamagedMetadata as damage:
+            assert was_clean and damage.path == LOG and damage.position == last
+            assert tree(storage) == before
+            continue
+        if topics == ["orders", "payments"]:
+            assert not was_clean and len(said) == 1, at
+            cut += 1
+        else:
+            assert topics == ["orders", "payments", "returns"], at
+    assert was_clean or cut > 0.9 * (len(data) - last)
+
+
+def test_behind_what_the_note_says_a_crash_may_have_torn_one_batch_and_not_the_next() -> None:
+    storage, data = written()
+    torn, last = list(batches(data))[-2:]
+    put(storage, FLUSHED_END, format_flushed_end(torn.base_offset))
+    put(storage, LOG, data[: torn.position + 70] + b"\xff" + data[torn.position + 71 :])
+    assert last.crc_is_valid()
+    topics, said = load(storage)
+    assert topics == ["orders"] and len(said) == 1
+
+
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
 def test_a_log_that_is_gone_is_refused(left: str) -> None:
     storage, _ = written()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from minibroker.broker.flushing import Flushing
 from minibroker.broker.node import Node
+from minibroker.errors import StorageError
 from minibroker.log.checkpoints import RECOVERY_POINTS, read_offsets
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.outcomes import FlushPlan
 from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.storage import OsStorage
 from tests.server.running import append, running, turns, values_of
@@ -56,13 +63,22 @@ async def test_a_loss_of_power_takes_nothing_of_a_segment_that_has_ended() -> No
         assert values_of(node, "t") == [b"a", b"b"] * 3
 
 
-async def test_on_a_disk_it_is_done_in_a_thread(tmp_path: Path) -> None:
+async def test_on_a_disk_it_is_done_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    carry_out = FlushPlan.carry_out
+
+    def watched(plan: FlushPlan, storage: Any) -> None:
+        threads.append(threading.get_ident())
+        carry_out(plan, storage)
+
+    monkeypatch.setattr(FlushPlan, "carry_out", watched)
     async with running(storage=OsStorage(str(tmp_path))) as node:
         fill(node)
         log = node.replicas["t", 0].log
         while log.recovery_point < 6:  # each turn lets a thread of the disk come in
             await turns(1)
         assert log.offline is None
+    assert threads and threading.get_ident() not in threads
 
 
 async def test_what_was_cut_off_while_it_was_flushed_is_not_taken_for_flushed() -> None:
@@ -75,6 +91,37 @@ async def test_what_was_cut_off_while_it_was_flushed_is_not_taken_for_flushed() 
         plan.carry_out(node.storage)  # of files some of which are gone
         log.flushed(plan)
         assert log.recovery_point == 0
+
+
+async def test_an_older_plan_takes_nothing_back_and_one_of_a_log_that_has_failed_counts_for_nothing() -> None:
+    async with running() as node:
+        fill(node)
+        log = node.replicas["t", 0].log
+        plan = log.flush_plan()
+        assert plan.end_offset > 0
+        log.recovery_point = plan.end_offset + 1
+        log.flushed(plan)
+        assert log.recovery_point == plan.end_offset + 1
+        log.recovery_point = 0
+        log.fail(StorageError("no disk"))
+        log.flushed(plan)
+        assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+async def test_a_file_that_fails_takes_the_log_offline_unless_it_was_cut_off_meanwhile(
+    tmp_path: Path, is_cut: bool
+) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        fill(node)
+        log = node.replicas["t", 0].log
+        work = Flushing(node)._flush(log)
+        assert callable(next(work))
+        if is_cut:
+            node.directory.truncate_to("t", 0, 1)
+        with pytest.raises(StopIteration):
+            work.throw(StorageError("no disk"))
+        assert (log.offline is None, node.disk_trouble.count == 0) == (is_cut, is_cut)
 
 
 async def test_a_disk_that_fails_then_takes_the_log_offline() -> None:
@@ -92,8 +139,11 @@ async def test_a_topic_that_is_deleted_while_it_is_flushed_is_no_trouble_of_the_
     async with running(storage=OsStorage(str(tmp_path))) as node:
         node.create_topic("t")
         append(node, "t", b"a")
-        plan = node.replicas["t", 0].log.flush_plan()
+        work = Flushing(node)._flush(node.replicas["t", 0].log)
+        carry_out = next(work)
         node.change(node.controller.delete_topic(name="t"))
         await node.partitions.settled()
-        plan.carry_out(node.storage)
+        carry_out()
+        with pytest.raises(StopIteration):
+            next(work)
         assert node.disk_trouble.count == 0

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from minibroker.errors import ProtocolError
+from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.server.connection import SHARE_REQUESTS
-from minibroker.server.shares import FIRST_US, SHARE_US, Shares
+from minibroker.server.shares import FIRST_US, SHARE_US, WORK_US_MAX, Shares
 from tests.server.running import FedTransport, append, connected, fetch, frame, running, settle, turns
 
 METADATA, VERSIONS, FETCH = (3, 9), (18, 0), (1, 12)
@@ -81,6 +81,34 @@ async def test_work_that_fails_holds_up_nobody() -> None:
     with pytest.raises(ValueError, match="broken"):
         await failing
     assert await fine == "a"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_work_without_end_is_refused(waits: bool) -> None:
+    """What waits now and then is as long as what does not."""
+    shares = Shares(lambda callback: callback())
+    done_us = 0
+    ended = []
+
+    def work() -> object:
+        nonlocal done_us
+        try:
+            while True:
+                yield SHARE_US // 2
+                done_us += SHARE_US // 2
+                if waits:
+                    yield asyncio.sleep(0)
+        finally:
+            ended.append(True)
+
+    with pytest.raises(InvalidLength, match="more work than 5 seconds"):
+        await asyncio.wait_for(shares.run(work()), 60)  # type: ignore[arg-type]
+    assert WORK_US_MAX - SHARE_US <= done_us <= WORK_US_MAX + SHARE_US and ended
+
+
+async def test_work_of_almost_that_length_is_done() -> None:
+    shares = Shares(lambda callback: callback())
+    assert await shares.run(steps([], "a", WORK_US_MAX // SHARE_US, SHARE_US)) == "a"  # type: ignore[arg-type]
 
 
 async def test_one_who_sends_much_at_once_does_not_keep_others_waiting() -> None:
