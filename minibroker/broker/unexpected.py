@@ -1,4 +1,4 @@
-"""Errors of our own in tasks that go on all the same: said with a traceback, ever more rarely."""
+"""Errors of our own in tasks that go on all the same: each said with a traceback, then ever more rarely."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.server.server import Reporter
 
-TOLD_COUNTS = frozenset(4**power for power in range(1, 16))  # of failures one after the other
+    Place = tuple[type[Exception], str, int]  # the kind of an error, and the file and line that raised it
+
+TOLD_COUNTS = frozenset(4**power for power in range(1, 16))  # of failures of one kind at one place
+PLACES_MAX = 100  # so many are counted: there are no more unless something makes code
 
 
 class Unexpected:
@@ -15,12 +18,24 @@ class Unexpected:
     def __init__(self, reporter: Reporter, name: str):
         self._reporter = reporter
         self._name = name
-        self._count = 0
+        self._counts: dict[Place, int] = {}
 
     def tell(self, error: Exception) -> None:
         import traceback
 
-        self._count += 1
-        if self._count == 1 or self._count in TOLD_COUNTS:
+        place = _place_of(error)
+        if place not in self._counts and len(self._counts) >= PLACES_MAX:
+            self._counts.clear()
+        self._counts[place] = count = self._counts.get(place, 0) + 1
+        if count == 1 or count in TOLD_COUNTS:
             lines = "".join(traceback.format_exception(error))
             self._reporter.say(f"unexpected error of {self._name}, please report it\n{lines}")
+
+
+def _place_of(error: Exception) -> Place:
+    last = error.__traceback__
+    if last is None:
+        return type(error), "", 0
+    while last.tb_next is not None:
+        last = last.tb_next
+    return type(error), last.tb_frame.f_code.co_filename, last.tb_lineno
