@@ -149,6 +149,7 @@ class PartitionLog:
                 next_offset=self.next_offset,
                 leader_epoch=leader_epoch,
                 now_ms=now_ms,
+                partition=self.directory,
                 origin=origin,
                 allowance=allowance,
             )
@@ -176,7 +177,7 @@ class PartitionLog:
 
         Settings are those that the topic has when this begins.
         """
-        return look(data, self.settings.validation, now_ms=now_ms, allowance=allowance)
+        return look(data, self.settings.validation, now_ms=now_ms, partition=self.directory, allowance=allowance)
 
     def append_as_follower(self, data: Chunk, *, now_ms: int) -> int:
         """Append whole batches as a leader has them; return how many bytes they were.

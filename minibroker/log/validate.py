@@ -73,8 +73,8 @@ def validate(
     next_offset: int,
     leader_epoch: int,
     now_ms: int,
+    partition: str,
     origin: str = CLIENT,
-    partition: str = "",
     allowance: Allowance | None = None,
 ) -> Validated:
     """Return what the leader appends for `data`, or raise the KafkaError that its sender gets.
@@ -144,9 +144,9 @@ def look(
     settings: ValidationSettings,
     *,
     now_ms: int,
+    partition: str,
     leader_epoch: int = -1,
     origin: str = CLIENT,
-    partition: str = "",
     allowance: Allowance | None = None,
 ) -> InPieces[Looked]:
     """Return what is to be placed, or raise what `validate` does. Bytes that change meanwhile must not be given."""

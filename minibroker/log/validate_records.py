@@ -223,8 +223,8 @@ class RecordRules:
     def _fault(self, batch: Batch, record: Record) -> tuple[Error, str]:
         """Return what is wrong with a record, in Kafka's words; NONE if nothing is."""
         if self.settings.compacted and record.key is None:
-            place = f" in topic partition {self.partition}" if self.partition else ""
-            return Error.INVALID_RECORD, f"Compacted topic cannot accept message without key{place}"
+            reason = f"Compacted topic cannot accept message without key in topic partition {self.partition}"
+            return Error.INVALID_RECORD, reason
         if batch.timestamp_type == APPEND_TIME and (
             self.append_time or record.timestamp == -1 or self.settings.refuse_append_time
         ):

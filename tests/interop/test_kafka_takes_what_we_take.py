@@ -78,7 +78,12 @@ def answered(release: str, case: Sent) -> Answer:
     settings.refuse_append_time = release == "2.8"
     try:
         done = validate(
-            bytearray(case.data), settings, next_offset=NEXT_OFFSET, leader_epoch=LEADER_EPOCH, now_ms=NOW_MS
+            bytearray(case.data),
+            settings,
+            next_offset=NEXT_OFFSET,
+            leader_epoch=LEADER_EPOCH,
+            now_ms=NOW_MS,
+            partition="t-0",
         )
     except KafkaError as refused:
         return Answer(None, int(refused.code), refused.message)

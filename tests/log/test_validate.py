@@ -37,7 +37,15 @@ TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": APPEND_TIME}
 
 
 def run(data: bytes | bytearray, settings: ValidationSettings | None = None, origin: str = CLIENT) -> Validated:
-    return validate(data, settings or ValidationSettings(), next_offset=1000, leader_epoch=9, now_ms=NOW, origin=origin)
+    return validate(
+        data,
+        settings or ValidationSettings(),
+        next_offset=1000,
+        leader_epoch=9,
+        now_ms=NOW,
+        partition="t-0",
+        origin=origin,
+    )
 
 
 def in_pieces(
@@ -79,6 +87,7 @@ def test_stores_what_kafka_stores(case: dict[str, Any], writable: bool, way: Way
         next_offset=case["firstOffset"],
         leader_epoch=9,
         now_ms=case["now"],
+        partition="t-0",
     )
     stored = b"".join(done.chunks)
     assert (done.first_offset, done.last_offset + 1) == (case["firstOffset"], case["nextOffset"])
@@ -361,7 +370,7 @@ def test_what_is_stored_is_what_was_sent_with_offsets(
     sent = build_batch(2, records, codec=codecs[0])
     settings = ValidationSettings(compression_type=codecs[1], timestamp_type=timestamp_type)
     data = bytearray(sent) if writable else sent
-    done = validate(data, settings, next_offset=next_offset, leader_epoch=9, now_ms=NOW)
+    done = validate(data, settings, next_offset=next_offset, leader_epoch=9, now_ms=NOW, partition="t-0")
     (batch,) = batches(b"".join(done.chunks), strict=True)
     times = [NOW if timestamp_type == APPEND_TIME else record.timestamp for record in records]
     assert list(batch.records(check_crc=True)) == [
