@@ -100,10 +100,11 @@ def deviations_page() -> str:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text("utf-8")
-        # A comment or a paragraph of a docstring that begins with the word, up to its end or to the next such word.
+        # A comment or a paragraph of a docstring that begins with the word, up to its end, to the next such word, or to
+        # what a parameter means.
         for match in re.finditer(
             r"^ *# Kafka: (.*(?:\n *# (?!Kafka: ).*)*)"
-            r"|^ *Kafka: (.*(?:\n *(?!Kafka: |Not here: |What must hold: )[^\s#\"].*)*)",
+            r"|^ *Kafka: (.*(?:\n *(?!Kafka: |Not here: |What must hold: |[a-z_]+: )[^\s#\"].*)*)",
             text,
             re.MULTILINE,
         ):

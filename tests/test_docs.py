@@ -6,6 +6,7 @@ as `# => text`, one per printed line.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import os
@@ -112,3 +113,16 @@ def test_readme_has_an_example() -> None:
 
 def test_architecture_page_stays_short() -> None:
     assert len((ROOT / "docs/architecture.md").read_text(encoding="utf-8").splitlines()) < 200
+
+
+def test_what_kafka_does_ends_before_what_our_parameters_mean() -> None:
+    """docs/deviations.md is made of docstrings: of them only the sentences that begin with the word."""
+    parameters: dict[str, set[str]] = {}
+    for line in (ROOT / "docs" / "deviations.md").read_text("utf-8").splitlines():
+        if found := re.fullmatch(r"\| `(minibroker/\S+\.py)` \| (.*) \|", line):
+            path, said = found.groups()
+            if path not in parameters:
+                tree = ast.parse((ROOT / path).read_text("utf-8"))
+                parameters[path] = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+            assert not [name for name in parameters[path] if re.search(rf"\b{name}: ", said)], line
+    assert len(parameters) > 20
