@@ -55,3 +55,10 @@ def test_what_is_forgotten_leaves_room(sessions: FetchSessions) -> None:
     assert sessions.partition_count == 2
     sessions.resume(session.session_id, 2, VERSION, {}, list(wanted("g", "h")), 0)
     assert (len(sessions), sessions.partition_count) == (0, 0)
+
+
+def test_where_all_room_is_taken_a_session_that_does_not_grow_goes_on(sessions: FetchSessions) -> None:
+    session = sessions.open(wanted(*"abcdefghij"), False, 0)
+    assert session is not None
+    sessions.partition_count += 1  # as while the room was larger
+    assert sessions.resume(session.session_id, 1, VERSION, wanted("a"), [], 0) is session

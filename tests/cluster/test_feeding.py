@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker import following
+from minibroker.broker.feeding import Fed
 from minibroker.broker.member import Member
-from minibroker.errors import Error, KafkaError
+from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Append
 from minibroker.lessons.running import check
 from minibroker.lessons.scenario import parse_scenario
@@ -73,6 +74,28 @@ def test_where_consumers_read_from_followers_a_high_watermark_is_told_at_once() 
     state: orders-0 b2 leo=1 hw=1
 """)
     )
+
+
+@pytest.mark.parametrize("what", ["the disk fails", "it leads no longer", "it leads in another epoch"])
+def test_a_follower_that_waits_is_answered_when(what: str) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+        await lab.world.clock.sleep(100)  # its fetch is there
+        leader = leader_of(lab)
+        waiting = [each for waiter in leader.waiters if isinstance(each := getattr(waiter, "__self__", None), Fed)]
+        assert [fed.feed.news for fed in waiting] == [{}]
+        if what == "the disk fails":
+            leader.log.fail(StorageError("no disk"))
+        elif what == "it leads no longer":
+            leader.leave()
+        else:
+            leader.lead(leader.leader_epoch + 1)
+        (fed,) = waiting
+        assert fed.key in fed.feed.news
+
+    in_cluster(main, brokers=2)
 
 
 def test_a_fetcher_that_is_stopped_while_it_gives_up_a_call_stays_stopped() -> None:

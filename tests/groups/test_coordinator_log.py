@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from minibroker.client.connection import Connection, ConnectionLost
-from minibroker.errors import Error, KafkaError
+from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups.offsets import commit_row
 from minibroker.log.batches import batches
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.simulated_storage import FOREVER, SimulatedStorage
@@ -278,6 +279,69 @@ async def test_what_could_not_be_deleted_is_deleted_later() -> None:
         replica.min_in_sync, replica.replicas = 1, (1,)
         await clock.advance("11m", sessions=True)
         assert await caller.groups() == {} and await caller.committed() == {}
+
+
+def refuse_appends(storage: MemoryStorage) -> None:
+    def full(doing: str, path: str) -> None:
+        if path == LOG:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    storage.trouble = full
+
+
+@pytest.mark.parametrize("before", [None, 5])
+async def test_a_commit_that_the_disk_refuses_counts_for_nobody(before: int | None) -> None:
+    """Neither for who asks nor for who decides."""
+    storage = MemoryStorage(int)
+    async with serving(storage, "t", offsets_topic_num_partitions=1) as (node, caller):
+        await caller.find()
+        if before is not None:
+            assert await caller.commit(before) == Error.NONE
+        refuse_appends(storage)
+        assert await caller.commit(7) != Error.NONE
+        storage.trouble = None
+        (led,) = node.groups.led()
+        latest = {place: stored.value.offset for place, stored in led.shard.offsets.latest("g").items() if stored.value}
+        assert latest == await caller.committed() == ({} if before is None else {("t", 0): before})
+
+
+async def test_rows_that_no_batch_can_hold_are_refused_before_anything_is_made_of_them() -> None:
+    async with serving(MemoryStorage(int), "t", **SMALL) as (node, caller):
+        await caller.find()
+        assert await caller.commit(1) == Error.NONE
+        (led,) = node.groups.led()
+        end, told = node.replicas[OFFSETS_TOPIC, 0].log.next_offset, list[Error]()
+        row = commit_row("h", "t", 0, 2, leader_epoch=-1, metadata="x" * 2000, commit_timestamp=0, topic_id=bytes(16))
+        small = commit_row("h", "t", 0, 1, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=bytes(16))
+        led.write("h", [small], lambda error: None)
+        led.write("h", [row], told.append)
+        # Known in the same turn, and what came before is in the log.
+        assert len(told) == 1 and told[0] != Error.NONE
+        assert node.replicas[OFFSETS_TOPIC, 0].log.next_offset == end + 1
+        found = led.shard.offsets.latest("h")["t", 0].value
+        assert found is not None and found.offset == 1
+
+
+async def test_groups_of_a_log_that_is_offline_are_not_answered_for() -> None:
+    async with serving(MemoryStorage(int), "t", offsets_topic_num_partitions=1) as (node, caller):
+        await caller.find()
+        assert await caller.commit(1) == Error.NONE
+        node.replicas[OFFSETS_TOPIC, 0].log.fail(StorageError("no disk"))
+        assert await fetch_codes(caller, "g") == {"g": Error.NOT_COORDINATOR}
+
+
+async def test_a_coordinator_of_an_older_epoch_answers_nobody() -> None:
+    async with serving(MemoryStorage(int), "t", offsets_topic_num_partitions=1) as (node, caller):
+        await caller.find()
+        assert await caller.commit(1) == Error.NONE
+        (led,) = node.groups.led()
+        replica, told = node.replicas[OFFSETS_TOPIC, 0], list[Error]()
+        row = commit_row("g", "t", 0, 2, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=bytes(16))
+        led.write("g", [row], told.append)
+        # It leads again, in another epoch, and this one has not heard of it yet.
+        replica.lead(replica.leader_epoch + 1)
+        led.log._flush()
+        assert told == [] and await caller.committed() == {("t", 0): 1}
 
 
 # What cannot be read
