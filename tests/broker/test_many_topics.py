@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.cluster.virtual import Lab, in_cluster
+from tests.groups.test_growth import steps_of
 from tests.server.running import Client, FedTransport, batch, connected, frame, produce, running, turns
 
 OPENED_MAX = 8  # partitions in a turn of the loop
@@ -235,22 +234,6 @@ async def test_asking_for_very_many_unknown_topics_makes_none() -> None:
 # Growth
 
 
-def calls(act: Callable[[], object]) -> int:
-    """Return how many functions something calls, those of C included."""
-    count = 0
-
-    def seen(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(seen)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 CHANGES: dict[str, Callable[[Node, str], object]] = {
     "a name with dots": lambda node, name: node.create_topic(f"{name}.with.dots", 1),
     "a topic with settings": lambda node, name: node.create_topic(name, 1, {"retention.ms": "1", "segment.ms": "2"}),
@@ -261,14 +244,14 @@ CHANGES: dict[str, Callable[[Node, str], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_change_costs_the_same_among_many_topics(change: str) -> None:
-    """Steps are counted, not time: a thousand more topics add less than one step each."""
+    """Instructions are counted, not time: a thousand more topics add less than one for each."""
     async with running() as node:
         node.create_topic("warm", 1)
         counts = []
         for index in range(2_000):
             if index in (20, 1_020):
                 CHANGES[change](node, f"x{index - 10}")
-                counts.append(calls(lambda index=index: CHANGES[change](node, f"x{index - 5}")))  # type: ignore[misc]
+                counts.append(steps_of(lambda index=index: CHANGES[change](node, f"x{index - 5}")))  # type: ignore[misc]
             node.create_topic(f"t.{index}", 1)
         assert counts[1] < counts[0] + 500, counts
 
