@@ -99,7 +99,6 @@ class ControllerNode:
         config.appear_as(self.appearance.settings_release, self.appearance.defaults_release)
         self.node_id = NODE_ID
         self.is_running = False
-        self._why = ""  # the reason of the change that is being made
         self._waiting: dict[asyncio.Future[None], None] = {}  # fetches of the metadata, until there are more
         self._heard: dict[asyncio.Future[None], None] = {}  # brokers that stop, until another heartbeat comes
         self._timers: dict[str, Timer] = {}

@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
             None  # client id, and what it wants, fetch_offset each
         )
         self.is_closing = False
-        self.last_active_ms = self.opened_ms = server.steady_ms()
+        self.last_active_ms = server.steady_ms()
         self.frame_begun_ms = 0  # when the first byte of an unfinished frame came; 0: there is none
         self.closing_since_ms = 0
         self._own = bytearray()  # an unfinished frame, or frames that wait for their turn
