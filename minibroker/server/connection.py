@@ -262,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
             if rest.nbytes != self._own_end:
                 self._own[:size_bytes] = bytes(rest)
         else:
-            grown = self.server.take_buffer(max(wanted, size_bytes + 1))
+            grown = self.server.take_buffer(max(wanted, size_bytes + 1), self)
             if self.is_closing:  # to make room for it
                 self.server.give_buffer(grown)
                 self._drop_own()
@@ -376,6 +376,12 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.write(b"".join(chunks))
         else:
             self.server.write_chunks(self.transport, chunks)
+
+    def abort(self, reason: str) -> None:
+        """Close the connection now, and not when its answers have been read; what it holds is free at once."""
+        self.close(reason)
+        self._drop_own()
+        self.transport.abort()
 
     def close(self, reason: str = "") -> None:
         """Close the connection; what has been written still leaves."""

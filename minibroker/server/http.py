@@ -152,6 +152,12 @@ class HttpConnection(asyncio.Protocol):
         if not self.is_closing:
             self.transport.resume_reading()
 
+    def abort(self, reason: str) -> None:
+        """Close the connection now; what it holds is free at once."""
+        self.close(reason)
+        self._received.clear()
+        self.transport.abort()
+
     def close(self, reason: str = "") -> None:
         if not self.is_closing:
             self.is_closing = True

@@ -281,7 +281,8 @@ class Server:
 
     # Buffers of unfinished frames
 
-    def take_buffer(self, size_bytes: int) -> bytearray:
+    def take_buffer(self, size_bytes: int, connection: Connection) -> bytearray:
+        """Return a buffer for a connection, which may be closed for it."""
         for number, spare in enumerate(self._spare):
             if len(spare) >= size_bytes:
                 buffer = self._spare.pop(number)
@@ -290,7 +291,7 @@ class Server:
             buffer = bytearray(size_bytes)
         self.held_bytes += len(buffer)
         if self.held_bytes > self.limits.held_bytes_max:
-            self._make_room()
+            self._make_room(connection)
         return buffer
 
     def give_buffer(self, buffer: bytearray) -> None:
@@ -298,25 +299,25 @@ class Server:
         if len(self._spare) < SPARE_BUFFERS_MAX and len(buffer) <= SPARE_BYTES_MAX:
             self._spare.append(buffer)
 
-    def _make_room(self) -> None:
-        """Close the connection whose unfinished frame gets on worst, of those that hold more than a trifle.
+    def _make_room(self, asking: Connection) -> None:
+        """Close connections whose unfinished frames get on worst, of those that hold more than a trifle.
 
         Not the largest: that may be an honest producer among many that have begun something and do nothing.
         """
         now_ms = self.steady_ms()
-        holding = [connection for connection in self.connections if connection.held_bytes]
+        holding = [each for each in self.connections if each.held_bytes and not each.is_closing]
         trifle_bytes = self.limits.held_bytes_max / (4 * max(len(holding), 1))
 
         def pace(connection: AnyConnection) -> float:
             return connection.came_bytes / max(now_ms - connection.frame_begun_ms, PACE_MS_MIN)
 
-        slowest = min((each for each in holding if each.held_bytes >= trifle_bytes), key=pace, default=None)
-        if slowest is None:
-            return  # what is too much is the buffer that is being taken
-        slowest.close(
-            f"unfinished requests hold more than {self.limits.held_bytes_max} bytes, and this one comes most slowly"
-        )
-        slowest.transport.abort()  # now, and not when it has read its answers
+        limit_bytes = self.limits.held_bytes_max
+        for number, slow in enumerate(sorted((each for each in holding if each.held_bytes >= trifle_bytes), key=pace)):
+            if slow is asking and number:
+                return  # it gets on better than others did: what is too much is the buffer that it takes
+            slow.abort(f"unfinished requests hold more than {limit_bytes} bytes, and this one comes most slowly")
+            if slow is asking or self.held_bytes <= limit_bytes:
+                return
 
     def write_chunks(self, transport: asyncio.Transport, chunks: Sequence[Chunk]) -> None:
         """Write without joining where the loop can."""

@@ -173,7 +173,7 @@ async def test_a_large_frame_in_small_pieces_is_copied_only_a_few_times() -> Non
         taken: list[int] = []
         server = node.servers[0]
         take = server.take_buffer
-        server.take_buffer = lambda size_bytes: taken.append(size_bytes) or take(size_bytes)  # type: ignore
+        server.take_buffer = lambda size_bytes, asking: taken.append(size_bytes) or take(size_bytes, asking)  # type: ignore
         for position in range(0, len(data), 1000):
             fed.feed(data[position : position + 1000])
         assert len(taken) < 20 and sum(taken) < 4 * len(data), taken

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -339,6 +341,29 @@ async def test_unfinished_frames_together_hold_no_more_than_allowed() -> None:
         assert good.answers(METADATA)
         for fed in (good, *greedy):
             fed.close()
+
+
+async def test_unfinished_frames_that_come_in_one_turn_of_the_loop_hold_no_more_than_allowed() -> None:
+    async with running() as node, AsyncExitStack() as stack:
+        server = node.servers[0]
+        server.limits.held_bytes_max, frame_bytes = 7_000_000, 2_000_000
+        greedy = [await stack.enter_async_context(connected(node)) for _ in range(40)]
+        await settle(node, len(greedy))
+        most_bytes, take = 0, server.take_buffer
+
+        def taken(size_bytes: int, connection: Any) -> bytearray:
+            nonlocal most_bytes
+            buffer = take(size_bytes, connection)
+            most_bytes = max(most_bytes, server.held_bytes)
+            return buffer
+
+        server.take_buffer = taken  # type: ignore[method-assign]
+        for client in greedy:
+            client.send(frame_bytes.to_bytes(4, "big") + bytes(18))
+        while most_bytes < 3 * frame_bytes or len(server.connections) > 3:
+            await asyncio.sleep(0)
+        assert most_bytes <= 7_000_000
+        assert len(server.connections) == 3
 
 
 async def test_only_produce_may_send_frames_of_many_megabytes() -> None:
