@@ -9,6 +9,7 @@ from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from minibroker.protocol.messages.list_transactions import ListTransactionsRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from tests.server.running import connected, running, said
 
@@ -79,3 +80,23 @@ async def test_what_clients_call_themselves_fills_no_log() -> None:
         lines = [line for line in said(node) if "transactions" in line]
         assert len(lines) == 200
         assert max(map(len, lines)) < 400
+
+
+PATTERNS = {  # of RE2, which takes time in proportion to them; Python's own would need a second for the last
+    "": True,
+    "a.*": True,
+    "(?P<name>.)": True,
+    "[": False,
+    "(?=a)": False,
+    "a" * 1001: False,
+    "(?i)" + 199 * "[X-\uffff]": True,
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_a_pattern_of_transactional_ids_is_one_that_members_of_groups_could_have(pattern: str) -> None:
+    async with running() as node, connected(node) as client:
+        request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern)
+        answer = await client.ask(request, 2)
+        assert (answer.error_code == Error.NONE) == PATTERNS[pattern]
+        assert answer.error_code in (Error.NONE, Error.INVALID_REGULAR_EXPRESSION)
