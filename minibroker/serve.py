@@ -112,7 +112,8 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
 
     first_id = 1 if options.node_id is None else options.node_id
     if options.repair:
-        raise ConfigError("--repair", "", "", "only without --brokers: give it the directory of one broker")
+        words = "not with --brokers: move the directory of the damaged partition away, and it is copied from the others"
+        raise ConfigError("--repair", "", "", words)
     config = _config(options, None)
     check_settings(config)
     clock = SteeredClock()

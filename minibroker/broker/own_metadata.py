@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from minibroker.log.meta_properties import META_PROPERTIES
-from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory, format_directory, random_id
+from minibroker.log.storage import OsStorage
+from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory, check_alone, format_directory, random_id
 from minibroker.metadata.damage import REPAIR, is_blank
 from minibroker.metadata.features import supported
 from minibroker.metadata.metadata_log import MetadataLog
@@ -59,6 +60,8 @@ class OwnMetadata:
         """Read the metadata, and change nothing that was in order."""
         node = self.node
         now_ms = node.clock.now_ms()
+        if isinstance(node.storage, OsStorage):
+            check_alone(node.storage.root)
         is_missing = is_blank(node.storage) and bool(node.directory.found())
         if is_missing:
             check_unclaimed(node.directory, METADATA_DIRECTORY, repairs=node.repairs)

@@ -11,7 +11,9 @@ Not here: drawing ids (they come as parameters; `random_id` makes one out of cha
 
 from __future__ import annotations
 
-from minibroker.errors import ProtocolError
+import os
+
+from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.checkpoints import format_id
 from minibroker.log.meta_properties import (
     META_PROPERTIES,
@@ -96,6 +98,26 @@ def check_directory(storage: Storage, *, node_id: int, cluster_id: str | None = 
     if meta.node_id != node_id:
         raise WrongDirectory(f"meta.properties: the directory belongs to node {meta.node_id}, not {node_id}")
     return meta
+
+
+def check_alone(root: str) -> None:
+    """Raise WrongDirectory if a directory is that of a broker of a cluster, whose metadata lie beside it.
+
+    Alone it would be short of them, and what it does then is not what the other replicas have.
+    """
+    from minibroker.log.read_only_storage import ReadOnlyStorage
+
+    above = os.path.dirname(os.path.abspath(root))
+    try:
+        own = read_meta_properties(ReadOnlyStorage(root))
+        controller = read_meta_properties(ReadOnlyStorage(os.path.join(above, CLUSTER_DIRECTORY)))
+    except (ProtocolError, StorageError):
+        return
+    if own is not None and controller is not None and own.cluster_id == controller.cluster_id:
+        raise WrongDirectory(
+            f"{root} is the directory of broker {own.node_id} of the cluster in {above}: start that (--brokers); "
+            "a broker of its own can have a copy of it elsewhere"
+        )
 
 
 def bootstrap_records(storage: Storage) -> list[MetadataRecord]:

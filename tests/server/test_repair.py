@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,8 @@ from minibroker.log.checkpoints import read_file
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
 from minibroker.log.simulated_storage import FOREVER, SimulatedStorage
-from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory
+from minibroker.log.storage import OsStorage
+from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory, format_directory
 from minibroker.metadata.image import BROKER, TOPIC
 from tests.server.running import running, said, turns, values_of
 
@@ -182,3 +184,24 @@ async def test_a_repair_can_be_broken_off_at_any_step() -> None:
                 break
             except WrongDirectory:
                 assert not repairs, step
+
+
+@pytest.mark.parametrize("repairs", [False, True])
+async def test_the_directory_of_a_broker_of_a_cluster_is_not_started_alone(tmp_path: Path, repairs: bool) -> None:
+    cluster_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    for node_id, name in ((3000, "controller"), (1, "broker-1")):
+        format_directory(
+            OsStorage(str(tmp_path / name)),
+            cluster_id=cluster_id,
+            node_id=node_id,
+            directory_id=bytes(16),
+            now_ms=NOW_MS,
+        )
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    with pytest.raises(WrongDirectory, match="broker 1 of the cluster in"):
+        async with running(storage=OsStorage(str(tmp_path / "broker-1")), repairs=repairs):
+            pass
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.name != ".lock") == before
+    (tmp_path / "controller").rename(tmp_path / "elsewhere")
+    async with running(storage=OsStorage(str(tmp_path / "broker-1")), repairs=repairs) as node:
+        assert node.cluster_id == cluster_id
