@@ -257,8 +257,9 @@ class MetadataLog:
             self._bootstrap(now_ms, min_insync_replicas)
         else:
             self._flush(now_ms)
-        for record in self._rescued:  # one by one: what follows a feature's level is written in its way
-            self.append([record], now_ms=now_ms)
+        with self.together(lambda: now_ms):
+            for record in self._rescued:  # one by one: what follows a feature's level is written in its way
+                self.append([record], now_ms=now_ms)
 
     def _leader_change(self) -> bytes:
         from minibroker.stored.control import LeaderChangeMessage

@@ -11,6 +11,7 @@ import pytest
 from minibroker.log.batches import Batch, batches
 from minibroker.log.checkpoints import read_file
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.simulated_storage import SimulatedStorage, Step
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY
 from minibroker.metadata.image import BROKER, TOPIC, MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
@@ -114,3 +115,21 @@ def test_what_a_snapshot_has_is_not_lost_and_nothing_behind_it(seed: int) -> Non
         assert log.rescue is not None and log.rescue.is_complete
         assert seen(log.image) == whole
         assert seen(loaded(copy).image) == whole
+
+
+def test_what_is_rescued_reaches_the_disk_together() -> None:
+    counts = []
+    for changes in (300, 900):
+        storage = SimulatedStorage(int)
+        node = LoneNode(storage)
+        node.create("a")
+        for number in range(changes):
+            node.append(node.controller.alter_configs(TOPIC, "a", {"retention.ms": str(number)}))
+        node.log.release()
+        data = read_file(storage, LOG)
+        put(storage, LOG, data[:100] + bytes([data[100] ^ 1]) + data[101:])
+        steps: list[Step] = []
+        storage.before_step = steps.append
+        assert loaded(storage, repairs=True).image.topic_configs("a") == {"retention.ms": str(changes - 1)}
+        counts.append(sum(step.doing == "sync" for step in steps))
+    assert counts[1] == counts[0]
