@@ -127,15 +127,19 @@ def test_no_rack_is_dropped() -> None:
 
 @pytest.mark.parametrize("options", [(), ("--brokers", "1")])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("has_uvloop", [True, False])
 def test_a_second_signal_does_not_spoil_the_status_of_an_end_in_order(
-    number: signal.Signals, options: tuple[str, ...]
+    has_uvloop: bool, number: signal.Signals, options: tuple[str, ...]
 ) -> None:
-    """It comes when the loop is closed, and nothing is left to be stopped."""
+    """It comes when the loop is closed and nothing is left to be stopped, or later, when Python takes handlers away."""
     code = f"""
-import atexit, os, sys
+import os, signal, sys
+if not {has_uvloop}:
+    sys.modules["uvloop"] = None
 from minibroker import cli
-atexit.register(os.kill, os.getpid(), {int(number)})
-sys.exit(cli.main(["serve", "--memory", "--port", "0", "--quiet", *{options!r}]))
+status = cli.main(["serve", "--memory", "--port", "0", "--quiet", *{options!r}])
+os.kill(os.getpid(), {int(number)})
+sys.exit(status or signal.getsignal({int(number)}) != signal.SIG_IGN)
 """
     with subprocess.Popen([sys.executable, "-c", code], env=environment({}), stdout=subprocess.PIPE) as process:
         assert process.stdout
