@@ -15,6 +15,7 @@ from minibroker.log.batches import batches
 from minibroker.log.compression import decompress
 from minibroker.log.convert import convert
 from minibroker.log.formats import HEADER_BYTES
+from minibroker.log.in_pieces import finish
 from minibroker.log.producers import ProducerStates
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, code_of
 from minibroker.log.scan import check_sizes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from minibroker.log.batches import Batch
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.records import Record
     from minibroker.log.segment import Segment
@@ -40,6 +42,7 @@ LATEST_TIERED = -5  # of what is in remote storage: nothing is
 EARLIEST_PENDING_UPLOAD = -6  # of what is to go there: nothing is
 
 NO_OFFSET = -1
+PACKED_BYTES_PER_US = 32  # of a batch, before it is known what that holds
 
 
 class Found:
@@ -196,7 +199,12 @@ def _had_markers(log: PartitionLog, segment: Segment) -> bool:
 
 
 def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Found | None:
-    """Return the first record by position that is not older, or what a special value stands for; None: there is none.
+    """Return the first record by position that is not older, or what a special value stands for; None if none is."""
+    return finish(find_offset_in_pieces(log, timestamp, limit_offset=limit_offset))
+
+
+def find_offset_in_pieces(log: PartitionLog, timestamp: int, *, limit_offset: int) -> InPieces[Found | None]:
+    """Do so, and say how long about it takes; the log must stay as it is meanwhile.
 
     The records of a batch are looked at one by one; batches too old are passed over by their headers.
     """
@@ -213,23 +221,25 @@ def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Foun
     if timestamp == MAX_TIMESTAMP:
         segment = max(log.segments, key=lambda each: each.latest[0])
         target = segment.latest[0]
-        return None if target < 0 else _find_in(log, [segment], target, segment.base_offset, limit_offset)
-    return find_time(log, timestamp, limit_offset=limit_offset)
+        if target < 0:
+            return None
+        return (yield from _find_in(log, [segment], target, segment.base_offset, limit_offset))
+    return (yield from find_time_in_pieces(log, timestamp, limit_offset=limit_offset))
 
 
-def find_time(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Found | None:
+def find_time_in_pieces(log: PartitionLog, timestamp: int, *, limit_offset: int) -> InPieces[Found | None]:
     """Return the first record by position that is not older; no timestamp stands for anything else here."""
     return _find_in(log, log.segments, timestamp, log.log_start_offset, limit_offset)
 
 
 def _find_in(
     log: PartitionLog, segments: list[Segment], timestamp: int, start_offset: int, limit_offset: int
-) -> Found | None:
+) -> InPieces[Found | None]:
     try:
         for segment in segments:
             if segment.latest[0] >= timestamp:
                 for batch in segment.batches_from_time(timestamp, start_offset):
-                    record = _first_since(log, batch, timestamp, start_offset)
+                    record = yield from _first_since(log, batch, timestamp, start_offset)
                     if record is not None:
                         if record.offset >= limit_offset:
                             return None
@@ -239,8 +249,10 @@ def _find_in(
     return None
 
 
-def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: int) -> Record | None:
+def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: int) -> InPieces[Record | None]:
     found, count = None, 0
+    if batch.codec:
+        yield batch.size_bytes // PACKED_BYTES_PER_US
     try:
         for record in batch.records():
             count += 1
@@ -250,6 +262,7 @@ def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: 
         _check_sizes(batch, count, log.settings.validation.max_decompressed_message_bytes)
     except ProtocolError as error:
         raise _damaged(log, error, code_of(error)) from error
+    yield count  # about a microsecond each
     return found
 
 

@@ -12,7 +12,7 @@ from minibroker.errors import KafkaError, ProtocolError
 from minibroker.log.build import build_batch
 from minibroker.log.directory import LogDirectory
 from minibroker.log.partition_log import PartitionLog
-from minibroker.log.reading import find_time, read
+from minibroker.log.reading import find_offset, read
 from minibroker.log.records import Record
 from minibroker.log.segment import READ_BYTES
 from minibroker.log.settings import LogSettings
@@ -45,7 +45,7 @@ def offsets_found(log: PartitionLog) -> list[int]:
             assert found is not None
             batch = next(iter(found.segment.batches(found.position)))
             assert batch.base_offset == offset and batch.crc_is_valid()
-            place = find_time(log, 1000 + offset, limit_offset=log.next_offset)
+            place = find_offset(log, 1000 + offset, limit_offset=log.next_offset)
             assert place is not None and place.offset == offset
         except (KafkaError, ProtocolError):
             continue

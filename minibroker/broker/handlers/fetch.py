@@ -17,9 +17,11 @@ from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError, LogDamaged
 from minibroker.log import reading
 from minibroker.log.compression import ZSTD
+from minibroker.log.formats import CODEC_MASK, MAGIC_POSITION
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
+from minibroker.server.shares import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.handlers.fetch_sessions import Key
     from minibroker.clock import Timer
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.segment import Slice
     from minibroker.replication.replica import Replica
     from minibroker.server.shares import Work
@@ -43,10 +46,14 @@ LeaderHint = PartitionResponse.LeaderIdAndEpoch
 
 CANNOT_CONVERT = (Error.UNSUPPORTED_VERSION, Error.UNSUPPORTED_COMPRESSION_TYPE)
 SOFT_LIMITS_SINCE = 3  # before, a partition gets no byte more than it asked for, even if that cuts its first batch
+FORMAT_2_SINCE = 4
 ZSTD_SINCE = 10
 FOLLOWERS_SINCE = 11
 AT_ONCE_MAX = 200  # partitions that are read without a pause
 READ_US = 12
+OLD_ATTRIBUTES_POSITION = MAGIC_POSITION + 1
+CONVERTED_US = 50  # each batch; and for what it has become:
+CONVERTED_BYTES_PER_US, PACKED_BYTES_PER_US = 20, 2
 
 
 def fetch(
@@ -62,7 +69,7 @@ def fetch(
     if round_.to_read_count > AT_ONCE_MAX:
         return _fetch_in_shares(round_, request, context)
     if round_.read() or request.max_wait_ms <= 0:
-        return round_.response()
+        return round_.response() if round_.version >= FORMAT_2_SINCE else round_.response_in_pieces()
     round_.watch(list(round_.watched.changed))
     return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end, REQUEST))
 
@@ -88,7 +95,9 @@ def _fetch_in_shares(
         is_due = round_.read()  # what has changed behind the reading, too
         round_.read_cleaned()
         if is_due or request.max_wait_ms <= 0 or session.is_closed:
-            return round_.response()
+            if round_.version >= FORMAT_2_SINCE:
+                return round_.response()
+            return (yield from round_.response_in_pieces())
         round_.watch(list(session.changed))
         is_left = True
         return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end, REQUEST))
@@ -140,7 +149,9 @@ async def _wait(round_: Round, deadline: Timer) -> FetchResponse:
         if not is_due:
             round_.read()
         round_.read_cleaned()
-        return round_.response()
+        if round_.version >= FORMAT_2_SINCE:
+            return round_.response()
+        return await round_.context.node.shares.run(round_.response_in_pieces())
     finally:
         deadline.cancel()
         if session is not round_.session:
@@ -272,7 +283,7 @@ class Round:
     def _to_read(self, keys: Iterable[Key] | None) -> Iterable[tuple[Key, PartitionRequest]]:
         session = self._watched
         if session is None:
-            return self._wanted.items()
+            return self._wanted.items() if keys is None else [(key, self._wanted[key]) for key in keys]
         partitions = session.partitions
         return [(key, partitions[key].wanted) for key in session.in_order(session.changed if keys is None else keys)]
 
@@ -352,10 +363,9 @@ class Round:
         """Put what was found into the answer, as the client can read it."""
         answer, offset = self._answers[key], self._asked[key].fetch_offset
         try:
-            if self.version >= ZSTD_SINCE:
-                answer.records = found.view()
-            else:
-                answer.records = self._for_old_clients(replica, found, offset)
+            if self.version < ZSTD_SINCE:
+                self._check_codec(replica)
+            answer.records = found.view()
             if self.request.isolation_level == READ_COMMITTED:
                 answer.aborted_transactions = [
                     AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
@@ -395,14 +405,24 @@ class Round:
         answer.log_start_offset = log.log_start_offset
         return True
 
-    def _for_old_clients(self, replica: Replica, found: Slice, offset: int) -> bytes | memoryview:
-        """Return what a client below v10 can read."""
+    def _check_codec(self, replica: Replica) -> None:
+        """Refuse what a client below v10 cannot read."""
         # Kafka: from 4.0 on the clients that may not get it are those that cannot ask at all.
-        is_old = self.context.node.appearance.is_before_4 or self.version < 4
+        is_old = self.context.node.appearance.is_before_4 or self.version < FORMAT_2_SINCE
         if is_old and replica.log.settings.validation.codec == ZSTD:
             raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, "the topic is compressed with zstd")
-        if self.version >= 4:
-            return found.view()
+
+    def _fill_converted(self, key: Key, replica: Replica, found: Slice) -> InPieces[None]:
+        """Put what was found into the answer for a client below v4, batch by batch."""
+        answer = self._answers[key]
+        try:
+            self._check_codec(replica)
+            answer.records = yield from self._converted(replica, found, self._asked[key].fetch_offset)
+        except KafkaError as error:
+            say_if_damaged(self.context.node, error)
+            self._refuse(key, answer, error, replica)
+
+    def _converted(self, replica: Replica, found: Slice, offset: int) -> InPieces[bytes | memoryview]:
         view = found.view()
         magic = 0 if self.version < 2 else 1
         if not reading.is_newer(found, magic):
@@ -416,6 +436,8 @@ class Round:
                 # The answer is not to be longer than what was read, be the last message cut for it.
                 pieces.append(piece[:left_bytes] if pieces else piece)
                 left_bytes -= len(piece)
+                is_packed = len(piece) > OLD_ATTRIBUTES_POSITION and piece[OLD_ATTRIBUTES_POSITION] & CODEC_MASK
+                yield CONVERTED_US + len(piece) // (PACKED_BYTES_PER_US if is_packed else CONVERTED_BYTES_PER_US)
                 if left_bytes <= 0:
                     break
         except LogDamaged:
@@ -442,6 +464,30 @@ class Round:
         for key, (replica, found) in self._read.items():
             if found is not None:
                 self._fill(key, replica, found)
+        return self._response()
+
+    def response_in_pieces(self) -> Work[FetchResponse]:
+        """Return the answer to a client below v4. What is stored is converted, and others have their turn meanwhile.
+
+        However long it takes: the client may ask for no less.
+        """
+        shares, spent_us, has_paused = self.context.node.shares, 0, False
+        for key, (replica, found) in list(self._read.items()):
+            if found is not None and has_paused:
+                self.has_waited = True
+                self.read([key])  # the log may be another one by now, or lead no more
+                replica, found = self._read.get(key, (replica, None))
+            if found is None:
+                continue
+            for step_us in self._fill_converted(key, replica, found):
+                spent_us += step_us
+                if spent_us >= SHARE_US:
+                    yield shares.turn()
+                    spent_us, has_paused = 0, True
+        return self._response()
+
+    def _response(self) -> FetchResponse:
+        """Return the answer when all that was found is in it."""
         if self.session is not None and not self.session.is_closed:
             self._settle(self.session)
         topics: list[TopicResponse] = []

@@ -15,10 +15,12 @@ from minibroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from minibroker.replication.leader import LeaderState
+from minibroker.server.shares import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
+    from minibroker.log.in_pieces import InPieces
     from minibroker.replication.replica import Replica
     from minibroker.server.shares import Work
 
@@ -49,7 +51,11 @@ SPECIAL_SINCE = {
 
 
 def list_offsets(request: ListOffsetsRequest, context: Context) -> Work[ListOffsetsResponse]:
-    """Find offsets by time, or the ends of logs."""
+    """Find offsets by time, or the ends of logs.
+
+    A search by time looks at records: others have their turn behind what takes a share, however many are asked for.
+    """
+    searched_us = 0
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
@@ -74,12 +80,17 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Work[ListOffs
                 if context.api_version == 0:
                     answer.old_style_offsets = _old_style(replica, wanted, context.now_ms)
                 else:
-                    _find(replica, request, wanted.timestamp, answer, context.api_version, is_before_3=is_before_3)
+                    version, timestamp = context.api_version, wanted.timestamp
+                    for step_us in _find(replica, request, timestamp, answer, version, is_before_3=is_before_3):
+                        searched_us += step_us
             except KafkaError as error:
                 say_if_damaged(context.node, error)
                 answer.error_code = code_for(error, context.api_version <= 5)
             answers.append(answer)
             yield LISTED_US
+            if searched_us >= SHARE_US:
+                yield context.node.shares.turn()
+                searched_us = 0
         topics.append(OffsetTopic(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
@@ -112,7 +123,7 @@ def _find(
     version: int,
     *,
     is_before_3: bool,
-) -> None:
+) -> InPieces[None]:
     if timestamp not in (reading.LATEST, reading.EARLIEST) and replica.log.settings.validation.message_format == 0:
         raise KafkaError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, "records of format 0 have no timestamps")
     limit = replica.readable_end(request.isolation_level)
@@ -122,9 +133,9 @@ def _find(
         _check_committed(replica, request, version)
     if is_before_3 and timestamp < reading.EARLIEST:
         # Only the two were special then; any other number was a time.
-        found = reading.find_time(replica.log, timestamp, limit_offset=limit)
+        found = yield from reading.find_time_in_pieces(replica.log, timestamp, limit_offset=limit)
     else:
-        found = reading.find_offset(replica.log, timestamp, limit_offset=limit)
+        found = yield from reading.find_offset_in_pieces(replica.log, timestamp, limit_offset=limit)
     if found is None:
         _check_committed(replica, request, version)
     if found is not None:
