@@ -50,11 +50,12 @@ class Measured:
     def __init__(self, *settings: str, root: str | None = None):
         program = FilePath(__file__).with_name("measured_broker.py")
         environment = dict(os.environ, PYTHONPATH=root) if root else dict(os.environ)
+        self._stderr = os.memfd_create("stderr")  # a pipe would be full some time
         self.process = subprocess.Popen(
             [sys.executable, str(program), *settings],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._stderr,
             text=True,
             env=environment,
             cwd=root,
@@ -70,6 +71,12 @@ class Measured:
         self._innocent.close()
         self.process.kill()
         self.process.communicate()
+        os.close(self._stderr)
+
+    def tracebacks(self) -> str:
+        """Return what the broker has said from its first error of our own on; nothing if there was none."""
+        said = os.pread(self._stderr, 1 << 24, 0).decode(errors="replace")
+        return "".join(said.partition("Traceback")[1:])
 
     def report(self) -> dict[str, float | str]:
         """Return the longest stretch since the last report."""
