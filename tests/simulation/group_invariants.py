@@ -60,6 +60,7 @@ class GroupInvariants:
         self.failure: Violation | None = None
         self._generations: dict[tuple[LedPartition, str], int] = {}
         self._present: dict[tuple[LedPartition, str], dict[str, int]] = {}  # members of consumer groups, their states
+        self._forgotten: dict[str, float] = {}  # when a group was deleted
         self._begun: dict[str, float] = {}  # when the last generation of a classic group began
         self._stirred: dict[int, float] = {}  # when a broker was paused or went on last
         self._subscription = cluster.events.subscribe(self.hear)
@@ -172,6 +173,7 @@ class GroupInvariants:
     def _forget(self, group_id: str) -> None:
         """A group without members and offsets has been deleted; another one of its name begins from the first epoch."""
         self.stable.pop(group_id, None)
+        self._forgotten[group_id] = self.world.loop.time()
         self._generations = {key: epoch for key, epoch in self._generations.items() if key[1] != group_id}
         self.told = {key: given for key, given in self.told.items() if key[0] != group_id}
 
@@ -274,13 +276,16 @@ class GroupInvariants:
         elif epoch != before.epoch:
             raise Violation("G1", f"{member}: {what} with generation {epoch} was accepted, it is {before.epoch}")
 
-    def reached(self, group: str, epoch: int) -> None:
-        """A member was told that it is in this epoch."""
-        self.stable[group] = max(self.stable.get(group, -1), epoch)
+    def reached(self, group: str, epoch: int, asked_at: float) -> None:
+        """A member was told that it is in this epoch; asked_at: who stood still may hear it of a group that is gone."""
+        if asked_at >= self._forgotten.get(group, 0):
+            self.stable[group] = max(self.stable.get(group, -1), epoch)
 
-    def given(self, member: Member, epoch: int, places: frozenset[TopicPartition]) -> None:
+    def given(self, member: Member, epoch: int, places: frozenset[TopicPartition], asked_at: float) -> None:
         """A member was told what it has from now on: nobody else may have it (G2)."""
         self.checks += 1
+        if asked_at < self._forgotten.get(member.group, 0):
+            return  # of a group that has been deleted since
         view = self.look(member)
         if member.is_classic:
             told = self.told.setdefault((member.group, epoch), {})
@@ -288,7 +293,7 @@ class GroupInvariants:
                 other = told.setdefault(place, member)
                 if other is not member and (member.instance_id is None or other.instance_id != member.instance_id):
                     raise Violation("G2", f"generation {epoch}: {place} was given to {other} and to {member}")
-        self.reached(member.group, epoch)
+        self.reached(member.group, epoch, asked_at)
         if not member.is_classic and (member.member_id not in view.members or not places <= view.held):
             return  # the answer was under way for long, and is not true any more
         for rival in self.members:

@@ -391,6 +391,7 @@ class ClassicMember(Member):
             shares = []
             if joined.leader == joined.member_id and not joined.skip_assignment:
                 shares = self._assign(joined)
+            began = self.now
             synced: SyncGroupResponse = await self.ask(
                 SyncGroupRequest(
                     group_id=self.group,
@@ -409,7 +410,7 @@ class ClassicMember(Member):
             return
         _check(synced.error_code)
         self.is_in = True
-        self._take(frozenset(decode_share(synced.assignment)))
+        self._take(frozenset(decode_share(synced.assignment)), began)
 
     def _assign(self, joined: JoinGroupResponse) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         wishes = {each.member_id: decode_wish(each.metadata) for each in joined.members}
@@ -417,10 +418,10 @@ class ClassicMember(Member):
         Row = SyncGroupRequest.SyncGroupRequestAssignment
         return [Row(member_id=member_id, assignment=encode_share(share)) for member_id, share in shares.items()]
 
-    def _take(self, places: frozenset[TopicPartition]) -> None:
+    def _take(self, places: frozenset[TopicPartition], began: float) -> None:
         lost = self.owned - places
         self.owned, self.owned_since = places, self.epoch
-        self.invariants.given(self, self.epoch, places)
+        self.invariants.given(self, self.epoch, places, began)
         if lost:  # somebody else is to have it, in the next generation
             self.is_in = False
 
@@ -476,7 +477,7 @@ class ConsumerMember(Member):
             if answer.member_epoch < epoch:
                 raise Violation("G1", f"{self}: its epoch falls to {answer.member_epoch}")
         self.epoch = answer.member_epoch
-        self.invariants.reached(self.group, self.epoch)
+        self.invariants.reached(self.group, self.epoch, began)
         if answer.assignment is not None:
             names = {topic.id: topic.name for topic in self.client.topics.values()}
             places = frozenset(
@@ -485,7 +486,7 @@ class ConsumerMember(Member):
                 for part in topic.partitions
             )
             self.owned &= places  # given up before anything else
-            self.invariants.given(self, self.epoch, places)
+            self.invariants.given(self, self.epoch, places, began)
             self.owned = places
 
     async def _owned(self) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:

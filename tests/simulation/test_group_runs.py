@@ -72,7 +72,7 @@ BUDGETS = {
     "heartbeat-is-not-noted": range(10),
     "old-instance-lives": range(40),
     "session-never-ends": range(15),
-    "shows-unsafe-offsets": range(61, 200),
+    "shows-unsafe-offsets": range(28, 160),
     "strangers-commit": range(13, 50),
 }
 
