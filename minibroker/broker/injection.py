@@ -23,6 +23,7 @@ from minibroker.errors import Error
 from minibroker.faults import answers
 from minibroker.protocol.framing import answer_frame, encode_response
 from minibroker.protocol.headers import Response
+from minibroker.server.connection import read_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class Injection:
         if response is not None:
             if rule.throttle_ms:
                 response.throttle_time_ms = rule.throttle_ms
-            # Encoded now: what it consists of may be views of files that are not there any more after a delay.
-            frame = bytearray().join(_encoded(response, rule, route, correlation_id))
+            # Read now: there is one frame, to be changed or held back as a whole.
+            frame = bytearray().join(map(read_whole, _encoded(response, rule, route, correlation_id)))
         if rule.delay_ms:
             await self.node.clock.sleep(rule.delay_ms, REQUEST)
         if rule.close:

@@ -16,7 +16,7 @@ import asyncio
 import socket
 from struct import Struct as Layout
 
-from minibroker.server.connection import HTTP_METHODS, UNSENT_BYTES_MAX
+from minibroker.server.connection import HTTP_METHODS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"
 BUFFER_BYTES = 64 * 1024
+HELD_BYTES_MAX = 1024 * 1024
 FIRST_BYTES = 4
 LINGER = Layout("ii")  # on, seconds
 
@@ -46,8 +47,8 @@ class Link(asyncio.BufferedProtocol):
         self._inbox: list[bytes] = []  # what the connection does not want to read now
         self._wants_pause = connection.is_deaf
         self._is_paused = connection.is_deaf  # the transport's reading
-        self._is_full = connection.is_unread  # the transport's buffer
-        self._has_told_full = connection.is_unread
+        self._is_full = connection.is_full  # the transport's buffer
+        self._has_told_full = connection.is_full
         self._is_delivering = False
         self._is_closing = self._is_parted = self._is_leaving = False
         connection.transport = self  # type: ignore[assignment]
@@ -131,7 +132,7 @@ class Link(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         stage = self._first_of(UPSTREAM)
         if stage is None or not self._is_decided:
-            return False
+            return self.connection.eof_received()
         stage.finish()
         return True  # the stages decide when it is closed
 
@@ -225,11 +226,11 @@ class Link(asyncio.BufferedProtocol):
         if self._is_leaving or self.transport.is_closing():
             return
         held_bytes = sum(map(len, self._inbox)) + self._held_bytes(UPSTREAM)
-        has_to_pause = self._wants_pause or held_bytes > UNSENT_BYTES_MAX
+        has_to_pause = self._wants_pause or held_bytes > HELD_BYTES_MAX
         if has_to_pause != self._is_paused:
             self._is_paused = has_to_pause
             (self.transport.pause_reading if has_to_pause else self.transport.resume_reading)()
-        is_full = self._is_full or self._held_bytes(DOWNSTREAM) > UNSENT_BYTES_MAX
+        is_full = self._is_full or self._held_bytes(DOWNSTREAM) > HELD_BYTES_MAX
         if is_full != self._has_told_full:
             self._has_told_full = is_full
             (self.connection.pause_writing if is_full else self.connection.resume_writing)()

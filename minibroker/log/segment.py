@@ -14,6 +14,7 @@ Not here: when to begin a new segment (partition_log.py), what to do after a cra
 from __future__ import annotations
 
 from struct import Struct as Layout
+from weakref import ref
 
 from minibroker.errors import CorruptCrc, InvalidLength, ProtocolError, StorageError
 from minibroker.log.batches import Batch, batches
@@ -80,6 +81,53 @@ class Slice:
         """Return the bytes: a copy, unless they are in memory."""
         return self.segment.view(self.position, self.size_bytes)
 
+    def open(self) -> OpenSlice:
+        """Return the bytes to be read later; StorageError if they are not all there now."""
+        return OpenSlice(self.segment.share(), self.position, self.size_bytes)
+
+
+class SharedFile:
+    """The file of a segment as answers read it that are being sent, however long that takes.
+
+    It stays open until the last of them is done with it, whether the segment is renamed, removed or closed meanwhile.
+    What is cut off cannot be read any more, though something else may have been appended in its place.
+
+    Kafka: sends what is in its place then; only a file that is shorter than it was closes the connection.
+    """
+
+    __slots__ = ("__weakref__", "end_position", "file", "path")
+
+    def __init__(self, path: str, file: File):
+        self.path = path
+        self.file = file
+        self.end_position: int | None = None  # where it has been cut
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        end = self.end_position
+        found = self.file.view(position, size_bytes if end is None else max(min(size_bytes, end - position), 0))
+        if len(found) < size_bytes:
+            raise StorageError(f"read {self.path}: it ends at byte {position + len(found)} now")
+        return found
+
+
+class OpenSlice:
+    """Some bytes of a segment that are read as they are sent."""
+
+    __slots__ = ("position", "shared", "size_bytes")
+
+    def __init__(self, shared: SharedFile, position: int, size_bytes: int):
+        self.shared = shared
+        self.position = position
+        self.size_bytes = size_bytes
+        shared.view(position + size_bytes - 1, 1)  # another program may have cut the file: then nothing is sent of it
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def read(self, start: int, size_bytes: int) -> memoryview:
+        """Return a piece of it; StorageError if the file has become shorter."""
+        return self.shared.view(self.position + start, size_bytes)
+
 
 class Segment:
     """A file of batches with its indexes; the files are opened when they are first needed."""
@@ -92,6 +140,7 @@ class Segment:
         self.suffix = suffix
         self.path = self.path_of(".log")
         self._file: File | None = None
+        self._shared: ref[SharedFile] | None = None  # by answers; its file is this one
         self.size_bytes = storage.size_bytes(self.path)
         self.offset_index = OffsetIndex(storage, self.path_of(".index"), base_offset)
         self.time_index = TimeIndex(storage, self.path_of(".timeindex"), base_offset)
@@ -124,6 +173,17 @@ class Segment:
         if self._file is None:
             self._file = self.storage.open(self.path, create=True)
         return self._file
+
+    def share(self) -> SharedFile:
+        """Return the file for answers that are sent from it piece by piece."""
+        shared = self._find_shared()
+        if shared is None:
+            shared = SharedFile(self.path, self._opened())
+            self._shared = ref(shared)
+        return shared
+
+    def _find_shared(self) -> SharedFile | None:
+        return None if self._shared is None else self._shared()
 
     # Writing
 
@@ -197,6 +257,10 @@ class Segment:
         file = self._opened()
         file.truncate(position)
         file.sync()
+        shared = self._find_shared()
+        if shared is not None:
+            shared.end_position = position
+            self._shared = self._file = None  # who reads what is appended from now on does so through another file
         self.size_bytes = position
         self._tail = None
         if position == 0:
@@ -242,10 +306,11 @@ class Segment:
             file.sync()
 
     def close(self) -> None:
-        for file in (self._file, self.offset_index, self.time_index, self.transaction_index):
-            if file is not None:
-                file.close()
-        self._file = None
+        file = self._file if self._find_shared() is None else None  # a shared one closes when nobody reads it any more
+        for each in (file, self.offset_index, self.time_index, self.transaction_index):
+            if each is not None:
+                each.close()
+        self._file = self._shared = None
 
     # Reading
 

@@ -8,6 +8,8 @@ What must hold: one request at a time. While it waits, or while the client does 
 taken from the socket: a slow client slows itself. A length is judged before anything is kept for it, and a buffer
 grows with what has come, not with what was announced. Of requests that came together a share is answered in a turn of
 the loop, so that others are not kept waiting, and none of a client that has gone.
+What an answer has of files is read as it is sent: a piece when the transport has room for it, a few in one turn of the
+loop. So a client that does not read costs a piece or two, whatever it has asked for.
 Views of a frame are good until the handler returns or first waits; whoever needs them longer copies them.
 """
 
@@ -22,7 +24,7 @@ from minibroker.server.stretches import STRETCH_MS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
     from typing import Any, Protocol
 
     from minibroker.server.http import HttpAnswer, HttpRequest
@@ -30,7 +32,17 @@ if TYPE_CHECKING:
     from minibroker.server.shares import Shares
     from minibroker.server.stretches import Stretches
 
+    class Stored(Protocol):
+        """Bytes that are read when they are to be sent."""
+
+        def __len__(self) -> int: ...
+
+        def read(self, start: int, size_bytes: int) -> memoryview:
+            """Return a piece; StorageError if it is not there any more."""
+            ...
+
     Chunk = bytes | bytearray | memoryview
+    AnyChunk = Chunk | Stored
 
     class Service(Protocol):
         """What a server does with whole frames."""
@@ -48,7 +60,7 @@ if TYPE_CHECKING:
             """Return status, content type and body."""
             ...
 
-    Answer = Sequence[Chunk] | None | Later | Coroutine[None, None, Sequence[Chunk] | None]
+    Answer = Sequence[AnyChunk] | None | Later | Coroutine[None, None, Sequence[AnyChunk] | None]
 
 LENGTH = Layout(">i")
 SHARED_BYTES = 256 * 1024
@@ -56,6 +68,10 @@ OWN_BYTES_MIN = 4 * 1024
 OWN_BYTES_AT_ONCE = 2 * 1024 * 1024  # a frame up to this gets its whole buffer with the first bytes
 UNSENT_BYTES_MAX = 1024 * 1024  # from here on the client has to read before it gets more
 JOIN_BYTES = 64 * 1024  # small answers leave in one piece
+PIECE_BYTES = 1024 * 1024  # of large ones: read and written at once
+TURN_BYTES = 1024 * 1024  # of them in one turn of the loop
+LARGE_BYTES = PIECE_BYTES + JOIN_BYTES  # from here on: a piece and what stands around it leave together
+PLAIN = {bytes, bytearray, memoryview}
 HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI"}  # as four bytes begin
 TLS_HELLO = b"\x16\x03"
 SHARE_REQUESTS = 64  # in one turn of the loop, or as many as begin within
@@ -86,13 +102,16 @@ class Connection(asyncio.BufferedProtocol):
         self._own = bytearray()  # an unfinished frame, or frames that wait for their turn
         self._own_end = 0
         self.task: asyncio.Task[None] | Later | None = None  # the request that waits
-        self._may_write = True
+        self._may_write = True  # nothing is left of the last answer but what the transport has
+        self.is_full = False  # the transport's buffer
         self._reads = True
         self._is_first = True
         self._rests = False  # until it is its turn again: much has come at once
         self._is_taking = False  # answers are collected, to leave together when all that has come is handled
-        self._unsent: list[Chunk] = []
+        self._unsent: list[AnyChunk] = []
         self._unsent_bytes = 0
+        self._pieces: Iterator[list[Chunk]] | None = None  # what is left of a large answer
+        self._has_ended = False  # the client sends nothing any more, and is still to get the rest of an answer
 
     # What asyncio calls
 
@@ -119,13 +138,17 @@ class Connection(asyncio.BufferedProtocol):
                 self._keep(received[used:])
 
     def eof_received(self) -> bool:
-        return False
+        """Return whether the connection stays open: until the rest of an answer has left."""
+        self._has_ended = self._pieces is not None
+        return self._has_ended
 
     def pause_writing(self) -> None:
+        self.is_full = True
         self._may_write = False
 
     def resume_writing(self) -> None:
-        self._may_write = True
+        self.is_full = False
+        self._may_write = self._pieces is None
         self.last_active_ms = self.server.steady_ms()
         self._go_on()
 
@@ -135,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
             # Not now: a task that was never run would leave behind what it was to wait for.
             asyncio.get_running_loop().call_soon(self.task.cancel)
         self._drop_own()
+        self._pieces = None
+        self._unsent = []
         self.server.closed(self)
 
     # Frames
@@ -294,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         elif answer is not None:
             self.write(answer)  # type: ignore[arg-type]
 
-    async def _finish(self, waiting: Coroutine[None, None, Sequence[Chunk] | None]) -> None:
+    async def _finish(self, waiting: Coroutine[None, None, Sequence[AnyChunk] | None]) -> None:
         try:
             answer = await waiting
         except asyncio.CancelledError:
@@ -325,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
             self.server.failed(self, error)
             self.close("an error of our own")
 
-    def _answered(self, answer: Sequence[Chunk] | None) -> None:
+    def _answered(self, answer: Sequence[AnyChunk] | None) -> None:
         if not self.is_closing:
             self.last_active_ms = self.server.steady_ms()
             if answer is not None:
@@ -333,7 +358,9 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Handle the frames that have come meanwhile."""
+        """Send the rest of an answer, then handle the frames that have come meanwhile."""
+        if self._pieces is not None:
+            self._send_pieces()
         if self._is_busy:
             return
         if self._own_end:
@@ -352,12 +379,12 @@ class Connection(asyncio.BufferedProtocol):
         """Send what has waited, and go on."""
         if not self.is_closing:
             self._send()
-            self._go_on()
+        self._go_on()
 
     # Answers
 
-    def write(self, chunks: Sequence[Chunk]) -> None:
-        """Send the chunks in order; large ones are not joined."""
+    def write(self, chunks: Sequence[AnyChunk]) -> None:
+        """Send the chunks in order; large ones are not joined. What is to be read is large."""
         for chunk in chunks:
             self._unsent_bytes += len(chunk)
         self._unsent += chunks
@@ -365,17 +392,55 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
 
     def _send(self) -> None:
-        if not self._unsent or self.server.is_paused:
+        if not self._unsent or self.server.is_paused or self._pieces is not None:
             return
         chunks, size_bytes = self._unsent, self._unsent_bytes
         self._unsent, self._unsent_bytes = [], 0
+        if size_bytes > LARGE_BYTES:
+            self._pieces = _in_pieces(chunks)
+            self._may_write = False
+            self._send_pieces()
+            return
         self.server.sent_bytes += size_bytes
         if len(chunks) == 1:
-            self.transport.write(chunks[0])
+            self.transport.write(chunks[0])  # type: ignore[arg-type]
         elif size_bytes <= JOIN_BYTES:
-            self.transport.write(b"".join(chunks))
+            self.transport.write(b"".join(chunks))  # type: ignore[arg-type]
         else:
-            self.server.write_chunks(self.transport, chunks)
+            self.server.write_chunks(self.transport, chunks)  # type: ignore[arg-type]
+
+    def _send_pieces(self) -> None:
+        """Write what is left of a large answer, as long as there is room and for one turn of the loop."""
+        pieces, server, left_bytes = self._pieces, self.server, TURN_BYTES
+        assert pieces is not None
+        try:
+            while not (self.is_full or server.is_paused or self.transport.is_closing()):
+                if left_bytes <= 0:
+                    if not self._rests:
+                        self._rest()
+                    return
+                piece = next(pieces, None)
+                if piece is None:
+                    self._end_pieces()
+                    return
+                size_bytes = sum(map(len, piece))
+                left_bytes -= size_bytes
+                server.sent_bytes += size_bytes
+                if len(piece) == 1:
+                    self.transport.write(piece[0])
+                else:
+                    server.write_chunks(self.transport, piece)
+        except StorageError as failure:
+            self._pieces, self._unsent = None, []
+            self.close(f"the rest of an answer cannot be read: {failure}")
+            self.transport.close()  # who was closing already, too
+
+    def _end_pieces(self) -> None:
+        self._pieces = None
+        self._may_write = not self.is_full
+        self._send()
+        if (self.is_closing or self._has_ended) and self._pieces is None:
+            self.transport.close()
 
     def abort(self, reason: str) -> None:
         """Close the connection now, and not when its answers have been read; what it holds is free at once."""
@@ -391,4 +456,33 @@ class Connection(asyncio.BufferedProtocol):
             self.closing_since_ms = self.server.steady_ms()
             if reason:
                 self.server.say(f"{self.remote_address[0]}:{self.remote_address[1]}: closed: {reason}")
-            self.transport.close()
+            if self._pieces is None:
+                self.transport.close()
+
+
+def _in_pieces(chunks: Sequence[AnyChunk]) -> Iterator[list[Chunk]]:
+    """Yield what is written at once; what is to be read is read then."""
+    piece: list[Chunk] = []
+    left_bytes = PIECE_BYTES
+    for chunk in chunks:
+        position, end = 0, len(chunk)
+        while position < end:
+            size_bytes = min(end - position, left_bytes)
+            if type(chunk) not in PLAIN:
+                piece.append(chunk.read(position, size_bytes))  # type: ignore[union-attr]
+            elif size_bytes == end:
+                piece.append(chunk)  # type: ignore[arg-type]
+            else:
+                piece.append(memoryview(chunk)[position : position + size_bytes])  # type: ignore[arg-type]
+            position += size_bytes
+            left_bytes -= size_bytes
+            if not left_bytes:
+                yield piece
+                piece, left_bytes = [], PIECE_BYTES
+    if piece:
+        yield piece
+
+
+def read_whole(chunk: AnyChunk) -> Chunk:
+    """Return all bytes of a chunk of an answer."""
+    return chunk if type(chunk) in PLAIN else chunk.read(0, len(chunk))  # type: ignore[union-attr, return-value]

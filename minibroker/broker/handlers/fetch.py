@@ -1,8 +1,8 @@
 """Fetch: batches as they lie in the log, from where the client asks.
 
 Partitions are read in the order of the request, or of the session. If there is less than the client wants at least, the
-answer waits until there is, or until the time is over. What is sent are views of the log's files; only clients of an
-age that does not know the stored format get a copy, converted.
+answer waits until there is, or until the time is over. What is read is small, or it is read from the log's files as it
+is sent, piece by piece; only clients of an age that does not know the stored format get a copy, converted.
 
 What must hold: whatever changes what would be read ends up in Replica.tell, and a partition that has told is read
 again: a high watermark, a last stable offset, the beginning or end of a log, a leader or an epoch, a disk that fails, a
@@ -21,6 +21,7 @@ from minibroker.log.formats import CODEC_MASK, MAGIC_POSITION
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
+from minibroker.server.connection import LARGE_BYTES
 from minibroker.server.shares import SHARE_US
 
 TYPE_CHECKING = False
@@ -49,6 +50,10 @@ SOFT_LIMITS_SINCE = 3  # before, a partition gets no byte more than it asked for
 FORMAT_2_SINCE = 4
 ZSTD_SINCE = 10
 FOLLOWERS_SINCE = 11
+# Records that are more together than a connection sends at once are read when they are sent, but for partitions with
+# less than a few kilobytes.
+OPEN_BYTES = LARGE_BYTES
+OPEN_PARTITION_BYTES = 4096  # CHUNK_BYTES_MIN of the messages: shorter ones are joined with what stands around them
 AT_ONCE_MAX = 200  # partitions that are read without a pause
 READ_US = 12
 OLD_ATTRIBUTES_POSITION = MAGIC_POSITION + 1
@@ -365,7 +370,7 @@ class Round:
         try:
             if self.version < ZSTD_SINCE:
                 self._check_codec(replica)
-            answer.records = found.view()
+            answer.records = self._bytes_of(found)
             if self.request.isolation_level == READ_COMMITTED:
                 answer.aborted_transactions = [
                     AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
@@ -404,6 +409,12 @@ class Round:
         answer.last_stable_offset = log.last_stable_offset(replica.high_watermark)
         answer.log_start_offset = log.log_start_offset
         return True
+
+    def _bytes_of(self, found: Slice) -> bytes | memoryview:
+        """Return bytes of the log, or what they are read from when they are sent."""
+        if self.found_bytes >= OPEN_BYTES and found.size_bytes >= OPEN_PARTITION_BYTES:
+            return found.open()  # type: ignore[return-value]  # a chunk of the answer that connections know
+        return found.view()
 
     def _check_codec(self, replica: Replica) -> None:
         """Refuse what a client below v10 cannot read."""
