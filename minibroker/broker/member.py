@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from minibroker.broker.internal_topics import TopicPlan
     from minibroker.broker.node import Node
+    from minibroker.log.batches import Batch
     from minibroker.protocol.headers import Request
     from minibroker.replication.network import Network
 
@@ -73,7 +74,7 @@ class Member:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._poked: asyncio.Future[None] | None = None  # while the heart rests
         self._stopping_seen: set[int] = set()
-        self._unexpected = Unexpected(node.reporter, f"heartbeats {node.node_id}")
+        self._unexpected = Unexpected(node.reporter, f"heartbeats and metadata {node.node_id}")
 
     def format(self, cluster_id: str) -> MetaProperties:
         """Make an empty directory this broker's; the metadata log is the controller's."""
@@ -279,18 +280,25 @@ class Member:
         self.image.offset, self.image.epoch = end_offset - 1, epoch
 
     async def _take(self, data: Any) -> None:
-        """Take in what the controller decided, batch by batch, and with many others in between."""
+        """Take in what the controller decided, batch by batch, and with many others in between.
+
+        An error of ours at one record, or at what follows from a batch, is said, and the others are taken: a broker
+        that hears of nothing more would be worse.
+        """
         image, count = self.image, 0
         for batch in batches(data):
             if batch.last_offset <= image.offset:
                 continue
-            found = [] if batch.is_control else [read_record(bytes(each.value or b"")) for each in batch.records()]
-            for record in found:
-                image.apply(record)
+            found = [] if batch.is_control else self._applied(batch)
             image.offset, image.epoch = batch.last_offset, batch.partition_leader_epoch
             count += len(found)
             if self._is_open:
-                self.node.follow(found, at_once=count <= AT_ONCE_MAX)  # type: ignore[arg-type]
+                try:
+                    self.node.follow(found, at_once=count <= AT_ONCE_MAX)
+                except StorageError:
+                    raise
+                except Exception as error:
+                    self._unexpected.tell(error)
             if self._waiting:
                 self._wake()  # the next batch may undo what somebody waits for
             if count > RECORDS_AT_ONCE_MAX:
@@ -305,6 +313,19 @@ class Member:
         if stopping - self._stopping_seen:
             self._poke()
         self._stopping_seen = stopping
+
+    def _applied(self, batch: Batch) -> list[Any]:
+        """Put the records of a batch into the image; return them."""
+        found = []
+        for row in batch.records():
+            try:
+                record = read_record(bytes(row.value or b""))
+                self.image.apply(record)
+            except Exception as error:
+                self._unexpected.tell(error)
+            else:
+                found.append(record)
+        return found
 
     def _wake(self) -> None:
         """Tell those who wait that the metadata are as they want them."""

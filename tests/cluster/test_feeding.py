@@ -324,3 +324,29 @@ def test_an_error_of_our_own_in_a_heartbeat_fences_nobody(monkeypatch: pytest.Mo
         assert sum("a bug" in line for line in said.lines) == 3  # one for each broker
 
     in_cluster(main, reporter=said)
+
+
+@pytest.mark.parametrize("place", ["apply", "follow"])
+def test_an_error_of_our_own_at_a_change_of_the_metadata_hides_no_other(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Said()
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+
+        def break_down(*_: object, **__: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        node = cluster.nodes[2]
+        with monkeypatch.context() as broken:
+            broken.setattr(*((node.metadata.image, "apply") if place == "apply" else (node, "follow")), break_down)
+            cluster.create_topic("lost", assignments=[[1, 2]])
+            await lab.world.clock.sleep(3_000)
+        assert any("a bug" in line for line in said.lines)
+        cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await lab.world.clock.sleep(3_000)
+        append(leader_of(lab), b"a")
+        await cluster.waits.high_watermark(TOPIC, 0, 1)
+
+    in_cluster(main, brokers=2, reporter=said)
