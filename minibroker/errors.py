@@ -313,8 +313,7 @@ class KafkaError(Exception):
     """
 
     def __init__(self, code: Error, message: str = ""):
-        if len(message) > MESSAGE_LETTERS_MAX:  # with something in it that a client has sent
-            message = f"{message[:MESSAGE_LETTERS_MAX]}... ({len(message)} letters)"
+        message = shortened(message)
         super().__init__(code, message)
         self.code = code
         self.message = message or code.meaning
@@ -324,6 +323,13 @@ class KafkaError(Exception):
 
 
 MESSAGE_LETTERS_MAX = 8000  # a response has room for 32,767 bytes, and a letter takes up to four
+
+
+def shortened(message: str) -> str:
+    """Return a message that fits into an answer, whatever of what a client has sent is in it."""
+    if len(message) <= MESSAGE_LETTERS_MAX:
+        return message
+    return f"{message[:MESSAGE_LETTERS_MAX]}... ({len(message)} letters)"
 
 
 class ProtocolError(Exception):

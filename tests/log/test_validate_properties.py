@@ -19,7 +19,7 @@ CASES, PARTS = 3_000, 5
 
 def stored(case: Sent, *, writable: bool, way: Way) -> bytes:
     data = bytearray(case.data) if writable else case.data
-    done = way(data, case.settings, next_offset=NEXT_OFFSET, leader_epoch=LEADER_EPOCH, now_ms=NOW_MS)
+    done = way(data, case.settings, next_offset=NEXT_OFFSET, leader_epoch=LEADER_EPOCH, now_ms=NOW_MS, partition="t-0")
     return b"".join(done.chunks)
 
 

@@ -51,6 +51,7 @@ class Measured:
         program = FilePath(__file__).with_name("measured_broker.py")
         environment = dict(os.environ, PYTHONPATH=root) if root else dict(os.environ)
         self._stderr = os.memfd_create("stderr")  # a pipe would be full some time
+        self._heard_bytes = 0  # of it
         self.process = subprocess.Popen(
             [sys.executable, str(program), *settings],
             stdin=subprocess.PIPE,
@@ -74,9 +75,10 @@ class Measured:
         os.close(self._stderr)
 
     def tracebacks(self) -> str:
-        """Return what the broker has said from its first error of our own on; nothing if there was none."""
-        said = os.pread(self._stderr, 1 << 24, 0).decode(errors="replace")
-        return "".join(said.partition("Traceback")[1:])
+        """Return what the broker has said since the last call, from an error of our own on; nothing without one."""
+        said = os.pread(self._stderr, 1 << 24, self._heard_bytes)
+        self._heard_bytes += len(said)
+        return "".join(said.decode(errors="replace").partition("Traceback")[1:])
 
     def report(self) -> dict[str, float | str]:
         """Return the longest stretch since the last report."""

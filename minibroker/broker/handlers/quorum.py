@@ -6,7 +6,7 @@ In a cluster the controller answers all of them. Its voters are itself, and it h
 
 from __future__ import annotations
 
-from minibroker.errors import Error, KafkaError
+from minibroker.errors import Error, KafkaError, shortened
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY
 from minibroker.metadata.features import SERVED
 from minibroker.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -182,6 +182,6 @@ def _why_no_voters(cluster_id: str | None, doing: str, context: Context) -> tupl
     """Return why voters stay as they are; a quorum with kraft.version 0 answers just so."""
     if cluster_id is not None and cluster_id != context.node.cluster_id:
         words = f'The given id "{cluster_id}" doesn\'t match the cluster id "{context.node.cluster_id}"'
-        return Error.INCONSISTENT_CLUSTER_ID, words
+        return Error.INCONSISTENT_CLUSTER_ID, shortened(words)
     words = f"Cluster doesn't support {doing} voter because the kraft.version feature is 0"
     return Error.UNSUPPORTED_VERSION, words

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minibroker.errors import Error
+from minibroker.errors import Error, shortened
 from minibroker.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -146,7 +146,7 @@ def describe_passwords(
         if count > 1:
             code = Error.DUPLICATE_RESOURCE
             words = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-        results.append(Described(user=name, error_code=code, error_message=words, credential_infos=[]))
+        results.append(Described(user=name, error_code=code, error_message=shortened(words), credential_infos=[]))
     return DescribeUserScramCredentialsResponse(
         throttle_time_ms=0, error_code=Error.NONE, error_message="", results=results
     )
