@@ -384,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
     # Answers
 
     def write(self, chunks: Sequence[AnyChunk]) -> None:
-        """Send the chunks in order; large ones are not joined. What is to be read is large."""
+        """Send the chunks in order; large ones are not joined. Before what is to be read comes something else."""
         for chunk in chunks:
             self._unsent_bytes += len(chunk)
         self._unsent += chunks
@@ -396,7 +396,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         chunks, size_bytes = self._unsent, self._unsent_bytes
         self._unsent, self._unsent_bytes = [], 0
-        if size_bytes > LARGE_BYTES:
+        if size_bytes > LARGE_BYTES or (len(chunks) > 1 and not PLAIN.issuperset(map(type, chunks))):
             self._pieces = _in_pieces(chunks)
             self._may_write = False
             self._send_pieces()

@@ -288,6 +288,24 @@ async def test_a_file_that_another_program_cuts_meanwhile_closes_the_connection(
         late.close()
 
 
+async def test_what_is_left_of_an_answer_when_most_of_it_is_refused_is_read_too(tmp_path: Path) -> None:
+    """Together they were to be read as they are sent; without the second it is a small answer."""
+    async with running(SETTINGS, storage=OsStorage(str(tmp_path))) as node:
+        there = fill(node, 1)
+        node.create_topic("u")
+        append(node, "u", bytes(2 * VALUE_BYTES))
+        os.truncate(tmp_path / "u-0" / "00000000000000000000.log", VALUE_BYTES)
+        request, slow = fetch("t"), SlowTransport(node)
+        request.topics += fetch("u").topics
+        slow.feed(frame(request, 12))
+        await slow.take_all()
+        _, message = decode_response(bytes(slow.sent[4:]), 1, 12)
+        found = [each.partitions[0] for each in message.responses]
+        assert [each.error_code for each in found] == [Error.NONE, Error.KAFKA_STORAGE_ERROR]
+        assert bytes(found[0].records) == there
+        slow.close()
+
+
 async def test_what_has_been_written_leaves_before_a_connection_closes() -> None:
     async with running(SETTINGS) as node:
         there = fill(node, 10)
