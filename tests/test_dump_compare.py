@@ -15,6 +15,7 @@ from minibroker.cleaning.cleaner import Cleaned, clean
 from minibroker.cli import main
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
+from minibroker.log.in_pieces import finish
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from tests import goldens
@@ -417,14 +418,9 @@ def cleaned(log: PartitionLog, first_dirty: int | None, now_ms: int) -> int:
     """Compact a log as far as it may be; return where that is."""
     stable_offset = log.last_stable_offset(log.next_offset)
     candidate = cleanable(log, first_dirty_offset=first_dirty, last_stable_offset=stable_offset, now_ms=now_ms)
-    work = clean(log, candidate, now_ms=now_ms, map_bytes_max=1 << 20)
-    try:
-        while True:
-            next(work)
-    except StopIteration as stop:
-        log.close()
-        found: Cleaned = stop.value
-        return found.end_offset
+    found: Cleaned = finish(clean(log, candidate, now_ms=now_ms, map_bytes_max=1 << 20))
+    log.close()
+    return found.end_offset
 
 
 def without_one_record(directory: Path, end_offset: int) -> bool:

@@ -16,6 +16,7 @@ from minibroker.broker.handlers.context import Context
 from minibroker.broker.node import Node
 from minibroker.log import reading
 from minibroker.log.build import build_batch
+from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.replication.replica import Replica
@@ -59,16 +60,7 @@ def fetch_request(
 
 def ask(node: Node, request: FetchRequest) -> Any:
     made = fetching.fetch(request, Context(node, SimpleNamespace(), 17, "test"))  # type: ignore[arg-type]
-    return finished(made) if isinstance(made, GeneratorType) else made
-
-
-def finished(work: Any) -> Any:
-    """Return what comes of work that is done in shares, all of them at once."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
+    return finish(made) if isinstance(made, GeneratorType) else made
 
 
 def append(replica: Replica) -> None:

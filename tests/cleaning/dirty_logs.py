@@ -11,6 +11,7 @@ from minibroker.log import reading
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.formats import ABORT
+from minibroker.log.in_pieces import finish
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record, control_type
 from minibroker.log.recovery import open_log
@@ -100,7 +101,7 @@ class DirtyLog:
 
     def clean(self, first_dirty: int | None = None, *, map_bytes_max: int = MAP_BYTES, **more: Any) -> Cleaned:
         found = self.candidate(first_dirty)
-        return finished(clean(self.log, found, now_ms=self.now_ms, map_bytes_max=map_bytes_max, **more))
+        return finish(clean(self.log, found, now_ms=self.now_ms, map_bytes_max=map_bytes_max, **more))
 
     def files(self, *suffixes: str) -> dict[str, bytes]:
         names = [name for name in self.storage.list("t-0") if not suffixes or name.endswith(suffixes)]
@@ -150,16 +151,6 @@ def filled(text: str, **settings: Any) -> DirtyLog:
 def begun(dirty: DirtyLog) -> Generator[int, None, Cleaned]:
     """Return a pass that has not done anything yet."""
     return clean(dirty.log, dirty.candidate(), now_ms=dirty.now_ms, map_bytes_max=MAP_BYTES)
-
-
-def finished(work: Any) -> Cleaned:
-    """Do all pieces of a pass."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            found: Cleaned = stop.value
-            return found
 
 
 def content(storage: MemoryStorage, path: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from minibroker.cleaning.batch_filter import BatchFilter, Filtered
 from minibroker.cleaning.offset_map import OffsetMap
@@ -12,6 +11,7 @@ from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.log.formats import ABORT, APPEND_TIME, COMMIT, CREATE_TIME, LEADER_CHANGE
+from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record
 from minibroker.stored.producers import AbortedTxn
 
@@ -170,12 +170,3 @@ class Case:
             elif chance < 0.4:
                 found[key] = random.randrange(self.end_offset)
         return found
-
-
-def finish(work: Any) -> Any:
-    """Run a generator to its end and return its result."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            return stop.value

@@ -18,11 +18,12 @@ from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME, LEADER_CHANGE
+from minibroker.log.in_pieces import finish
 from minibroker.log.producers import ProducerStates
 from minibroker.log.records import Record
 from minibroker.stored.producers import AbortedTxn
 from tests import goldens
-from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case, finish
+from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case
 from tests.cleaning.test_keys import TURNS
 from tests.log.golden_batches import header_in, header_of, records_of
 from tests.sealing import seal

@@ -10,10 +10,11 @@ from minibroker.cleaning.cleaner import clean
 from minibroker.log import reading
 from minibroker.log.batches import batches
 from minibroker.log.compression import GZIP
+from minibroker.log.in_pieces import finish
 from minibroker.log.recovery import open_log
 from tests.log.audit import audit
 
-from .dirty_logs import MAP_BYTES, DirtyLog, filled, finished, latest
+from .dirty_logs import MAP_BYTES, DirtyLog, filled, latest
 
 # Which records stay
 
@@ -189,7 +190,7 @@ def test_whatever_transactions_there_were_readers_see_the_last_committed_values_
         before = dirty.rows()
         map_bytes_max = chance.choice([450, 700, MAP_BYTES])
         found = dirty.candidate(end)
-        end = finished(clean(dirty.log, found, now_ms=dirty.now_ms, map_bytes_max=map_bytes_max)).end_offset
+        end = finish(clean(dirty.log, found, now_ms=dirty.now_ms, map_bytes_max=map_bytes_max)).end_offset
         # What is left was there before, in the same order; what is read is the newest of what was committed.
         left, seen = dirty.rows(), dirty.committed()
         assert set(left) <= set(before)

@@ -18,6 +18,7 @@ import pytest
 from minibroker.cleaning.candidates import cleanable, pick
 from minibroker.cleaning.cleaner import clean
 from minibroker.log.batches import Batch, batches
+from minibroker.log.in_pieces import finish
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.recovery import open_log
@@ -122,13 +123,7 @@ def test_a_pass_leaves_what_kafka_left(golden: Pass) -> None:
     sealed_end = log.active.base_offset
     candidate = cleanable(log, first_dirty_offset=golden.first_dirty, last_stable_offset=log.next_offset, now_ms=now_ms)
     assert pick([candidate]) is candidate
-    work = clean(log, candidate, now_ms=now_ms, map_bytes_max=1 << 20, upgrades=False)
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            cleaned = stop.value
-            break
+    cleaned = finish(clean(log, candidate, now_ms=now_ms, map_bytes_max=1 << 20, upgrades=False))
 
     assert cleaned.end_offset == candidate.end == sealed_end
     left = log.segments[:-1]

@@ -15,8 +15,9 @@ from minibroker.cleaning.offset_map import OffsetMap
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP
+from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record
-from tests.cleaning.random_batches import Case, finish
+from tests.cleaning.random_batches import Case
 
 KIB = 1 << 10
 SMALLEST_BYTES = 600  # with room for a key or two

@@ -17,8 +17,9 @@ from minibroker.cleaning.transactions import Transactions
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP
+from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record
-from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case, finish
+from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case
 
 
 def taken(case: Case, start_offset: int, bytes_max: int) -> OffsetMap:

@@ -18,9 +18,10 @@ import pytest
 
 from minibroker.cleaning import cleaner
 from minibroker.cleaning.candidates import cleanable, pick
-from minibroker.cleaning.cleaner import Cleaned, clean
+from minibroker.cleaning.cleaner import clean
 from minibroker.cleaning.offset_map import OffsetMap
 from minibroker.log.batches import Batch, batches
+from minibroker.log.in_pieces import finish
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.reading import aborted_between
 
@@ -170,7 +171,7 @@ def cleaned_by_us(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cleaner, "OffsetMap", lambda size, load: KafkasMap(keys_max))
         work = clean(log, candidate, now_ms=now_ms, map_bytes_max=1 << 20, upgrades=not is_old)
-        cleaned = finished(work)
+        cleaned = finish(work)
     return Pass(
         candidate.first_dirty,
         candidate.end,
@@ -179,15 +180,6 @@ def cleaned_by_us(
         candidate.needs_now,
         cleaned.end_offset,
     )
-
-
-def finished(work: Any) -> Cleaned:
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            found: Cleaned = stop.value
-            return found
 
 
 def assert_same_files(ours: Path, theirs: Path, told: str, cleaned_to: int, *, has_kafkas_indexes: bool) -> None:

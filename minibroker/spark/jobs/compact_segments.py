@@ -18,6 +18,7 @@ from minibroker.cleaning.transactions import Transactions
 from minibroker.errors import ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.columns import ColumnReader
+from minibroker.log.in_pieces import finish
 from minibroker.log.segment import Segment
 from minibroker.spark.jobs.copying import opened
 from minibroker.spark.jobs.new_directory import Written, begin_segment, end_segment
@@ -26,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from minibroker.cleaning.batch_filter import Filtered, LastBatch
+    from minibroker.cleaning.batch_filter import LastBatch
     from minibroker.cleaning.keys import MapKey
     from minibroker.log.batches import Batch
     from minibroker.log.records import Record
@@ -164,7 +165,7 @@ def rewrite(work: Rewrite) -> Written:
         counts["bytes before"] += segment.size_bytes
         scan = Scan(segment)
         for batch in _placed(scan):
-            filtered = _filtered(keep, batch)
+            filtered = finish(keep.filter(batch))
             counts["records before"] += filtered.records_read
             counts["records"] += filtered.records_kept
             if work.may_be_keyless and filtered.records_kept < filtered.records_read:
@@ -183,17 +184,6 @@ def keyless_in(batch: Batch, end_offset: int) -> int:
     """Return how many records below an offset have no key; compaction removes them all."""
     columns = ColumnReader(batch.view, end_offset=end_offset, values=False, check_crc=False)
     return sum(each.keys.null_count for each in columns if each.keys is not None)
-
-
-def _filtered(keep: BatchFilter, batch: Batch) -> Filtered:
-    """Filter a batch without letting anybody else work in between."""
-    work = keep.filter(batch)
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            found: Filtered = stop.value
-            return found
 
 
 class _Writer:

@@ -17,6 +17,7 @@ from minibroker.cleaning.cleaner import clean
 from minibroker.client import Cluster, Producer
 from minibroker.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, read_offsets
 from minibroker.log.directory import LogDirectory
+from minibroker.log.in_pieces import finish
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
 from minibroker.log.verify import Verified, verify_directory
@@ -26,7 +27,7 @@ from minibroker.spark.jobs.compact_keys import Keys, keys_of
 from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.jobs.source_logs import SourceDirectory
 from minibroker.spark.option_values import OptionError
-from tests.cleaning.dirty_logs import NOW_MS, DirtyLog, finished
+from tests.cleaning.dirty_logs import NOW_MS, DirtyLog
 from tests.spark.jobs.test_verify import here
 from tests.spark.logs import one_by_one, tree
 from tests.spark.served import served
@@ -67,7 +68,7 @@ class DiskLog(DirtyLog):
         )
         if found.end <= log.segments[0].base_offset:
             return
-        cleaned = finished(clean(log, found, now_ms=self.now_ms, map_bytes_max=1 << 20))
+        cleaned = finish(clean(log, found, now_ms=self.now_ms, map_bytes_max=1 << 20))
         directory.cleaner_offsets["t", 0] = cleaned.end_offset
         directory.write_cleaner_offsets()
 
