@@ -64,10 +64,11 @@ def open_log(
     """
     storage.make_directory(directory)
     finish_swaps(storage, directory)
-    if refuses_loss and recovery_point and not any(name.endswith(".log") for name in storage.list(directory)):
+    names = storage.list(directory)
+    if refuses_loss and recovery_point and not any(name.endswith(".log") for name in names):
         raise StorageDamaged(f"{directory}: there is no segment, and records up to {recovery_point} had been flushed")
-    segments = _find_segments(storage, directory, now_ms)
-    rolls = _find_rolls(storage, directory)
+    segments = _find_segments(storage, directory, names, now_ms)
+    rolls = _find_rolls(directory, names)
     recovery = Recovery()
     scanned = []
     if not was_clean:
@@ -182,11 +183,11 @@ def _covered(storage: Storage, directory: str, swaps: list[str]) -> list[str]:
     ]
 
 
-def _find_segments(storage: Storage, directory: str, now_ms: int) -> list[Segment]:
+def _find_segments(storage: Storage, directory: str, found: list[str], now_ms: int) -> list[Segment]:
     """Return the segments, rising; indexes without a log go, and what an index is missing is made anew."""
-    names = set(storage.list(directory))
+    names = set(found)
     segments = []
-    for name in sorted(names):
+    for name in found:
         base, suffix = name[:20], name[20:]
         if not base.isdigit():
             continue
@@ -201,11 +202,11 @@ def _find_segments(storage: Storage, directory: str, now_ms: int) -> list[Segmen
     return segments
 
 
-def _find_rolls(storage: Storage, directory: str) -> list[tuple[int, int, str]]:
+def _find_rolls(directory: str, names: list[str]) -> list[tuple[int, int, str]]:
     """Return which segments began while the end of the log before them was not flushed: base offset, end, file."""
     return [
         (int(name[:20]), int(name[21:41]), f"{directory}/{name}")
-        for name in storage.list(directory)
+        for name in names
         if name.endswith(ROLLED) and name[:20].isdigit() and name[21:41].isdigit()
     ]
 
@@ -232,9 +233,9 @@ def _recover(
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= recovery_point:
             continue
-        began_at = ends.get(segment.base_offset, -1) if segment.base_offset > recovery_point else -1
-        if expected is not None and (segment.base_offset < expected or expected < began_at):
-            due = max(expected, began_at)
+        ended_at = ends.get(segment.base_offset, -1) if segment.base_offset > recovery_point else -1
+        if expected is not None and (segment.base_offset < expected or expected < ended_at):
+            due = max(expected, ended_at)
             recovery.reason = f"{segment.path} comes where the log ends with {expected}, and it had gone on to {due}"
             recovery.cut_bytes += _remove(segments, index)
             break
