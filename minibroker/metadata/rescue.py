@@ -15,6 +15,7 @@ from __future__ import annotations
 from minibroker.errors import InvalidRecord, ProtocolError
 from minibroker.log.batches import find_batch
 from minibroker.log.checkpoints import read_file
+from minibroker.log.formats import MAGIC_POSITION
 from minibroker.metadata.image import TOPIC, MetadataImage
 from minibroker.metadata.records import UnknownRecord, read_record
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from minibroker.metadata.damage import Repair
     from minibroker.stored.kinds import MetadataRecord
 
-MAGIC_POSITION = 16  # in a batch
 TOPIC_RECORD, REMOVE_TOPIC = 2, 9  # numbers of kinds
 BEGIN, END, ABORT = 23, 24, 25  # of a transaction
 ABOUT_PROCESSES = {0, 1, 7, 8, 17, 20, 21, 27, 29}  # who is there, and what says nothing
