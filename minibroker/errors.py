@@ -313,7 +313,8 @@ class KafkaError(Exception):
     """
 
     def __init__(self, code: Error, message: str = ""):
-        message = shortened(message)
+        if len(message) > MESSAGE_LETTERS_MAX:
+            message = shortened(message)
         super().__init__(code, message)
         self.code = code
         self.message = message or code.meaning

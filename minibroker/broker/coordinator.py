@@ -154,6 +154,10 @@ class Coordinator:
     def find(self, group_id: str) -> LedPartition:
         """Return the partition of a group; raise if another broker leads it, or it is being read."""
         self.follow_clock()
+        return self.find_now(group_id)
+
+    def find_now(self, group_id: str) -> LedPartition:
+        """Do what `find` does for one of many groups, and look at the clock no more than once for all of them."""
         topic = self.node.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise KafkaError(Error.NOT_COORDINATOR, f"there is no {OFFSETS_TOPIC} yet")

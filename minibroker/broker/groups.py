@@ -61,6 +61,11 @@ class Groups:
             self._coordinator.stop()
             self._coordinator = None
 
+    def follow_clock(self) -> None:
+        """Do once for a request of many groups what is otherwise done for each."""
+        if self._coordinator is not None:
+            self._coordinator.follow_clock()
+
     def led(self) -> Iterable[LedPartition]:
         """Return the partitions of groups that this broker leads."""
         return () if self._coordinator is None else self._coordinator.led.values()

@@ -9,8 +9,8 @@ def java_hash(text: str) -> int:
     """Return String.hashCode of Java: of UTF-16 units, as a signed number of 32 bits."""
     data = text.encode("utf-16-be", "surrogatepass")
     found = 0
-    for position in range(0, len(data), 2):
-        found = (31 * found + (data[position] << 8 | data[position + 1])) & 0xFFFFFFFF
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        found = (31 * found + (high << 8 | low)) & 0xFFFFFFFF
     return found - (1 << 32) if found >> 31 else found
 
 

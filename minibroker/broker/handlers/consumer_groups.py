@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minibroker.broker.handlers.group_admin import NOT_ASKED, all_operations
 from minibroker.broker.handlers.groups import check_id, host_of
-from minibroker.errors import Error, KafkaError
+from minibroker.errors import Error, KafkaError, shortened
 from minibroker.groups.consumer import ConsumerGroup, group_not_found
 from minibroker.groups.consumer_checks import check_heartbeat
 from minibroker.groups.migration import upgrade
@@ -98,6 +98,7 @@ def consumer_group_describe(
     """
     operations = all_operations(context) if request.include_authorized_operations else NOT_ASKED
     groups: dict[str, DescribedGroup] = {}
+    context.node.groups.follow_clock()
     for group_id in request.group_ids:
         if group_id not in groups:
             found = groups[group_id] = _describe(group_id, operations, context)
@@ -114,7 +115,7 @@ def consumer_group_describe(
 
 def _committed(group_id: str, context: Context) -> Later | None:
     """Return what is told when every row of a group is committed, or why that cannot be; None: it is so."""
-    led = context.node.groups.coordinator.find(group_id)
+    led = context.node.groups.coordinator.find_now(group_id)
     if led.is_safe(group_id):
         return None
     later = Later()
@@ -128,12 +129,12 @@ def _describe(group_id: str, operations: int, context: Context) -> DescribedGrou
     try:
         check_id(group_id)
         coordinator = context.node.groups.coordinator
-        group = coordinator.find(group_id).shard.find_shown(group_id)
-        if not isinstance(group, ConsumerGroup):
-            what = "not found" if group is None else "is not a consumer group"
-            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        group = coordinator.find_now(group_id).shard.find_shown(group_id)
     except KafkaError as error:
         return _undescribed(group_id, error.code, error.message if error.code == Error.GROUP_ID_NOT_FOUND else None)
+    if not isinstance(group, ConsumerGroup):
+        what = "not found" if group is None else "is not a consumer group"
+        return _undescribed(group_id, Error.GROUP_ID_NOT_FOUND, shortened(f"Group {group_id} {what}."))
     answer = group.describe(coordinator.topics, coordinator.settings_of(group_id))
     answer.authorized_operations = operations
     return answer

@@ -11,6 +11,7 @@ from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
+    from minibroker.metadata.image import Topic
     from minibroker.server.shares import Work
 
 Coordinator = FindCoordinatorResponse.Coordinator
@@ -39,8 +40,9 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Work[
         if opening is not None:
             yield opening
     found = []
+    finder = Finder(request.key_type, context)
     for key in keys:
-        found.append(_find(key, request.key_type, context))
+        found.append(finder.find(key))
         yield FOUND_US
     if context.api_version >= BATCHES_SINCE:
         return FindCoordinatorResponse(coordinators=found)
@@ -54,34 +56,46 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Work[
     )
 
 
-def _find(key: str, kind: int, context: Context) -> Coordinator:
-    try:
-        if kind == GROUP:
-            leader = _leader_of(key, context)
-        elif kind == TRANSACTION:
-            raise no_transactions(context, key)
-        elif kind == SHARE:  # there are none
-            return Coordinator(
-                key=key, node_id=-1, host="", port=-1, error_code=Error.INVALID_REQUEST, error_message=""
-            )
-        else:
-            raise KafkaError(Error.INVALID_REQUEST, f"there is no coordinator of type {kind}")
-        brokers = context.node.brokers_for(context.connection)
-        found = [each for each in brokers if each[0] == leader]
-        if not found:
+class Finder:
+    """Names the brokers for the keys of one request: what is the same for many keys is looked up once."""
+
+    def __init__(self, key_type: int, context: Context):
+        self._key_type = key_type
+        self._context = context
+        self._offset = -1  # of the metadata that the brokers below are from
+        self._topic: Topic | None = None
+        self._brokers: dict[int, tuple[str, int]] = {}  # host and port of each that can be reached
+
+    def find(self, key: str) -> Coordinator:
+        try:
+            if self._key_type == GROUP:
+                node_id, host, port = self._coordinator_of(key)
+            elif self._key_type == TRANSACTION:
+                raise no_transactions(self._context, key)
+            elif self._key_type == SHARE:  # there are none
+                return Coordinator(
+                    key=key, node_id=-1, host="", port=-1, error_code=Error.INVALID_REQUEST, error_message=""
+                )
+            else:
+                raise KafkaError(Error.INVALID_REQUEST, f"there is no coordinator of type {self._key_type}")
+        except KafkaError as error:
+            code, message = error.code, error.message
+            return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
+        return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=Error.NONE, error_message="")
+
+    def _coordinator_of(self, group_id: str) -> tuple[int, str, int]:
+        """Return the broker that leads the partition of a group."""
+        node = self._context.node
+        if self._offset != node.image.offset:  # the metadata may change between two keys
+            self._offset, self._topic = node.image.offset, node.image.topics.get(OFFSETS_TOPIC)
+            brokers = node.brokers_for(self._context.connection)
+            self._brokers = {broker_id: (host, port) for broker_id, host, port, _ in brokers}
+        if self._topic is None:
+            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} cannot be made yet")
+        leader = self._topic.partitions[partition_of(group_id, len(self._topic.partitions))].leader
+        if leader < 0:
+            raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "nobody leads the partition of the group")
+        endpoint = self._brokers.get(leader)
+        if endpoint is None:
             raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, f"broker {leader} cannot be reached")
-        node_id, host, port, _ = found[0]
-    except KafkaError as error:
-        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message)
-    return Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=Error.NONE, error_message="")
-
-
-def _leader_of(group_id: str, context: Context) -> int:
-    """Return the broker that leads the partition of a group."""
-    topic = context.node.image.topics.get(OFFSETS_TOPIC)
-    if topic is None:
-        raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} cannot be made yet")
-    leader = topic.partitions[partition_of(group_id, len(topic.partitions))].leader
-    if leader < 0:
-        raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "nobody leads the partition of the group")
-    return leader
+        return leader, *endpoint

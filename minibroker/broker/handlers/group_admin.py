@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.errors import Error, KafkaError
+from minibroker.errors import Error, KafkaError, shortened
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import STABLE
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -37,6 +37,7 @@ def describe_groups(request: DescribeGroupsRequest, context: Context) -> Work[De
     """Describe classic groups."""
     operations = all_operations(context) if request.include_authorized_operations else NOT_ASKED
     groups: dict[str, DescribedGroup] = {}
+    context.node.groups.follow_clock()
     for group_id in request.groups:
         if group_id not in groups:
             found = groups[group_id] = _describe(group_id, operations, context)
@@ -49,7 +50,7 @@ def _describe(group_id: str, operations: int, context: Context) -> DescribedGrou
         error_code=Error.NONE, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
     )
     try:
-        group = context.node.groups.coordinator.find(group_id).shard.find_shown(group_id)
+        group = context.node.groups.coordinator.find_now(group_id).shard.find_shown(group_id)
     except KafkaError as error:
         answer.error_code = error.code
         return answer
@@ -59,8 +60,8 @@ def _describe(group_id: str, operations: int, context: Context) -> DescribedGrou
             answer.authorized_operations = operations
         else:
             what = "not found" if group is None else "is not a classic group"
-            missing = KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
-            answer.error_code, answer.error_message = missing.code, missing.message
+            answer.error_code = Error.GROUP_ID_NOT_FOUND
+            answer.error_message = shortened(f"Group {group_id} {what}.")
         return answer
     answer.authorized_operations = operations
     is_stable = group.state is STABLE
@@ -107,10 +108,11 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Work[Delete
     """Delete groups that nobody is in, with their offsets; answer when that is safe."""
     refused: list[Deleted] = []
     waits: list[tuple[Deleted, Later]] = []
+    context.node.groups.follow_clock()
     for group_id in dict.fromkeys(request.groups_names):
         answer = Deleted(group_id=group_id, error_code=Error.NONE)
         try:
-            led = context.node.groups.coordinator.find(group_id)
+            led = context.node.groups.coordinator.find_now(group_id)
             rows, group = led.shard.deletion(group_id)
             waits.append((answer, Later()))
             led.write(group_id, rows, waits[-1][1], ending=[group], is_atomic=False)
