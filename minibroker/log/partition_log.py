@@ -18,6 +18,7 @@ and putting cleaned ones in their place in pruning.py.
 from __future__ import annotations
 
 from bisect import bisect_right
+from weakref import ref
 
 from minibroker.errors import Error, KafkaError, LogOffline, ProtocolError, StorageError
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
@@ -44,17 +45,23 @@ def _nobody(*_: int) -> None:
 
 
 class _OfflineOnFailure:
-    """Around what must not fail half way: a disk that refuses there takes the log offline."""
+    """Around what must not fail half way: a disk that refuses there takes the log offline.
+
+    It does not hold the log: a log that is deleted goes at once, and does not wait for the garbage collector.
+    """
 
     def __init__(self, log: PartitionLog):
-        self.log = log
+        self._log = ref(log)
 
     def __enter__(self) -> None:
-        self.log.check_online()
+        log = self._log()
+        assert log is not None
+        log.check_online()
 
     def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: object) -> None:
-        if isinstance(failure, StorageError):
-            self.log.fail(failure)
+        log = self._log()
+        if isinstance(failure, StorageError) and log is not None:
+            log.fail(failure)
 
 
 class PartitionLog:

@@ -214,6 +214,7 @@ class Replica:
         """Lead and follow no more: the partition is gone from here."""
         self.role = None
         self.leader_id = NO_LEADER
+        self.log.on_offline = None
         self.tell(0)
 
     # Records
