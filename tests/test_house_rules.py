@@ -239,7 +239,7 @@ LONG_FILES = {
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
     "minibroker/log/directory.py": 450,  # the logs of a broker, and the files that speak of all of them
     "minibroker/log/segment.py": 530,  # writing and reading one file with its indexes
-    "minibroker/log/partition_log.py": 508,  # appending, rolling, flushing, cutting: one state
+    "minibroker/log/partition_log.py": 522,  # appending, rolling, flushing, cutting: one state
     "minibroker/server/connection.py": 490,  # one connection: frames, buffers, answers and what is left of them
 }
 

@@ -2,20 +2,29 @@
 
 On a disk this is done in a thread: a gigabyte takes seconds. What must hold: a recovery point moves only when all
 before it is on the disk, and not if something of that has been cut off meanwhile.
+At the end of a broker all logs are flushed, on a disk in several threads: it has waited for each sync otherwise, and
+whoever stops it waits for all of them.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from functools import partial
 
 from minibroker.broker.pieces import Pieces
 from minibroker.errors import StorageError
+from minibroker.log.outcomes import carry_out_in_turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from minibroker.broker.node import Node
     from minibroker.broker.pieces import Work
+    from minibroker.log.outcomes import FlushPlan
     from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.storage import Storage
 
 
 class Flushing:
@@ -61,3 +70,34 @@ class Flushing:
                 self.node.disk_failed(failure)
         else:
             log.flushed(plan)
+
+
+def carry_out_in_threads(thread_count: int, storage: Storage, plans: Sequence[FlushPlan]) -> list[StorageError | None]:
+    """Return of each plan what the disk refused, when all have been tried; None: it has been carried out."""
+    if not storage.is_slow:
+        return carry_out_in_turn(storage, plans)
+    outcomes: list[Exception | None] = [None] * len(plans)
+    waiting = deque(enumerate(plans))
+
+    def work() -> None:
+        while True:
+            try:
+                index, plan = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                plan.carry_out(storage)
+            except Exception as failure:
+                outcomes[index] = failure
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(thread_count, len(plans)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    failures: list[StorageError | None] = []
+    for outcome in outcomes:
+        if outcome is not None and not isinstance(outcome, StorageError):
+            raise outcome
+        failures.append(outcome)
+    return failures

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from minibroker.config import BrokerConfig
     from minibroker.config.listeners import Listener
     from minibroker.faults.toxics import Toxics
+    from minibroker.log.outcomes import FlushPlan
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage
     from minibroker.metadata.metadata_log import MetadataLog
@@ -259,11 +260,18 @@ class Node:
             {key: replica.high_watermark for key, replica in self.replicas.items()},
             broker_epoch=self.metadata.broker_epoch,
             may_be_clean=left and not unknown,
+            carry_out=self._carry_out,
         )
         if not left or not is_written:
             return "a disk refused what was to be written in the end"
         more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
         return f"{unknown[0]}{more} could not be opened" if unknown else ""
+
+    def _carry_out(self, storage: Storage, plans: Sequence[FlushPlan]) -> Sequence[StorageError | None]:
+        """Sync what the logs have written in the end."""
+        from minibroker.broker.flushing import carry_out_in_threads
+
+        return carry_out_in_threads(self.config["num.recovery.threads.per.data.dir"], storage, plans)
 
     async def _close_servers(self) -> None:
         for server in self.servers:

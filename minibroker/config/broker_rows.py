@@ -226,6 +226,8 @@ node.id | int read-only | null | [0,...]
   here 1: Kafka has no default; one broker needs no choice
 num.partitions | int read-only | 1 | [1,...]
   Partitions of a topic that is created without a number.
+num.recovery.threads.per.data.dir | int cluster-wide | 2 | [1,...]
+  In how many threads a stop flushes the logs; a start opens them one after the other.
 offset.metadata.max.bytes | int read-only | 4096
   Longest text beside a committed offset.
 offsets.commit.timeout.ms | int read-only | 5000 | [1,...]

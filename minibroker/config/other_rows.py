@@ -128,7 +128,6 @@ metrics.recording.level | string read-only | INFO
 metrics.sample.window.ms | long read-only | 30000 | [1,...]
 num.io.threads | int cluster-wide | 8 | [1,...]
 num.network.threads | int cluster-wide | 3 | [1,...]
-num.recovery.threads.per.data.dir | int cluster-wide | 2 | [1,...]
 num.replica.alter.log.dirs.threads | int read-only | null
 num.replica.fetchers | int cluster-wide | 1 | [1,...]
 offsets.commit.required.acks | short read-only 3.9 | -1

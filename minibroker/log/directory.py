@@ -19,6 +19,7 @@ Not here: meta.properties (whose directory this is), when checkpoints are due, w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from minibroker.errors import ProtocolError, StorageDamaged, StorageError
@@ -37,18 +38,21 @@ from minibroker.log.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from minibroker.log.outcomes import no_jitter
+from minibroker.log.outcomes import carry_out_in_turn, no_jitter
 from minibroker.log.recovery import open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from minibroker.log.outcomes import FlushPlan
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
 
     TopicPartition = tuple[str, int]
+    # What is to be synced; for each, what the disk refused.
+    CarryOut = Callable[[Storage, Sequence[FlushPlan]], Sequence[StorageError | None]]
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
@@ -378,18 +382,16 @@ class LogDirectory:
         *,
         broker_epoch: int = NO_BROKER_EPOCH,
         may_be_clean: bool = True,
+        carry_out: CarryOut = carry_out_in_turn,
     ) -> bool:
         """Flush and close everything, and say so with the clean mark; False: a disk refused, and there is none.
 
         may_be_clean: False if there is to be no mark, for something else was not left in order.
+        carry_out: syncs what the logs have written; several at a time, if it can.
+        All is written before anything is synced: then one commit of a file system's journal serves many files.
         """
-        failed = False
-        for log in self.logs.values():
-            try:
-                log.close()
-            except StorageError:
-                failed = True
-            failed = failed or log.offline is not None
+        self._end_logs(carry_out)
+        failed = any(log.offline is not None for log in self.logs.values())
         try:
             self.write_checkpoints(high_watermarks)
             if may_be_clean and not failed:
@@ -398,6 +400,22 @@ class LogDirectory:
             failed = True
         self.logs.clear()
         return not failed
+
+    def _end_logs(self, carry_out: CarryOut) -> None:
+        """Flush and close every log; where a disk refuses, the log is offline."""
+        plans: list[FlushPlan] = []
+        ended: list[PartitionLog] = []
+        for log in self.logs.values():
+            with suppress(StorageError):
+                plan = log.end()
+                if plan is not None:
+                    plans.append(plan)
+                    ended.append(log)
+        for log, plan, failure in zip(ended, plans, carry_out(self.storage, plans), strict=True):
+            if failure is None:
+                log.flushed(plan)
+            else:
+                log.fail(failure)
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:

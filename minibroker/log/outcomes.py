@@ -7,7 +7,7 @@ from minibroker.log.checkpoints import sync_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from minibroker.log.storage import Storage
 
@@ -42,19 +42,35 @@ class Appended:
 class FlushPlan:
     """Files to be synced, and up to which offset a log is on the disk then."""
 
-    __slots__ = ("cuts", "end_offset", "paths")
+    __slots__ = ("cuts", "directory", "end_offset", "outdated", "paths")
 
-    def __init__(self, paths: list[str], end_offset: int, cuts: int):
+    def __init__(self, directory: str, paths: list[str], end_offset: int, cuts: int, outdated: Sequence[str] = ()):
+        self.directory = directory
         self.paths = paths
         self.end_offset = end_offset
         self.cuts = cuts  # of the log when it was made: what has been cut since is another log's
+        self.outdated = outdated  # files that are to go once the others are on the disk
 
     def carry_out(self, storage: Storage) -> None:
         """Sync the files that are still there, and their names; what has gone meanwhile was cut off or deleted."""
         for path in self.paths:
             _sync_unless_gone(storage, path, sync_file)
-        directory = self.paths[-1].rpartition("/")[0]
-        _sync_unless_gone(storage, directory, lambda storage, path: storage.sync_directory(path))
+        for path in self.outdated:
+            storage.remove(path)
+        _sync_unless_gone(storage, self.directory, lambda storage, path: storage.sync_directory(path))
+
+
+def carry_out_in_turn(storage: Storage, plans: Sequence[FlushPlan]) -> list[StorageError | None]:
+    """Return of each plan what the disk refused; None: it has been carried out."""
+    return [_failure_of(plan, storage) for plan in plans]
+
+
+def _failure_of(plan: FlushPlan, storage: Storage) -> StorageError | None:
+    try:
+        plan.carry_out(storage)
+    except StorageError as failure:
+        return failure
+    return None
 
 
 def _sync_unless_gone(storage: Storage, path: str, sync: Callable[[Storage, str], object]) -> None:

@@ -381,7 +381,7 @@ class PartitionLog:
         paths = [path for segment in segments for path in map(segment.path_of, KINDS)]
         paths += [snapshot_path(self.directory, segment.base_offset) for segment in [*segments[1:], self.active]]
         paths.append(path_in(self.directory, LEADER_EPOCHS))
-        return FlushPlan(paths, self.active.base_offset, self.cuts)
+        return FlushPlan(self.directory, paths, self.active.base_offset, self.cuts)
 
     def flushed(self, plan: FlushPlan) -> None:
         """Take note that what was planned is on the disk, unless something of it has been cut off meanwhile."""
@@ -395,20 +395,34 @@ class PartitionLog:
         return self.recovery_point < self.next_offset and now_ms - self._flushed_ms >= self.settings.flush_ms
 
     def close(self) -> None:
-        """Leave the directory as a clean stop does: everything flushed, indexes cut to their length, a snapshot.
+        """Leave the directory as a clean stop does: everything flushed, indexes cut to their length, a snapshot."""
+        plan = self.end()
+        if plan is not None:
+            with self.or_offline:
+                plan.carry_out(self.storage)
+            self.flushed(plan)
 
+    def end(self) -> FlushPlan | None:
+        """Write what a clean stop leaves, close all files, and return what is to be synced then, if anything.
+
+        Whoever does it, in a thread too, tells `flushed`, or `fail`. Nothing may be written any more.
         A log that never had a record needs no flush: what a crash takes of it, opening makes again.
         """
         try:
-            if self.offline is None and not self._is_settled:
-                with self.or_offline:
-                    self.active.seal()
-                    if self.next_offset:
-                        write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
-                        self.names_changed = True
-                        self.flush()
+            if self.offline is not None or self._is_settled:
+                return None
+            with self.or_offline:
+                self.active.seal()
+                if not self.next_offset:
+                    return None
+                write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
         finally:
             self.release()
+        segments = self.segments[self.segment_of(self.recovery_point) :]
+        paths = [path for segment in segments for path in map(segment.path_of, KINDS)]
+        if self._epochs_unsynced:
+            paths.append(path_in(self.directory, LEADER_EPOCHS))
+        return FlushPlan(self.directory, paths, self.next_offset, self.cuts, [path for _, path in self._rolls])
 
     def release(self) -> None:
         """Close all files, whatever is in them."""

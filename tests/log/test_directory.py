@@ -265,6 +265,36 @@ def test_after_a_failover_checkpoints_are_written_as_often_for_many_logs_as_for_
     assert (paths.count(POINTS), paths.count(HIGH_WATERMARKS)) == (1, 1)
 
 
+# What a stop costs
+
+
+def test_a_stop_writes_everything_before_it_syncs_and_syncs_each_file_and_directory_once() -> None:
+    storage = SimulatedStorage()
+    directory = opened(storage, "a", "b", "c")
+    for log in directory.logs.values():
+        append(log, 9)  # several segments
+    files = [
+        f"{topic}-0/{name}"
+        for topic in ("a", "b", "c")
+        for name in storage.list(f"{topic}-0")
+        if name.endswith((".log", "index", "-checkpoint"))
+    ]
+    steps: list[tuple[str, str]] = []
+    storage.before_step = lambda step: steps.append((step.doing, step.path))
+    assert directory.close()
+    storage.before_step = None
+    own = [(doing, path) for doing, path in steps if path.startswith(("a-0", "b-0", "c-0"))]
+    synced = [path for doing, path in own if doing == "sync"]
+    assert sorted(synced) == sorted(files)
+    writes = [index for index, (doing, _) in enumerate(own) if doing in ("create", "append", "write", "truncate")]
+    assert writes and max(writes) < [doing for doing, _ in own].index("sync")
+    assert sorted(path for doing, path in own if doing == "sync directory") == ["a-0", "b-0", "c-0"]
+    # The checkpoints follow, the mark is the last: file, name and directory of each.
+    assert steps[-1] == ("sync directory", "")
+    assert [path for doing, path in steps if doing == "rename"][-1].endswith(".kafka_cleanshutdown")
+    assert steps[: len(own)] == own
+
+
 def test_a_segment_beyond_the_largest_offset_is_nobodys() -> None:
     storage = MemoryStorage(int)
     append(opened(storage, "t").logs["t", 0])

@@ -179,3 +179,41 @@ def test_what_was_flushed_survives_any_crash_and_what_is_left_is_a_beginning(see
 def test_recovery_survives_a_crash_in_its_own_steps(seed: int) -> None:
     explored: Explored = explore(work(seed, 30), check, seed=seed, states_max=STATES // 3, crashes=3)
     assert explored.distinct == STATES // 3
+
+
+def test_a_clean_mark_says_that_every_log_is_on_the_disk() -> None:
+    topics = ("a", "b", "c")
+
+    def opened(storage: SimulatedStorage) -> LogDirectory:
+        directory = LogDirectory(storage)
+        directory.start()
+        for topic in topics:
+            directory.open(topic, 0, SETTINGS, now_ms=0, topic_id=bytes(16))
+        return directory
+
+    def workload(storage: SimulatedStorage, mark: Callable[[int], None]) -> None:
+        mark(0)
+        count = 0
+        for _ in range(3):
+            directory = opened(storage)
+            for log in directory.logs.values():
+                for number in range(count, count + 8):
+                    data = build_batch(2, [Record(b"k", b"%d" % number * 40, (), 1000 + number)])
+                    log.append_as_leader(bytearray(data), leader_epoch=count, now_ms=0)
+            count += 8
+            mark(count)
+            assert directory.close()
+
+    def check_mark(storage: SimulatedStorage, count: int) -> None:
+        directory = opened(storage)
+        for log in directory.logs.values():
+            values = [row.value for row in audit(log, every_lookup=False)]
+            # The mark may be that of the stop before.
+            whole = not directory.was_clean or len(values) in (count, count - 8)
+            assert whole, f"{log.directory}: {len(values)} of {count} records and a clean mark"
+            assert values == [b"%d" % number * 40 for number in range(len(values))]
+            assert log.epochs.latest_epoch == (len(values) - 1) // 8 * 8 or not values
+            log.release()
+
+    explored = explore(workload, check_mark, states_max=STATES // 2)
+    assert explored.distinct == STATES // 2

@@ -127,9 +127,9 @@ def fetch(
     )
 
 
-def append(node: Node, topic: str, *values: bytes) -> None:
+def append(node: Node, topic: str, *values: bytes, partition: int = 0) -> None:
     """Put records into a log without asking the server."""
-    node.replicas[topic, 0].append(bytearray(batch(*values)), now_ms=1_700_000_000_000, steady_ms=0)
+    node.replicas[topic, partition].append(bytearray(batch(*values)), now_ms=1_700_000_000_000, steady_ms=0)
 
 
 def records_of(node: Node, topic: str, partition: int = 0) -> list[Any]:

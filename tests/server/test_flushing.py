@@ -11,12 +11,12 @@ import pytest
 from minibroker.broker.flushing import Flushing
 from minibroker.broker.node import Node
 from minibroker.errors import StorageError
-from minibroker.log.checkpoints import RECOVERY_POINTS, read_offsets
+from minibroker.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.outcomes import FlushPlan
 from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.storage import OsStorage
-from tests.server.running import append, running, turns, values_of
+from tests.server.running import append, running, said, turns, values_of
 
 SETTINGS = {"log.index.size.max.bytes": "80"}
 
@@ -78,7 +78,62 @@ async def test_on_a_disk_it_is_done_in_a_thread(tmp_path: Path, monkeypatch: pyt
         while log.recovery_point < 6:  # each turn lets a thread of the disk come in
             await turns(1)
         assert log.offline is None
-    assert threads and threading.get_ident() not in threads
+        assert threads and threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_stop_flushes_logs_in_as_many_threads_as_the_setting_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    threads: list[int] = []
+    together = threading.Barrier(count)
+    carry_out = FlushPlan.carry_out
+
+    def watched(plan: FlushPlan, storage: Any) -> None:
+        if plan.directory.startswith("t-"):
+            assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+            together.wait(60)  # broken if there are never so many at the same time
+            threads.append(threading.get_ident())
+        carry_out(plan, storage)
+
+    async with running({"num.recovery.threads.per.data.dir": str(count)}, storage=OsStorage(str(tmp_path))) as node:
+        node.create_topic("t", 6)
+        for number in range(6):
+            append(node, "t", b"v", partition=number)
+        monkeypatch.setattr(FlushPlan, "carry_out", watched)
+    assert len(threads) == 6 and threading.get_ident() not in threads
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        assert node.directory.was_clean
+        assert [values_of(node, "t", partition=number) for number in range(6)] == [[b"v"]] * 6
+
+
+@pytest.mark.parametrize("failure", [StorageError("no disk"), ValueError("an error of our own")])
+async def test_a_stop_that_cannot_flush_one_log_flushes_the_others_and_leaves_no_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    flushed: list[str] = []
+    carry_out = FlushPlan.carry_out
+
+    def failing(plan: FlushPlan, storage: Any) -> None:
+        if plan.directory == "t-1":
+            raise failure
+        carry_out(plan, storage)
+        flushed.append(plan.directory)
+
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        node.create_topic("t", 4)
+        for number in range(4):
+            append(node, "t", b"v", partition=number)
+        monkeypatch.setattr(FlushPlan, "carry_out", failing)
+        if isinstance(failure, StorageError):
+            await node.stop()
+            assert any("as after a crash" in line for line in said(node))
+        else:
+            with pytest.raises(ValueError, match="an error of our own"):
+                await node.stop()
+    assert {"t-0", "t-2", "t-3"} <= {*flushed}
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
 
 
 async def test_what_was_cut_off_while_it_was_flushed_is_not_taken_for_flushed() -> None:
