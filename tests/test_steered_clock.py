@@ -301,11 +301,12 @@ async def test_a_request_that_is_given_up_while_the_clock_is_moved_does_not_fire
     assert clock.next_due_ms is None
 
 
-async def test_what_somebody_has_said_already_is_heard_before_time_moves() -> None:
-    """A session timer without a delay is a message on its way."""
+@pytest.mark.parametrize("kind", [SESSION, REQUEST, CHORE])
+async def test_what_somebody_has_said_already_is_heard_before_time_moves(kind: str) -> None:
+    """A timer without a delay is a message on its way, or the answer to who does not want to wait."""
     clock = frozen(0)
     heard: list[int] = []
-    clock.after(100, lambda: clock.after(0, lambda: heard.append(clock.now_ms())), CHORE)
+    clock.after(100, lambda: clock.after(0, lambda: heard.append(clock.now_ms()), kind), CHORE)
     await clock.advance("1h")
     assert heard == [100]
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from minibroker.broker.handlers.fetch_sessions import Session
 from minibroker.client import Cluster as Client
 from minibroker.cluster.cluster import Cluster
 from minibroker.errors import Error, StorageError
@@ -311,6 +312,36 @@ def test_a_fetch_is_answered_when_the_high_watermark_rises_without_a_record(what
         assert fetched(answer) == (0, ONE)
 
     in_cluster(main)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_fetch_that_waits_is_woken_once_by_each_record(brokers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it may be read: not when it is appended, and by no follower but the last."""
+    woken: list[int] = []
+    wake = Session.wake
+
+    def counting(session: Session) -> None:
+        woken.append(session.session_id)
+        wake(session)
+
+    async def main(lab: Lab) -> None:
+        leader = await prepared(lab, brokers)
+        async with Client(lab.cluster.bootstrap_servers, clock=lab.world.clock) as client:
+            await client.metadata()
+            connection = await client.connection(leader.node_id)
+            asking = connection.call(fetch(lab, 12, min_bytes=5 * ONE), 12)
+            answer = asyncio.get_running_loop().create_task(asking, name="request")
+            await lab.world.clock.sleep(1_000)
+            monkeypatch.setattr(Session, "wake", counting)
+            for number in range(1, 5):
+                append(leader, b"a")
+                await lab.cluster.waits.high_watermark(TOPIC, 0, number)
+                await lab.world.clock.sleep(1_000)  # whatever else may wake it
+                assert len(woken) == number
+            append(leader, b"a")
+            assert fetched(await answer) == (0, 5 * ONE)
+
+    in_cluster(main, brokers=brokers)
 
 
 def test_a_fetch_whose_time_is_over_gives_what_was_cleaned_meanwhile() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 from typing import Any
 
 import pytest
 
 from minibroker.client.connection import Connection, ConnectionLost
 from minibroker.errors import Error, KafkaError, StorageError
+from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.names import OFFSETS_TOPIC
 from minibroker.groups.offsets import commit_row
 from minibroker.log.batches import batches
@@ -281,9 +283,11 @@ async def test_what_could_not_be_deleted_is_deleted_later() -> None:
         assert await caller.groups() == {} and await caller.committed() == {}
 
 
-def refuse_appends(storage: MemoryStorage) -> None:
+def refuse_appends(storage: MemoryStorage, times: int = 1_000) -> None:
+    left = itertools.repeat(None, times)
+
     def full(doing: str, path: str) -> None:
-        if path == LOG:
+        if path == LOG and next(left, True) is None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     storage.trouble = full
@@ -320,6 +324,31 @@ async def test_rows_that_no_batch_can_hold_are_refused_before_anything_is_made_o
         assert node.replicas[OFFSETS_TOPIC, 0].log.next_offset == end + 1
         found = led.shard.offsets.latest("h")["t", 0].value
         assert found is not None and found.offset == 1
+
+
+async def test_rows_too_large_for_a_batch_are_refused_when_what_came_before_has_ended_the_coordinator() -> None:
+    """Or they would be in the log, and whoever coordinates now would know nothing of them."""
+    storage = MemoryStorage(int)
+    async with serving(storage, "t", offsets_topic_num_partitions=1) as (node, caller):
+        await caller.find("new")
+        assert (await caller.call(ENTER, 1)).error_code == Error.NONE
+        (led,) = node.groups.led()
+        group = led.shard.groups["new"]
+        assert isinstance(group, ConsumerGroup)
+        end, told = node.replicas[OFFSETS_TOPIC, 0].log.next_offset, list[Error]()
+        rows = [
+            commit_row(
+                "h", "t", number, 2, leader_epoch=-1, metadata="x" * 30_000, commit_timestamp=0, topic_id=bytes(16)
+            )
+            for number in range(20)
+        ]
+        refuse_appends(storage, times=1)
+        # What a consumer group has taken and the disk has not: all groups are read again.
+        led.end_consumer_group(group)
+        led.write("h", rows, told.append)
+        assert told == [Error.NOT_COORDINATOR] and led.log.is_closed
+        assert node.replicas[OFFSETS_TOPIC, 0].log.next_offset == end
+        assert await caller.committed("h") == {} and "new" in await caller.groups()
 
 
 async def test_groups_of_a_log_that_is_offline_are_not_answered_for() -> None:

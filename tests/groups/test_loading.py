@@ -224,3 +224,23 @@ async def test_rows_count_in_their_order_though_the_high_watermark_rises_between
             await turns(1)
         assert len((await caller.described()).members) == 2
         assert await caller.committed() == {("t", 0): 599}
+
+
+async def test_a_group_is_answered_for_when_the_last_of_its_rows_is_safe_and_not_the_first() -> None:
+    async with serving(MemoryStorage(int), "t", offsets_topic_num_partitions=1) as (node, caller):
+        await caller.find()
+        replica = node.replicas[OFFSETS_TOPIC, 0]
+        write(node, 0, [offset_row("g", 0, 1), offset_row("other", 0, 2), offset_row("g", 0, 3)], 1)
+        end_offset, replica.high_watermark = replica.high_watermark, replica.high_watermark - 3
+        is_loading = begin(node)
+        while is_loading():
+            await turns(1)
+        (led,) = node.groups.led()
+        for safe in range(1, 3):
+            replica.take_high_watermark(end_offset - 3 + safe, 0)
+            with pytest.raises(KafkaError) as refused:
+                led.check("g")
+            assert refused.value.code == Error.COORDINATOR_LOAD_IN_PROGRESS
+        assert await caller.committed("other") == {("t", 0): 2}
+        replica.take_high_watermark(end_offset, 0)
+        assert await caller.committed() == {("t", 0): 3}

@@ -197,6 +197,30 @@ def test_the_largest_time_is_that_of_the_records_whatever_the_header_says(
     batch.check_crc()
 
 
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("timestamp_type", [CREATE_TIME, APPEND_TIME])
+@pytest.mark.parametrize("is_before", [True, False])
+def test_times_beyond_64_bits_are_refused_whatever_times_a_topic_takes(
+    is_before: bool, timestamp_type: int, count: int, codec: int
+) -> None:
+    settings = ValidationSettings(
+        timestamp_type=timestamp_type, timestamp_before_max_ms=2**63 - 1, timestamp_after_max_ms=2**63 - 1
+    )
+    records = [Record(b"k", b"v", (), NOW + (-10 if is_before else 10) * (each == count)) for each in range(count + 1)]
+    for beyond in (0, 1):
+        sent = bytearray(build_batch(2, records, codec=codec))
+        first = -(2**63) + 10 - beyond if is_before else 2**63 - 11 + beyond
+        sent[27:35] = first.to_bytes(8, "big", signed=True)
+        seal(sent)
+        if not beyond and (timestamp_type == APPEND_TIME or not is_before):
+            assert run(sent, settings).last_offset == 1000 + count
+            continue
+        with pytest.raises(KafkaError) as refused:
+            run(sent, settings)
+        assert refused.value.code == (Error.INVALID_RECORD if beyond else Error.INVALID_TIMESTAMP)
+
+
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("claimed", [2**31 - 1, 2**31 - 2, 10**6])
 def test_what_a_header_claims_makes_no_room(claimed: int, codec: int) -> None:

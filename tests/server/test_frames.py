@@ -14,6 +14,7 @@ from minibroker.server.connection import SHARED_BYTES
 from tests.client.scripted import TestClock
 from tests.server.running import (
     FedTransport,
+    append,
     batch,
     connected,
     fetch,
@@ -112,6 +113,20 @@ async def test_a_fetch_that_waits_in_vain_answers_when_its_time_is_over() -> Non
         clock.pass_time(1)
         assert [(await client.answer(*FETCH))[0], (await client.answer(*METADATA))[0]] == [1, 2]
         assert not node.replicas["t", 0].waiters
+
+
+async def test_a_fetch_whose_time_is_over_takes_what_came_in_its_last_moment() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node, connected(node) as client:
+        node.create_topic("t")
+        client.send(frame(fetch("t", wait_ms=500, bytes_min=10_000), 12, 1))
+        await _until(lambda: bool(node.replicas["t", 0].waiters))
+        append(node, "t", b"too little to be waited for")
+        clock.pass_time(500)
+        _, answer = await client.answer(*FETCH)
+        assert bytes(answer.responses[0].partitions[0].records) == bytes(
+            node.replicas["t", 0].log.active.view(0, node.replicas["t", 0].log.size_bytes)
+        )
 
 
 @pytest.mark.parametrize("largest", [1, 7, 1500, 70_000, 1_000_000])
