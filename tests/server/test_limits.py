@@ -308,6 +308,23 @@ async def test_a_reader_that_does_not_read_is_not_blamed_for_requests_that_wait(
         fed.close()
 
 
+async def test_who_comes_most_slowly_is_closed_also_where_it_asks_for_more_itself() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node:
+        server = node.servers[0]
+        server.limits.held_bytes_max = 4_000_000
+        slow, fast = FedTransport(node), FedTransport(node)
+        data = frame(produce("t", batch(bytes(1_500_000))), 9)
+        slow.feed((90_000_000).to_bytes(4, "big") + bytes(10_000))
+        pass_seconds(clock, 8)
+        fast.feed(data[:-1])
+        while not slow.is_gone and server.held_bytes <= 4_000_000:
+            slow.feed(bytes(50_000))
+        assert slow.is_gone and not fast.is_gone
+        for fed in (slow, fast):
+            fed.close()
+
+
 async def test_a_reader_that_never_reads_is_given_up() -> None:
     clock = TestClock()
     settings = {"connections.max.idle.ms": "60000", "message.max.bytes": "30000000"}
