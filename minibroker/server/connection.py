@@ -2,10 +2,12 @@
 
 Bytes are received into a buffer that all connections of a loop share, and frames are handled where they lie. Only what
 is left of an unfinished frame moves into a buffer of the connection's own, and the rest of that frame is received
-straight into it. So an idle connection holds no buffer, and the records of a large request are never copied.
+straight into it. So an idle connection holds no buffer, and the records of a large request are never copied. A frame
+of many megabytes has the whole of its buffer when its first bytes are there, as a map whose pages come when they are
+written: nothing is copied as it grows, and a turn of the loop receives a bounded piece of it.
 
 What must hold: one request at a time. While it waits, or while the client does not read its answers, nothing more is
-taken from the socket: a slow client slows itself. A length is judged before anything is kept for it, and a buffer
+taken from the socket: a slow client slows itself. A length is judged before anything is kept for it, and memory
 grows with what has come, not with what was announced. Of requests that came together a share is answered in a turn of
 the loop, so that others are not kept waiting, and none of a client that has gone.
 What an answer has of files is read as it is sent: a piece when the transport has room for it, a few in one turn of the
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
     from typing import Any, Protocol
 
+    from minibroker.server.buffers import Buffer
     from minibroker.server.http import HttpAnswer, HttpRequest
     from minibroker.server.server import Server
     from minibroker.server.shares import Shares
@@ -65,7 +68,8 @@ if TYPE_CHECKING:
 LENGTH = Layout(">i")
 SHARED_BYTES = 256 * 1024
 OWN_BYTES_MIN = 4 * 1024
-OWN_BYTES_AT_ONCE = 2 * 1024 * 1024  # a frame up to this gets its whole buffer with the first bytes
+FIRST_BYTES = 16 * 1024  # of a longer frame have to come before it gets its whole buffer
+RECEIVE_BYTES = 1024 * 1024  # of a long frame in one turn of the loop
 UNSENT_BYTES_MAX = 1024 * 1024  # from here on the client has to read before it gets more
 JOIN_BYTES = 64 * 1024  # small answers leave in one piece
 PIECE_BYTES = 1024 * 1024  # of large ones: read and written at once
@@ -99,8 +103,9 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_ms = server.steady_ms()
         self.frame_begun_ms = 0  # when the first byte of an unfinished frame came; 0: there is none
         self.closing_since_ms = 0
-        self._own = bytearray()  # an unfinished frame, or frames that wait for their turn
+        self._own: Buffer = bytearray()  # an unfinished frame, or frames that wait for their turn
         self._own_end = 0
+        self.held_bytes = 0  # of memory, by `_own`, as the server counts it
         self.task: asyncio.Task[None] | Later | None = None  # the request that waits
         self._may_write = True  # nothing is left of the last answer but what the transport has
         self.is_full = False  # the transport's buffer
@@ -124,12 +129,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._own_end:
-            return memoryview(self._own)[self._own_end :]
+            return memoryview(self._own)[self._own_end : self._own_end + RECEIVE_BYTES]
         return self.server.shared_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._own_end:
             self._own_end += nbytes
+            if self._own_end > self.held_bytes:
+                self._hold(self._own_end)
+                if self.is_closing:
+                    return
+            if nbytes == RECEIVE_BYTES and not self._rests:
+                self._rest()  # there is more, and uvloop would go on receiving it
             self._take_own()
         else:
             received = self.server.shared_buffer[:nbytes]
@@ -231,10 +242,6 @@ class Connection(asyncio.BufferedProtocol):
         return self._own_end
 
     @property
-    def held_bytes(self) -> int:
-        return len(self._own)
-
-    @property
     def _is_busy(self) -> bool:
         return self.task is not None or not self._may_write or self.is_closing or self._rests or self.server.is_paused
 
@@ -273,35 +280,42 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_busy and self._reads:
             self.transport.pause_reading()
             self._reads = False
-        wanted = OWN_BYTES_MIN
-        enough = size_bytes + 1
+        wanted_bytes = OWN_BYTES_MIN
         if size_bytes >= 4:
-            frame_bytes = LENGTH.unpack_from(rest)[0] + 4
-            if frame_bytes <= OWN_BYTES_AT_ONCE:
-                wanted = enough = max(frame_bytes, enough)
-            else:
-                # Only a full buffer grows, and then to twice its length: each byte is copied once or twice, not more.
-                wanted = min(frame_bytes, 2 * size_bytes)
+            wanted_bytes = LENGTH.unpack_from(rest)[0] + 4
+            if wanted_bytes > FIRST_BYTES > size_bytes:
+                wanted_bytes = FIRST_BYTES
+        wanted_bytes = max(wanted_bytes, size_bytes + 1)
         begun_ms = self.frame_begun_ms or self.last_active_ms
-        if rest.obj is self._own and len(self._own) >= enough:
+        if rest.obj is self._own and len(self._own) >= wanted_bytes:
             if rest.nbytes != self._own_end:
                 self._own[:size_bytes] = bytes(rest)
         else:
-            grown = self.server.take_buffer(max(wanted, size_bytes + 1), self)
-            if self.is_closing:  # to make room for it
-                self.server.give_buffer(grown)
+            try:
+                buffer, held_bytes = self.server.buffers.take(wanted_bytes)
+            except (OSError, MemoryError):
                 self._drop_own()
+                self.close(f"there is no memory for a request of {wanted_bytes} bytes")
                 return
-            grown[:size_bytes] = rest
+            buffer[:size_bytes] = rest
             self._drop_own()
-            self._own = grown
+            self._own = buffer
+            self._hold(max(held_bytes, size_bytes))
+            if self.is_closing:  # to make room for it
+                return
         self._own_end = size_bytes
         self.frame_begun_ms = begun_ms
 
+    def _hold(self, size_bytes: int) -> None:
+        """Let the server know how much is held now; we may be closed for it."""
+        more_bytes, self.held_bytes = size_bytes - self.held_bytes, size_bytes
+        self.server.hold(more_bytes, self)
+
     def _drop_own(self) -> None:
         if self._own:
-            self.server.give_buffer(self._own)
+            self.server.buffers.give(self._own, self.held_bytes)
             self._own = bytearray()
+            self._hold(0)
         self._own_end = 0
         self.frame_begun_ms = 0
 

@@ -24,6 +24,7 @@ from socket import (
     socket,
 )
 
+from minibroker.server.buffers import Buffers
 from minibroker.server.connection import SHARED_BYTES, Connection
 from minibroker.server.connection_quotas import ConnectionQuotas
 
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
         def opened(self, connection: Connection) -> None: ...
 
 
-SPARE_BUFFERS_MAX = 8
-SPARE_BYTES_MAX = 2 * 1024 * 1024
 HELD_BYTES_MIN = 64 * 1024 * 1024
 SWEEP_MS = 1000
 LINES_A_SWEEP = 20
@@ -71,8 +70,7 @@ class Limits:
     ):
         self.frame_bytes_max = frame_bytes_max
         self.idle_ms = idle_ms
-        # By unfinished frames of all connections. Twice the longest, for it is copied when its buffer grows; by default
-        # that is 200 MiB.
+        # By unfinished frames of all connections: two of the longest, by default 200 MiB.
         self.held_bytes_max = held_bytes_max or max(2 * frame_bytes_max, HELD_BYTES_MIN)
         self.backlog = backlog  # connections that the system holds until they are accepted
         self.receive_buffer_bytes = receive_buffer_bytes  # of a socket; -1: the system's choice
@@ -112,12 +110,12 @@ class Server:
         self.connections: dict[AnyConnection, None] = {}  # a dict keeps the order in which they came
         self.host, self.port = "", 0
         self.asked_host = ""  # as the listener's setting has it: a name perhaps
+        self.buffers = Buffers()
         self.held_bytes = 0
         self.sent_bytes = 0
         self.accepted_count = 0
         self.is_paused = False  # nothing is read, and nothing sent
         self._lines_left = LINES_A_SWEEP
-        self._spare: list[bytearray] = []
         self._listener: asyncio.Server | None = None
         self._sweep: Timer | None = None  # while there is a connection
         self._begun_ms = 0  # by the steady clock; every so often since then it looks around
@@ -279,27 +277,15 @@ class Server:
         if self._lines_left >= 0:
             self.reporter.say(line)
 
-    # Buffers of unfinished frames
+    # What unfinished requests hold
 
-    def take_buffer(self, size_bytes: int, connection: Connection) -> bytearray:
-        """Return a buffer for a connection, which may be closed for it."""
-        for number, spare in enumerate(self._spare):
-            if len(spare) >= size_bytes:
-                buffer = self._spare.pop(number)
-                break
-        else:
-            buffer = bytearray(size_bytes)
-        self.held_bytes += len(buffer)
-        if self.held_bytes > self.limits.held_bytes_max:
+    def hold(self, more_bytes: int, connection: AnyConnection) -> None:
+        """Count what unfinished requests hold; connections are closed if it is too much, this one too."""
+        self.held_bytes += more_bytes
+        if more_bytes > 0 and self.held_bytes > self.limits.held_bytes_max:
             self._make_room(connection)
-        return buffer
 
-    def give_buffer(self, buffer: bytearray) -> None:
-        self.held_bytes -= len(buffer)
-        if len(self._spare) < SPARE_BUFFERS_MAX and len(buffer) <= SPARE_BYTES_MAX:
-            self._spare.append(buffer)
-
-    def _make_room(self, asking: Connection) -> None:
+    def _make_room(self, asking: AnyConnection) -> None:
         """Close connections whose unfinished frames get on worst, of those that hold more than a trifle.
 
         Not the largest: that may be an honest producer among many that have begun something and do nothing.

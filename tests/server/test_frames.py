@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import sys
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.server.connection import SHARED_BYTES
+from minibroker.server.connection import FIRST_BYTES, RECEIVE_BYTES, SHARED_BYTES
 from tests.client.scripted import TestClock
 from tests.server.running import (
     FedTransport,
@@ -21,6 +26,7 @@ from tests.server.running import (
     frame,
     produce,
     running,
+    said,
     settle,
     turns,
     values_of,
@@ -186,14 +192,87 @@ async def test_a_large_frame_in_small_pieces_is_copied_only_a_few_times() -> Non
         data = memoryview(frame(produce("t", batch(value)), 9))
         fed = FedTransport(node)
         taken: list[int] = []
-        server = node.servers[0]
-        take = server.take_buffer
-        server.take_buffer = lambda size_bytes, asking: taken.append(size_bytes) or take(size_bytes, asking)  # type: ignore
+        buffers = node.servers[0].buffers
+        take = buffers.take
+        buffers.take = lambda size_bytes: taken.append(size_bytes) or take(size_bytes)  # type: ignore
         for position in range(0, len(data), 1000):
             fed.feed(data[position : position + 1000])
         assert len(taken) < 20 and sum(taken) < 4 * len(data), taken
         assert values_of(node, "t") == [value]
         fed.close()
+
+
+async def test_a_turn_of_the_loop_receives_a_bounded_piece_and_copies_only_the_beginning() -> None:
+    async with running({"message.max.bytes": "20000000"}) as node:
+        node.create_topic("t")
+        value = Random(2).randbytes(8 << 20)
+        data = frame(produce("t", batch(value)), 9)
+        fed = FedTransport(node)
+        gotten_bytes: list[int] = []
+        copied: list[int] = []
+        get_buffer, keep = fed.connection.get_buffer, fed.connection._keep
+
+        def gotten(sizehint: int) -> memoryview:
+            found = get_buffer(sizehint)
+            gotten_bytes.append(len(found))
+            return found
+
+        def kept(rest: memoryview) -> None:
+            before = fed.connection._own
+            keep(rest)
+            if fed.connection._own is not before:
+                copied.append(len(rest))
+
+        fed.connection.get_buffer = gotten  # type: ignore[method-assign]
+        fed.connection._keep = kept  # type: ignore[method-assign]
+        fed.feed(data)
+        assert len(gotten_bytes) <= 3 and fed.connection.is_waiting, "it goes on receiving, and nobody else has a turn"
+        await fed.idle()
+        assert values_of(node, "t") == [value]
+        assert max(gotten_bytes) <= RECEIVE_BYTES
+        assert sum(copied) <= SHARED_BYTES
+        fed.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says what a process takes")
+async def test_memory_grows_with_what_has_come_and_not_with_what_was_announced() -> None:
+    async with running() as node:
+        announced = [FedTransport(node) for _ in range(50)]
+        before_bytes = resident_bytes()
+        for fed in announced:
+            fed.feed((100_000_000).to_bytes(4, "big") + bytes(200_000))
+        grown_bytes = resident_bytes() - before_bytes
+        assert 50 * 200_000 <= node.servers[0].held_bytes <= 50 * 210_000
+        assert 0.9 * 50 * 200_000 < grown_bytes < 2 * 50 * 200_000
+        for fed in announced:
+            fed.close()
+
+
+async def test_a_few_bytes_of_a_long_frame_take_a_small_buffer() -> None:
+    async with running() as node:
+        announced = [FedTransport(node) for _ in range(50)]
+        for fed in announced:
+            fed.feed((1_000_000).to_bytes(4, "big") + bytes(18))
+        assert node.servers[0].held_bytes <= 50 * FIRST_BYTES
+        for fed in announced:
+            fed.close()
+
+
+async def test_a_frame_for_which_there_is_no_memory_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(size_bytes: int) -> Any:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    async with running() as node:
+        monkeypatch.setattr("minibroker.server.buffers._mapped", refuse)
+        fed = FedTransport(node)
+        fed.feed((90_000_000).to_bytes(4, "big") + bytes(100_000))
+        assert fed.is_gone and node.servers[0].held_bytes == 0
+        assert "there is no memory for a request of 90000004 bytes" in said(node)[-1]
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 async def test_acks_0_gets_no_answer() -> None:
