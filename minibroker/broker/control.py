@@ -234,18 +234,36 @@ async def call(node: Node, method: str, path: str, body: Mapping[str, Any] | Non
 
 def answer(node: Node, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
     """Answer a request: a page, or a verb."""
-    is_page = request.method in ("GET", "HEAD") and (request.path in PAGES or not _paths(request.path))
     try:
-        if is_page:
-            if request.path == METRICS:
-                check_sender(request.headers, names_of(node), only_reads=True)
+        _check(node, request)
+        if _is_page(request):
             return page(node, request.path, SHOWN)
-        check_sender(request.headers, names_of(node))
         handler, argument = _find(request.method, request.path)
         result = handler(node, Call(argument, _body(request)))
     except (Refused, FaultError, KafkaError) as failure:
         return _refusal(failure)
     return _later(result) if asyncio.iscoroutine(result) else _json(OK, result)
+
+
+def find_refusal(node: Node, request: HttpRequest) -> HttpAnswer | None:
+    """Return what is to be answered before a body has come, None for a request that may go on."""
+    try:
+        _check(node, request)
+    except Refused as failure:
+        return _refusal(failure)
+    return None
+
+
+def _check(node: Node, request: HttpRequest) -> None:
+    if not _is_page(request):
+        check_sender(request.headers, names_of(node))
+        _find(request.method, request.path)
+    elif request.path == METRICS:
+        check_sender(request.headers, names_of(node), only_reads=True)
+
+
+def _is_page(request: HttpRequest) -> bool:
+    return request.method in ("GET", "HEAD") and (request.path in PAGES or not _paths(request.path))
 
 
 async def _later(waiting: Coroutine[Any, Any, Any]) -> HttpAnswer:

@@ -163,6 +163,11 @@ class Dispatcher:
         else:
             self.injection = None
 
+    def http_refusal(self, request: HttpRequest) -> HttpAnswer | None:
+        from minibroker.broker.control import find_refusal
+
+        return find_refusal(self.node, request)
+
     def http(self, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
         from minibroker.broker.control import answer
 

@@ -59,6 +59,10 @@ if TYPE_CHECKING:
             """Take note that a disk has refused something, so that there is no answer."""
             ...
 
+        def http_refusal(self, request: HttpRequest) -> HttpAnswer | None:
+            """Return what is answered to a head alone, whatever its body will be."""
+            ...
+
         def http(self, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
             """Return status, content type and body."""
             ...

@@ -1,7 +1,8 @@
 """A small HTTP answer on the same port: health, metrics, control. Enough of HTTP/1.1 for probes, curl and scripts.
 
 One request, one answer, and the connection is closed. A body has a Content-Length, which is judged before anything of
-it is kept; there are no chunks. What a path means, and who may ask, is the service's to know.
+it is kept, and so is who sends it; there are no chunks. What has come of a request counts like an unfinished frame.
+What a path means, and who may ask, is the service's to know.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class HttpConnection(asyncio.Protocol):
         self.closing_since_ms = 0
         self.task: asyncio.Task[None] | None = None
         self._received = bytearray()
+        self.held_bytes = 0  # as the server counts it
         self._request: HttpRequest | None = None  # as soon as its head is there
         self._body_bytes = 0
 
@@ -65,22 +67,26 @@ class HttpConnection(asyncio.Protocol):
         return self.task is not None
 
     @property
-    def held_bytes(self) -> int:
-        return len(self._received)
-
-    came_bytes = held_bytes
+    def came_bytes(self) -> int:
+        return self.held_bytes
 
     def data_received(self, data: bytes) -> None:
         if self.is_closing or self.task is not None:
             return
         self._received += data
+        self.held_bytes += len(data)
+        self.server.hold(len(data), self)
         try:
             request = self._take()
         except BadRequest as failure:
             self._write((failure.status, TEXT, f"{failure}\n".encode()))
             return
+        except Exception as error:
+            self._fail(error)
+            return
         if request is None:
             return
+        self._drop_received()
         try:
             answer = self.server.service.http(request)
         except Exception as error:
@@ -91,8 +97,15 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._write(answer)
 
+    def _drop_received(self) -> None:
+        self._received.clear()
+        self.server.hold(-self.held_bytes, self)
+        self.held_bytes = 0
+
     def _take(self) -> HttpRequest | None:
-        """Return the request when all of it is there."""
+        """Return the request when all of it is there, and not if it is refused already or had to make room."""
+        if self.is_closing:
+            return None
         if self._request is None:
             end = self._received.find(END_OF_HEAD)
             if end > HEAD_BYTES_MAX or (end < 0 and len(self._received) > HEAD_BYTES_MAX):
@@ -102,6 +115,10 @@ class HttpConnection(asyncio.Protocol):
             self._request = parse_head(bytes(self._received[:end]))
             del self._received[: end + len(END_OF_HEAD)]
             self._body_bytes = body_length(self._request.headers)
+            refusal = self.server.service.http_refusal(self._request)
+            if refusal is not None:
+                self._write(refusal)
+                return None
             if self._body_bytes and self._request.headers.get("expect", "").lower() == "100-continue":
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if len(self._received) < self._body_bytes:
@@ -139,6 +156,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closing = True
+        self._drop_received()
         if self.task is not None:
             asyncio.get_running_loop().call_soon(self.task.cancel)  # it may not have been run yet
         self.server.closed(self)
@@ -155,12 +173,14 @@ class HttpConnection(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close the connection now; what it holds is free at once."""
         self.close(reason)
-        self._received.clear()
         self.transport.abort()
 
     def close(self, reason: str = "") -> None:
         if not self.is_closing:
             self.is_closing = True
+            self._drop_received()
+            if reason:
+                self.server.say(f"{self.remote_address[0]}:{self.remote_address[1]}: closed: {reason}")
             self.closing_since_ms = self.server.steady_ms()
             self.transport.close()
 

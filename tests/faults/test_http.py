@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ import pytest
 from minibroker.broker import control
 from minibroker.broker.node import Node
 from minibroker.server.http import BODY_BYTES_MAX
-from tests.server.running import connected, running
+from tests.server.running import connected, running, said, settle
 
+CRLF = "\r\n"
 JSON = {"Content-Type": "application/json"}
 
 
@@ -217,6 +220,47 @@ async def test_a_head_that_makes_no_sense_is_refused_before_its_body(head: str, 
     async with running() as node:
         answer = await raw(node, f"POST /faults HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n".encode())
         assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize(
+    ("line", "header", "status"),
+    [
+        ("POST /faults", "Origin: http://elsewhere.example", 403),
+        ("POST /faults", "Host: elsewhere.example", 403),
+        ("POST /nowhere", "", 404),
+        ("PUT /metrics", "", 405),
+    ],
+)
+async def test_who_may_not_ask_is_told_before_the_body_has_come(line: str, header: str, status: int) -> None:
+    async with running() as node, connected(node) as client:
+        host = "" if header.startswith("Host") else "Host: localhost\r\n"
+        head = f"{line} HTTP/1.1\r\n{host}{header}{header and CRLF}Content-Length: {BODY_BYTES_MAX}\r\n"
+        client.send(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        assert (await client.reader.read()).split()[1] == b"%d" % status
+
+
+async def test_bodies_that_are_not_whole_count_as_unfinished_requests() -> None:
+    async with running() as node, AsyncExitStack() as stack:
+        server = node.servers[0]
+        server.limits.held_bytes_max = 3_000_000
+        head = f"POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_BYTES_MAX}\r\n\r\n".encode()
+        most_bytes, hold = 0, server.hold
+
+        def held(more_bytes: int, connection: Any) -> None:
+            nonlocal most_bytes
+            hold(more_bytes, connection)
+            most_bytes = max(most_bytes, server.held_bytes)
+
+        server.hold = held  # type: ignore[method-assign]
+        for _ in range(20):
+            client = await stack.enter_async_context(connected(node))
+            client.send(head + bytes(500_000))
+        while len(server.connections) > 6 or server.accepted_count < 20 or most_bytes < 2_500_000:
+            await asyncio.sleep(0)
+        assert most_bytes <= 3_000_000
+        assert any("unfinished requests hold more than" in line for line in said(node))
+    await settle(node)
+    assert server.held_bytes == 0
 
 
 async def test_a_body_may_come_in_pieces_and_after_being_waited_for() -> None:
