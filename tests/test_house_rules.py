@@ -236,7 +236,8 @@ LONG_FILES = {
     "minibroker/log/compression.py": 560,  # four codecs, with their framings
     "minibroker/broker/led_partition.py": 510,  # a partition's life: read, written, committed, refused
     "minibroker/metadata/image.py": 410,  # each kind of record: what it makes of the image, and how it is written again
-    "minibroker/metadata/metadata_log.py": 410,  # load, repair, lead, append, snapshots: the life of one log
+    "minibroker/metadata/metadata_log.py": 433,  # load, repair, lead, append, snapshots: the life of one log
+    "minibroker/replication/controller.py": 467,  # topics and partitions, at once and in pieces, settings, features
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
     "minibroker/log/directory.py": 450,  # the logs of a broker, and the files that speak of all of them
     "minibroker/log/segment.py": 530,  # writing and reading one file with its indexes

@@ -24,6 +24,7 @@ from minibroker.log.checkpoints import (
     write_topic_id,
 )
 from minibroker.log.formats import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE
+from minibroker.log.in_pieces import PIECE_US, finish
 from minibroker.log.records import Record, control_type
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
@@ -56,6 +57,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.storage import Storage
     from minibroker.metadata.damage import Repair
@@ -67,9 +69,19 @@ QUORUM_STATE = f"{METADATA_DIRECTORY}/quorum-state"
 TOPIC_ID = bytes(15) + b"\1"  # the same in every cluster
 BATCH_BYTES_MAX = 8 << 20
 BATCH_RECORDS_MAX = 10_000
+PIECE_RECORDS, PREPARED_US = 200, 3  # so many are encoded between two moments at which others may come in
 SNAPSHOT_RECORDS = 10_000
 SNAPSHOTS_KEPT = 2
 SEGMENT_BYTES = 1 << 30
+
+
+class Prepared(list["MetadataRecord"]):
+    """Records, and the batches that they are written as in a metadata.version."""
+
+    def __init__(self, records: Iterable[MetadataRecord]):
+        super().__init__(records)
+        self.metadata_version = -1
+        self.batches: list[tuple[bytes, int]] = []  # and how many records are in each
 
 
 class MetadataLog:
@@ -295,35 +307,48 @@ class MetadataLog:
         """
         assert self.epoch >= 0, "lead() comes first"
         first_offset = self.next_offset
-        version = self.image.metadata_version
-        rows: list[Record] = []
-        size_bytes = 0
+        if isinstance(records, Prepared) and records.metadata_version == self.image.metadata_version:
+            prepared = records
+        else:
+            prepared = finish(self.prepare(records, now_ms=now_ms))
         taken = 0
-        for record in records:
-            value = write_record(record, version)
-            if rows and (size_bytes + len(value) > BATCH_BYTES_MAX // 2 or len(rows) == BATCH_RECORDS_MAX):
-                taken = self._append_rows(rows, records, taken, now_ms)
-                rows, size_bytes = [], 0
-            size_bytes += len(value)
-            rows.append(Record(None, value, (), now_ms, self.next_offset + len(rows)))
-        if rows:
-            self._append_rows(rows, records, taken, now_ms)
+        for batch, count in prepared.batches:
+            self._append(batch, now_ms)
+            for record in prepared[taken : taken + count]:
+                self.image.apply(record)
+            taken += count
+            self.image.offset, self.image.epoch, self.image.timestamp = self.next_offset - 1, self.epoch, now_ms
+            self._since_snapshot += count
         if not self.is_together:
             self._flush(now_ms)
         if self._since_snapshot >= max(self.snapshot_records, self._snapshot_size) and not self.image.in_transaction:
             self.write_snapshot(now_ms=now_ms)
         return first_offset
 
-    def _append_rows(self, rows: list[Record], records: Sequence[MetadataRecord], taken: int, now_ms: int) -> int:
+    def prepare(self, records: Sequence[MetadataRecord], *, now_ms: int) -> InPieces[Prepared]:
+        """Return many records with their batches, so that it takes little to append them; offsets come with that."""
         from minibroker.log.build import build_batch
 
-        self._append(build_batch(2, rows, partition_leader_epoch=self.epoch), now_ms)
-        end = taken + len(rows)
-        for record in records[taken:end]:
-            self.image.apply(record)
-        self.image.offset, self.image.epoch, self.image.timestamp = self.next_offset - 1, self.epoch, now_ms
-        self._since_snapshot += len(rows)
-        return end
+        prepared = Prepared(records)
+        prepared.metadata_version = version = self.image.metadata_version
+        rows: list[Record] = []
+        size_bytes = 0
+        for index, record in enumerate(records, 1):
+            value = write_record(record, version)
+            if rows and (size_bytes + len(value) > BATCH_BYTES_MAX // 2 or len(rows) == BATCH_RECORDS_MAX):
+                prepared.batches.append((build_batch(2, rows, partition_leader_epoch=self.epoch), len(rows)))
+                rows, size_bytes = [], 0
+            size_bytes += len(value)
+            rows.append(Record(None, value, (), now_ms, len(rows)))
+            if not index % PIECE_RECORDS:
+                yield PIECE_RECORDS * PREPARED_US
+        if rows:
+            if len(rows) > PIECE_RECORDS:
+                yield PIECE_US  # building takes a microsecond each, in one piece
+            prepared.batches.append((build_batch(2, rows, partition_leader_epoch=self.epoch), len(rows)))
+            if len(rows) > PIECE_RECORDS:
+                yield len(rows)
+        return prepared
 
     def _append(self, batch: bytes, now_ms: int) -> None:
         self.log.append_as_leader(bytearray(batch), leader_epoch=self.epoch, now_ms=now_ms, origin=RAFT_LEADER)

@@ -15,15 +15,26 @@ Topics, partitions, settings, features and producer ids are here. Elsewhere, as 
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
+from minibroker.log.in_pieces import finish
 from minibroker.metadata.bootstrap import METADATA_TOPIC
 from minibroker.metadata.features import ELR, ELR_VERSION, METADATA_VERSION
 from minibroker.metadata.image import BROKER, TOPIC, metric_name
-from minibroker.replication.placement import as_assigned, check_assignment, new_partition, place
+from minibroker.replication.placement import (
+    CHECKED_US,
+    PIECE,
+    PLACED_US,
+    as_assigned,
+    check_assignment,
+    facts_of_brokers,
+    new_partition,
+    place,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from minibroker.log.in_pieces import InPieces
     from minibroker.metadata.image import MetadataImage, Topic
     from minibroker.stored.kinds import MetadataRecord
 
@@ -84,8 +95,81 @@ class Controller:
 
         assignments: partition and broker ids of each, instead of both numbers, which must be -1 then.
         """
+        return finish(
+            self.create_topic_in_pieces(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                assignments=assignments,
+                configs=configs,
+                default_partitions=default_partitions,
+                default_replication_factor=default_replication_factor,
+            )
+        )
+
+    def create_topic_in_pieces(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication_factor: int,
+        assignments: Sequence[tuple[int, Sequence[int]]] = (),
+        configs: Mapping[str, str | None] | None = None,
+        default_partitions: int = 1,
+        default_replication_factor: int = 1,
+    ) -> InPieces[list[MetadataRecord]]:
+        """Do what `create_topic` does; if others came in meanwhile, `facts` and the name are to be looked at again."""
         from minibroker.stored.topics import ConfigRecord, TopicRecord
 
+        settings = self.check_new_topic(name, configs)
+        if assignments:
+            placed = yield from as_assigned(self.image, partitions, replication_factor, assignments)
+            count, factor = len(placed), 0
+        else:
+            count = default_partitions if partitions == -1 else partitions
+            factor = default_replication_factor if replication_factor == -1 else replication_factor
+            self._check_numbers(partitions, replication_factor, count, factor)
+            placed = None
+        topic_id = self.new_id()
+        records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
+        records += [
+            ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value)
+            for key, value in settings.items()
+        ]
+        _check_count(len(records) + count)
+        return (yield from self._add_partitions(records, topic_id, 0, count, factor, placed))
+
+    def try_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication_factor: int,
+        assignments: Sequence[tuple[int, Sequence[int]]] = (),
+        configs: Mapping[str, str | None] | None = None,
+        default_partitions: int = 1,
+        default_replication_factor: int = 1,
+    ) -> InPieces[tuple[bytes, int, int]]:
+        """Return id, number of partitions and replication factor of a topic that could be made, and make none of it."""
+        settings = self.check_new_topic(name, configs)
+        if assignments:
+            placed = yield from as_assigned(self.image, partitions, replication_factor, assignments)
+            count, factor = len(placed), len(placed[0])
+        else:
+            count = default_partitions if partitions == -1 else partitions
+            factor = default_replication_factor if replication_factor == -1 else replication_factor
+            self._check_numbers(partitions, replication_factor, count, factor)
+        _check_count(1 + len(settings) + count)
+        return self.new_id(), count, factor
+
+    def facts(self, name: str) -> tuple[object, ...]:
+        """Return what decisions about the partitions of a topic rest on: they hold as long as it is the same."""
+        topic = self.image.topics.get(name)
+        present = None if topic is None else (topic.id, len(topic.partitions))
+        return present, facts_of_brokers(self.image)
+
+    def check_new_topic(self, name: str, configs: Mapping[str, str | None] | None) -> dict[str, str]:
+        """Return the settings of a new topic; raise the error for them or its name."""
         self.check_new_name(name)
         absent = [key for key, value in (configs or {}).items() if value is None]
         if absent:
@@ -93,18 +177,7 @@ class Controller:
         settings = {key: value for key, value in (configs or {}).items() if value is not None}
         if settings:
             self.check_configs(TOPIC, name, settings)
-        if assignments:
-            placed = as_assigned(self.image, partitions, replication_factor, assignments)
-        else:
-            placed = self._placed_anew(partitions, replication_factor, default_partitions, default_replication_factor)
-        topic_id = self.new_id()
-        records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
-        records += [
-            ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value)
-            for key, value in settings.items()
-        ]
-        records += [new_partition(self.image, topic_id, index, replicas) for index, replicas in enumerate(placed)]
-        return bounded(records)
+        return settings
 
     def check_new_name(self, name: str) -> None:
         """Raise the error for a name that a topic cannot have, or that one has already."""
@@ -128,6 +201,21 @@ class Controller:
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
     ) -> list[MetadataRecord]:
         """Return the records of more partitions for a topic, `count` being how many it then has."""
+        return finish(self.create_partitions_in_pieces(name, count, assignments))
+
+    def create_partitions_in_pieces(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
+    ) -> InPieces[list[MetadataRecord]]:
+        """Do what `create_partitions` does; if others came in meanwhile, `facts` is to be looked at again."""
+        topic, present = self.get_topic(name), len(self.get_topic(name).partitions)
+        placed = yield from self.try_partitions(name, count, assignments)
+        factor = len(topic.partitions[0].replicas)
+        return (yield from self._add_partitions([], topic.id, present, count - present, factor, placed))
+
+    def try_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
+    ) -> InPieces[list[list[int]] | None]:
+        """Raise the error for partitions that cannot be made; return the assignments that have been checked."""
         topic = self.get_topic(name)
         present = len(topic.partitions)
         if count == present:
@@ -140,25 +228,49 @@ class Controller:
         replication_factor = len(topic.partitions[0].replicas)
         if assignments is None:
             _check_count(count - present)
-            placed = self._placed(count - present, replication_factor)
-        else:
-            if len(assignments) != count - present:
-                raise KafkaError(
-                    Error.INVALID_REPLICA_ASSIGNMENT,
-                    f"Attempted to add {count - present} additional partition(s), but only {len(assignments)} "
-                    "assignment(s) were specified.",
-                )
-            placed = [
-                check_assignment(self.image, present + index, replicas, replication_factor)
-                for index, replicas in enumerate(assignments)
-            ]
-        return bounded(
-            [new_partition(self.image, topic.id, present + index, replicas) for index, replicas in enumerate(placed)]
-        )
+            place(self.image, 0, 1, replication_factor)
+            return None
+        if len(assignments) != count - present:
+            raise KafkaError(
+                Error.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {count - present} additional partition(s), but only {len(assignments)} "
+                "assignment(s) were specified.",
+            )
+        placed = []
+        for index, replicas in enumerate(assignments):
+            placed.append(check_assignment(self.image, present + index, replicas, replication_factor))
+            if not len(placed) % PIECE:
+                yield PIECE * CHECKED_US
+        _check_count(len(placed))
+        return placed
 
-    def _placed_anew(
-        self, partitions: int, replication_factor: int, default_partitions: int, default_replication_factor: int
-    ) -> list[list[int]]:
+    def _add_partitions(
+        self,
+        records: list[MetadataRecord],
+        topic_id: bytes,
+        first: int,
+        count: int,
+        replication_factor: int,
+        placed: list[list[int]] | None,
+    ) -> InPieces[list[MetadataRecord]]:
+        """Add the records of partitions from `first` on; placed: their brokers, None: they are chosen here."""
+        start = self._take_places(count) if placed is None else 0
+        for done in range(0, count, PIECE):
+            size = min(PIECE, count - done)
+            if placed is None:
+                share = place(self.image, start + done, size, replication_factor)
+            else:
+                share = placed[done : done + size]
+            records += [
+                new_partition(self.image, topic_id, first + done + index, replicas)
+                for index, replicas in enumerate(share)
+            ]
+            if size == PIECE:
+                yield PIECE * PLACED_US
+        return records
+
+    def _check_numbers(self, partitions: int, replication_factor: int, count: int, factor: int) -> None:
+        """Raise the error for numbers that cannot be; count and factor: with the defaults."""
         if replication_factor < -1 or replication_factor == 0:
             raise KafkaError(
                 Error.INVALID_REPLICATION_FACTOR,
@@ -166,23 +278,21 @@ class Controller:
             )
         if partitions < -1 or partitions == 0:
             raise KafkaError(Error.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
-        count = default_partitions if partitions == -1 else partitions
-        factor = default_replication_factor if replication_factor == -1 else replication_factor
         _check_count(count)
         try:
-            return self._placed(count, factor)
+            place(self.image, 0, 1, factor)
         except KafkaError as error:
             raise KafkaError(
                 error.code, f"Unable to replicate the partition {factor} time(s): {error.message}"
             ) from error
 
-    def _placed(self, count: int, replication_factor: int) -> list[list[int]]:
-        """Return brokers for new partitions: on from where the last topic ended, so that all brokers lead as many."""
+    def _take_places(self, count: int) -> int:
+        """Return where new partitions go: on from where the last topic ended, so that all brokers lead as many."""
         if self._next_place is None:
             self._next_place = sum(len(topic.partitions) for topic in self.image.topics.values())
-        placed = place(self.image, self._next_place, count, replication_factor)
+        first = self._next_place
         self._next_place += count
-        return placed
+        return first
 
     def get_topic(self, name: str) -> Topic:
         topic = self.image.topics.get(name)

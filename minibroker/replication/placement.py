@@ -10,8 +10,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from minibroker.log.in_pieces import InPieces
     from minibroker.metadata.image import MetadataImage
     from minibroker.stored.kinds import MetadataRecord
+
+PIECE = 100  # partitions between two moments at which others may come in
+CHECKED_US, PLACED_US = 5, 7
 
 
 def place(image: MetadataImage, first: int, count: int, replication_factor: int) -> list[list[int]]:
@@ -35,6 +39,21 @@ def place(image: MetadataImage, first: int, count: int, replication_factor: int)
         )
     racks = _racks(image, brokers, active)
     return [_replicas(racks, partition, replication_factor) for partition in range(first, first + count)]
+
+
+def facts_of_brokers(image: MetadataImage) -> list[object]:
+    """Return all that decides where replicas can go: while it is the same, so is what has been decided by it."""
+    return [image.metadata_version] + [
+        (
+            broker_id,
+            broker.fenced,
+            broker.in_controlled_shutdown,
+            broker.rack,
+            [bytes(each) for each in broker.log_dirs],
+            [bytes(each) for each in broker.cordoned_log_dirs or ()],
+        )
+        for broker_id, broker in image.brokers.items()
+    ]
 
 
 def _is_usable(image: MetadataImage, broker_id: int) -> bool:
@@ -75,7 +94,8 @@ def _replicas(racks: list[tuple[list[int], list[int]]], partition: int, replicat
 
 def as_assigned(
     image: MetadataImage, partitions: int, replication_factor: int, assignments: Sequence[tuple[int, Sequence[int]]]
-) -> list[list[int]]:
+) -> InPieces[list[list[int]]]:
+    """Return the brokers that an administrator names for each partition; raise the error for what cannot be."""
     for number, what in ((replication_factor, "replication factor"), (partitions, "numPartitions")):
         if number != -1:
             raise KafkaError(
@@ -92,6 +112,8 @@ def as_assigned(
             )
         placed[partition] = check_assignment(image, partition, replicas, factor)
         factor = len(replicas)
+        if not len(placed) % PIECE:
+            yield PIECE * CHECKED_US
     if sorted(placed) != list(range(len(placed))):
         raise KafkaError(
             Error.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
@@ -152,7 +174,7 @@ def new_partition(image: MetadataImage, topic_id: bytes, index: int, replicas: l
         isr=isr,
         removing_replicas=[],
         adding_replicas=[],
-        leader=isr[0],
+        leader=isr[0] if isr else -1,  # fenced since it was placed: the facts have changed, and nobody writes this
         leader_epoch=0,
         partition_epoch=0,
         directories=[default_directory(image, broker) for broker in replicas],

@@ -17,11 +17,13 @@ from minibroker.protocol.messages.create_partitions import CreatePartitionsReque
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.replication.placement import new_partition
 from tests.cluster.virtual import Lab, in_cluster
 from tests.groups.test_growth import steps_of
 from tests.server.running import Client, FedTransport, batch, connected, frame, produce, running, turns
 
 OPENED_MAX = 8  # partitions in a turn of the loop
+DECIDED_MAX = 500  # of which it is decided where they go
 Wanted = CreateTopicsRequest.CreatableTopic
 Config = Wanted.CreatableTopicConfig
 CREATE, PING = (19, 7), (18, 0)
@@ -192,6 +194,125 @@ def test_brokers_of_a_cluster_open_many_partitions_in_shares() -> None:
             await lab.world.clock.sleep(1)
         assert sum(counts) == 180 and max(counts) <= OPENED_MAX * len(nodes)
         assert await lab.send(b"a", topic="wide") == [0]
+
+    in_cluster(main)
+
+
+# What is decided in pieces
+
+
+class Made:
+    """How many records of partitions are made, in all and in one turn of the loop at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.in_turn = self.in_turn_max = self.in_all = 0
+
+        def counted(*arguments: Any) -> Any:
+            if not self.in_turn:
+                asyncio.get_running_loop().call_soon(self.end_turn)
+            self.in_turn += 1
+            self.in_all += 1
+            return new_partition(*arguments)
+
+        monkeypatch.setattr("minibroker.replication.controller.new_partition", counted)
+
+    def end_turn(self) -> None:
+        self.in_turn_max, self.in_turn = max(self.in_turn_max, self.in_turn), 0
+
+
+def extension(topic: str, count: int, *, is_trial: bool = False) -> CreatePartitionsRequest:
+    more = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=count, assignments=None)
+    return CreatePartitionsRequest(topics=[more], timeout_ms=0, validate_only=is_trial)
+
+
+async def test_the_partitions_of_one_topic_are_decided_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running() as node, connected(node) as client:
+        made = Made(monkeypatch)
+        answer = await client.ask(creation(("wide", 2_000)), CREATE[1])
+        assert answer.topics[0].error_code == 0 and answer.topics[0].num_partitions == 2_000
+        more = await client.ask(extension("wide", 4_000), 3)
+        assert more.results[0].error_code == 0 and len(node.replicas) == 4_000
+        assert made.in_all == 4_000 and made.in_turn_max <= DECIDED_MAX
+
+
+async def test_a_trial_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as node, connected(node) as client:
+        node.create_topic("t", 1)
+        end_offset, places, made = node.metadata_log.next_offset, node.controller._next_place, Made(monkeypatch)
+        answer = await client.ask(creation(("wide", 9_999), ("t", 1), is_trial=True), CREATE[1])
+        told = [(each.error_code, each.num_partitions, each.replication_factor) for each in answer.topics]
+        assert told == [(0, 9_999, 1), (Error.TOPIC_ALREADY_EXISTS, -1, -1)]
+        assert any(answer.topics[0].topic_id) and answer.topics[0].configs
+        answer = await client.ask(extension("t", 9_999, is_trial=True), 3)
+        assert answer.results[0].error_code == 0
+        answer = await client.ask(extension("t", 1, is_trial=True), 3)
+        assert answer.results[0].error_code == Error.INVALID_PARTITIONS
+        assert (made.in_all, node.metadata_log.next_offset, node.controller._next_place) == (0, end_offset, places)
+
+
+@pytest.mark.parametrize("other", ["wi.de", "wi_de"])
+async def test_of_two_who_make_a_topic_at_once_one_is_told_that_it_is_there(other: str, tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node, connected(node) as client:
+        fed = FedTransport(node)
+        fed.feed(frame(creation(("wi.de", 500)), CREATE[1]))
+        assert not node.image.topics  # it is being decided
+        answer = await client.ask(creation((other, 3)), CREATE[1])
+        assert answer.topics[0].error_code == 0
+        await fed.idle()
+        ((_, late),) = fed.answers(CREATE)
+        expected = Error.TOPIC_ALREADY_EXISTS if other == "wi.de" else Error.INVALID_TOPIC_EXCEPTION
+        assert late.topics[0].error_code == expected
+        assert list(node.image.topics) == [other] and len(node.replicas) == 3
+        fed.close()
+
+
+async def test_partitions_for_a_topic_that_is_deleted_meanwhile_are_not_made() -> None:
+    async with running() as node, connected(node) as client:
+        node.create_topic("t", 1)
+        fed = FedTransport(node)
+        fed.feed(frame(extension("t", 500), 3))
+        assert len(node.image.topics["t"].partitions) == 1
+        await client.ask(deletion("t"), 6)
+        await client.ask(creation(("t", 600)), CREATE[1])
+        await fed.idle()
+        ((_, late),) = fed.answers((37, 3))
+        assert late.results[0].error_code in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.INVALID_PARTITIONS)
+        await node.partitions.settled()
+        assert len(node.replicas) in (0, 600)
+        fed.close()
+
+
+async def test_what_is_prepared_is_written_behind_what_came_meanwhile(tmp_path: Path) -> None:
+    async with running(storage=OsStorage(str(tmp_path))) as node, connected(node) as client:
+        fed = FedTransport(node)
+        fed.feed(frame(creation(("wide", 500)), CREATE[1]))
+        await client.ask(creation(("other", 3)), CREATE[1])
+        await fed.idle()
+        ((_, answer),) = fed.answers(CREATE)
+        assert answer.topics[0].error_code == 0
+        fed.close()
+        assert list(node.image.topics) == ["other", "wide"]
+        assert node.image.offset == node.metadata_log.next_offset - 1
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        assert {name: len(topic.partitions) for name, topic in node.image.topics.items()} == {"other": 3, "wide": 500}
+
+
+def test_a_broker_that_is_fenced_meanwhile_leads_nothing_new() -> None:
+    async def main(lab: Lab) -> None:
+        controller = lab.cluster.controller
+        wish = creation(("wide", 600))
+        wish.topics[0].replication_factor = 3
+        asked = asyncio.ensure_future(controller.answer(0, wish, CREATE[1]))
+        await asyncio.sleep(0)
+        assert "wide" not in controller.image.topics
+        controller.lose(lab.cluster.broker_ids[0], "the test says so")
+        assert controller.image.brokers[lab.cluster.broker_ids[0]].fenced
+        answer = await asked
+        assert answer.topics[0].error_code == 0
+        leaders = {each.leader for each in controller.image.topics["wide"].partitions}
+        assert leaders == set(lab.cluster.broker_ids[1:])
 
     in_cluster(main)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 
 from minibroker.broker.handlers.context import NO_ID
 from minibroker.errors import Error, KafkaError
@@ -13,12 +14,17 @@ from minibroker.replication.controller import RECORDS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Iterator, Sequence
+    from typing import Any, TypeAlias
 
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.node import Node
+    from minibroker.log.in_pieces import InPieces
+    from minibroker.metadata.metadata_log import Prepared
     from minibroker.server.shares import Work
+    from minibroker.stored.kinds import MetadataRecord
+
+    Plan: TypeAlias = tuple[tuple[object, ...], Prepared]  # what it rests on, and what is to be written
 
 Created = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = Created.CreatableTopicConfigs
@@ -26,7 +32,8 @@ Deleted = DeleteTopicsResponse.DeletableTopicResult
 Extended = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 SHARE_TOPICS = 8  # that reach the disk together
-TOPIC_US, RECORD_US = 250, 10
+AT_ONCE_MAX = 100  # partitions whose records are made without a pause
+TOPIC_US, WRITTEN_US = 250, 2
 
 
 def create_topics(request: CreateTopicsRequest, context: Context) -> Work[CreateTopicsResponse]:
@@ -42,18 +49,22 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> Work[Create
     results: dict[str, Created] = {}
     for share in _shares(request.topics):
         spent_us = 0
+        plans = []
+        for topic in share:
+            result = results[topic.name] = Created(name=topic.name, error_code=Error.NONE, error_message=None)
+            with _told(result):
+                if names[topic.name] > 1:
+                    raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
+                if request.validate_only:
+                    yield from _try(topic, result, node)
+                else:
+                    plans.append((topic, result, (yield from _plan(topic, node))))
+            spent_us += TOPIC_US
         with node.together():
-            for topic in share:
-                result = Created(name=topic.name, error_code=Error.NONE, error_message=None)
-                try:
-                    if names[topic.name] > 1:
-                        raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-                    _create(topic, result, request.validate_only, node)
-                except KafkaError as error:
-                    result.error_code = error.code
-                    result.error_message = error.message
-                results[topic.name] = result
-                spent_us += TOPIC_US + RECORD_US * max(result.num_partitions, 0)
+            for topic, result, plan in plans:
+                with _told(result):
+                    _create(topic, result, plan, node)
+                spent_us += WRITTEN_US * max(result.num_partitions, 0)
         yield spent_us
     waiting = node.settled()
     if waiting is not None:
@@ -75,24 +86,65 @@ def _shares(topics: list[Any]) -> Iterator[list[Any]]:
         yield topics[start : start + SHARE_TOPICS]
 
 
-def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, is_trial: bool, node: Node) -> None:
-    records = node.controller.create_topic(
-        topic.name,
-        partitions=topic.num_partitions,
-        replication_factor=topic.replication_factor,
-        assignments=[(each.partition_index, each.broker_ids) for each in topic.assignments],
-        configs={config.name: config.value for config in topic.configs},
-        default_partitions=node.config["num.partitions"],
-        default_replication_factor=node.config["default.replication.factor"],
+@contextmanager
+def _told(result: Created) -> Iterator[None]:
+    """Answer for one topic with the error that comes up."""
+    try:
+        yield
+    except KafkaError as error:
+        result.error_code = error.code
+        result.error_message = error.message
+
+
+def _wish(topic: CreateTopicsRequest.CreatableTopic, node: Node) -> dict[str, Any]:
+    """Return what the controller is to be asked for, but for the name."""
+    return {
+        "partitions": topic.num_partitions,
+        "replication_factor": topic.replication_factor,
+        "assignments": [(each.partition_index, each.broker_ids) for each in topic.assignments],
+        "configs": {config.name: config.value for config in topic.configs},
+        "default_partitions": node.config["num.partitions"],
+        "default_replication_factor": node.config["default.replication.factor"],
+    }
+
+
+def _try(topic: CreateTopicsRequest.CreatableTopic, result: Created, node: Node) -> InPieces[None]:
+    """Say what would become of a topic, and make nothing."""
+    tried = yield from node.controller.try_topic(topic.name, **_wish(topic, node))
+    result.topic_id, result.num_partitions, result.replication_factor = tried
+    result.configs = _configs({config.name: config.value or "" for config in topic.configs}, node)
+
+
+def _plan(topic: CreateTopicsRequest.CreatableTopic, node: Node) -> InPieces[Plan | None]:
+    """Return the records of a topic with many partitions, made while others are served; None: there are few."""
+    if _partition_count([topic], node.config["num.partitions"]) <= AT_ONCE_MAX:
+        return None
+    return (
+        yield from _planned(topic.name, node.controller.create_topic_in_pieces(topic.name, **_wish(topic, node)), node)
     )
+
+
+def _planned(name: str, work: InPieces[list[MetadataRecord]], node: Node) -> InPieces[Plan]:
+    facts = node.controller.facts(name)
+    records = yield from work
+    prepared = yield from node.metadata_log.prepare(records, now_ms=node.clock.now_ms())
+    return facts, prepared
+
+
+def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, plan: Plan | None, node: Node) -> None:
+    """Write down that there is a topic; whether there can be is decided in the same turn of the loop."""
+    overrides = {config.name: config.value for config in topic.configs}
+    if plan is not None and plan[0] == node.controller.facts(topic.name):
+        node.controller.check_new_topic(topic.name, overrides)
+        records: Sequence[MetadataRecord] = plan[1]
+    else:  # there are few partitions, or what has been decided does not hold any more
+        records = node.controller.create_topic(topic.name, **_wish(topic, node))
     partitions = [record for record in records if record.type_number == 3]
     result.topic_id = records[0].topic_id  # type: ignore[attr-defined]
-    if not is_trial:
-        node.change(records, at_once=False)
+    node.change(records, at_once=False)
     result.num_partitions = len(partitions)
     result.replication_factor = len(partitions[0].replicas)  # type: ignore[attr-defined]
-    overrides = {config.name: config.value or "" for config in topic.configs}
-    result.configs = _configs(overrides, node)
+    result.configs = _configs({name: value or "" for name, value in overrides.items()}, node)
 
 
 def _configs(overrides: dict[str, str], node: Node) -> list[CreatedConfig]:
@@ -190,17 +242,23 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Wor
         try:
             if names[topic.name] > 1:
                 raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
-            records = node.controller.create_partitions(topic.name, topic.count, assignments)
-            count = len(records)
-            if not request.validate_only:
+            wish = topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
+            if request.validate_only:
+                yield from node.controller.try_partitions(topic.name, *wish)
+            else:
+                work = node.controller.create_partitions_in_pieces(topic.name, *wish)
+                facts, prepared = yield from _planned(topic.name, work, node)
+                records: Sequence[MetadataRecord] = prepared
+                if facts != node.controller.facts(topic.name):  # decided again, in the turn in which it is written
+                    records = node.controller.create_partitions(topic.name, *wish)
+                count = len(records)
                 node.change(records, at_once=False)
         except KafkaError as error:
             result.error_code = error.code
             # Kafka has no words for a topic that is not there.
             result.error_message = None if error.code == Error.UNKNOWN_TOPIC_OR_PARTITION else error.message
         results[topic.name] = result
-        yield TOPIC_US + RECORD_US * count
+        yield TOPIC_US + WRITTEN_US * count
     waiting = node.settled()
     if waiting is not None:
         yield waiting
