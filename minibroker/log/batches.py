@@ -258,7 +258,7 @@ class Batch:
         if self.magic == 2:
             return batch_records(self, limit_bytes)
         if self.codec:
-            return wrapped_records(self, limit_bytes, check_crc)
+            return _wrapped(self, limit_bytes, check_crc)
         return iter((single_message(self),))
 
     def set_last_offset(self, last_offset: int) -> None:
@@ -308,6 +308,10 @@ class Batch:
 
     def path(self, field: str) -> str:
         return f"{_NAMES[self.magic]}.{field}"
+
+
+def _wrapped(batch: Batch, limit_bytes: int, check_crc: bool) -> Iterator[Record]:
+    yield from wrapped_records(batch, inner_messages(batch, limit_bytes, check_crc))
 
 
 _NAMES = (MessageV0.__name__, MessageV1.__name__, BatchHeader.__name__)

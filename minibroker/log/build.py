@@ -2,6 +2,7 @@
 
 `build_batch` writes any format: a v2 batch, a v0 or v1 message set, or the wrapper message of a compressed one. What a
 format cannot carry is left out: v0 has no timestamps, v0 and v1 have no headers and know nothing of producers.
+`BatchBuilder` writes the same of records that come some at a time, with others having their turn in between.
 Not here: changing a finished batch in place (batches.py).
 """
 
@@ -11,12 +12,14 @@ from struct import Struct as Layout
 from struct import error as StructError
 
 from minibroker.errors import EncodeError
+from minibroker.log.codec_pieces import Compressor
 from minibroker.log.compression import NONE, compress
 from minibroker.log.crc import crc32, crc32c
 from minibroker.log.formats import (
     ABORT,
     APPEND_TIME,
     APPEND_TIME_BIT,
+    CODEC_MASK,
     COMMIT,
     CONTROL_BIT,
     CREATE_TIME,
@@ -35,6 +38,11 @@ from minibroker.schema.varint import uvarint, zigzag
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from minibroker.log.in_pieces import InPieces
+
+BUILT_NS, BUILT_BYTES_PER_US = 1200, 1000  # about how long it takes: a record, and what it is made of
+ATTRIBUTES_V1 = CODEC_MASK | APPEND_TIME_BIT
 
 
 def build_batch(
@@ -83,7 +91,7 @@ def build_batch(
         attributes |= CONTROL_BIT
     base_timestamp = delete_horizon if delete_horizon is not None else rows[0].timestamp if rows else -1
     try:
-        payload, last_built, max_built = _records(rows, base_offset, base_timestamp)
+        payload, last_built, max_built = _records(rows, base_offset, base_timestamp, base_offset)
         covered = _pack_covered(
             attributes,
             (last_built if last_offset is None else last_offset) - base_offset,
@@ -98,6 +106,111 @@ def build_batch(
         return _pack_front(base_offset, size, partition_leader_epoch, 2, crc32c(covered)) + covered
     except (StructError, TypeError, ValueError, AttributeError) as failure:
         raise _misfit(rows, failure) from failure
+
+
+class BatchBuilder:
+    """Builds what `build_batch` does, of records that come some at a time; the last offset is that of the last one.
+
+    Headers may be bytes, as they lie in a record (record_pieces.py).
+    """
+
+    def __init__(
+        self,
+        magic: int,
+        *,
+        codec: int = NONE,
+        level: int | None = None,
+        base_offset: int | None = None,
+        last_offset: int | None = None,
+        timestamp_type: int = CREATE_TIME,
+        max_timestamp: int | None = None,
+        delete_horizon: int | None = None,
+        partition_leader_epoch: int = -1,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+    ):
+        attributes = codec | timestamp_type << 3
+        if delete_horizon is not None:
+            attributes |= DELETE_HORIZON_BIT
+        if transactional:
+            attributes |= TRANSACTIONAL_BIT
+        if control:
+            attributes |= CONTROL_BIT
+        self.size_bytes = 0  # of the records, before they are compressed
+        self._magic, self._codec, self._attributes = magic, codec, attributes
+        self._base_offset, self._last_offset, self._max_timestamp = base_offset, last_offset, max_timestamp
+        self._base_timestamp = delete_horizon
+        self._front = partition_leader_epoch
+        self._producer = producer_id, producer_epoch, base_sequence
+        self._compressor = Compressor(codec, level=level, magic=magic)
+        self._count, self._next_offset, self._max_built = 0, 0, -1
+
+    def add(self, records: Sequence[Record]) -> InPieces[None]:
+        """Write more records; there is at least one."""
+        first = records[0]
+        if not self._count:
+            if self._base_offset is None:
+                self._base_offset = max(first.offset, 0)
+            if self._base_timestamp is None:
+                self._base_timestamp = first.timestamp
+            self._next_offset = self._base_offset
+        base_offset, base_timestamp = self._base_offset, self._base_timestamp
+        assert base_offset is not None and base_timestamp is not None
+        try:
+            if self._magic == 2:
+                made, last_built, max_built = _records(records, base_offset, base_timestamp, self._next_offset)
+            else:
+                append_time = self._attributes & APPEND_TIME_BIT
+                made, last_built, max_built = _messages(
+                    self._magic,
+                    records,
+                    append_time if self._magic else 0,
+                    self._next_offset,
+                    base_offset if self._codec and self._magic else 0,
+                    self._max_timestamp if append_time else None,
+                )
+        except (StructError, TypeError, ValueError, AttributeError) as failure:
+            raise _misfit(records, failure) from failure
+        self._count += len(records)
+        self._next_offset = last_built + 1
+        self._max_built = max(self._max_built, max_built)
+        self.size_bytes += len(made)
+        yield 1 + BUILT_NS * len(records) // 1000 + len(made) // BUILT_BYTES_PER_US
+        yield from self._compressor.add(made)
+
+    def end(self) -> bytes:
+        """Return the batch."""
+        payload = self._compressor.end() if self._count else b""
+        max_timestamp = self._max_built if self._max_timestamp is None else self._max_timestamp
+        try:
+            if self._magic < 2:
+                if not self._codec or not self._count:
+                    return payload
+                attributes = self._attributes & (ATTRIBUTES_V1 if self._magic else CODEC_MASK)
+                wrapper = Record(None, payload, (), max_timestamp, self._next_offset - 1)
+                return _messages(self._magic, [wrapper], attributes, 0, 0, None)[0]
+            base_offset = self._base_offset or 0
+            last_built = self._next_offset - 1 if self._count else base_offset - 1
+            covered = b"".join(
+                (
+                    _pack_covered(
+                        self._attributes,
+                        (last_built if self._last_offset is None else self._last_offset) - base_offset,
+                        -1 if self._base_timestamp is None else self._base_timestamp,
+                        max_timestamp,
+                        *self._producer,
+                        self._count,
+                    ),
+                    payload,
+                )
+            )
+            size = HEADER_BYTES - PREFIX_BYTES - _COVERED_BYTES + len(covered)
+            return b"".join((_pack_front(base_offset, size, self._front, 2, crc32c(covered)), covered))
+        except (StructError, TypeError, ValueError) as failure:
+            raise EncodeError(str(failure), "batch") from failure
 
 
 def build_transaction_marker(
@@ -130,11 +243,12 @@ def build_transaction_marker(
 # Records
 
 
-def _records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> tuple[bytes, int, int]:
-    """Return the records of a v2 batch, the last offset, the largest timestamp."""
+def _records(
+    records: Sequence[Record], base_offset: int, base_timestamp: int, next_offset: int
+) -> tuple[bytes, int, int]:
+    """Return records of a v2 batch from `next_offset` on, the last offset, the largest timestamp."""
     parts: list[bytes] = []
     add, join, table, table_end = parts.append, b"".join, _VARINTS, len(_VARINTS)
-    next_offset = base_offset
     max_timestamp = -1
     for key, value, headers, timestamp, offset in records:
         if offset < next_offset:
@@ -174,7 +288,9 @@ def _records(records: Sequence[Record], base_offset: int, base_timestamp: int) -
     return join(parts), next_offset - 1, max_timestamp
 
 
-def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+def _headers(headers: Sequence[tuple[str, bytes | None]] | bytes) -> bytes:
+    if isinstance(headers, bytes):
+        return headers
     parts = [_varint(len(headers))]
     for key, value in headers:
         name = key.encode()
@@ -208,12 +324,11 @@ def _message_set(
 
 
 def _messages(
-    magic: int, records: Sequence[Record], attributes: int, base_offset: int, subtract: int, append_time: int | None
+    magic: int, records: Sequence[Record], attributes: int, next_offset: int, subtract: int, append_time: int | None
 ) -> tuple[bytes, int, int]:
-    """Return messages one after another, the last offset, the largest timestamp."""
+    """Return messages one after another from `next_offset` on, the last offset, the largest timestamp."""
     parts: list[bytes] = []
     add, join, pack_size, pack_front = parts.append, b"".join, _pack_size, _pack_message_front
-    next_offset = base_offset
     max_timestamp = -1
     for key, value, _, timestamp, offset in records:
         if offset < next_offset:
@@ -248,7 +363,7 @@ def _misfit(records: Sequence[Record], failure: Exception) -> EncodeError:
     """Return the error for records that could not be written: the first one that alone cannot, if there is one."""
     for index, record in enumerate(records):
         try:
-            _records([record._replace(offset=-1)], 0, records[0].timestamp)
+            _records([record._replace(offset=-1)], 0, records[0].timestamp, 0)
         except (TypeError, ValueError, AttributeError) as own:
             return EncodeError(str(own), f"records[{index}]")
     return EncodeError(str(failure), "records")

@@ -9,7 +9,8 @@
 | codec | kept; zstd is an error | kept; zstd is an error | kept |
 
 Checksums are those of the new bytes; whether the old ones were right is the caller's question. What already has the
-format asked for passes untouched, as a view. Goes from batch to batch and holds one at a time.
+format asked for passes untouched, as a view. Goes from batch to batch and holds one at a time, of its records only as
+many as are converted without a pause (in_pieces.py).
 Kafka: the broker's down-conversion, RecordsUtil.downConvert of 3.9, keeps batches that are older than the format asked
 for; here they are converted up.
 """
@@ -18,17 +19,27 @@ from __future__ import annotations
 
 from minibroker.errors import EncodeError, InvalidRecord, ProtocolError, UnknownCodec
 from minibroker.log.batches import Batch, batches
-from minibroker.log.build import build_batch
+from minibroker.log.build import BatchBuilder
 from minibroker.log.compression import ZSTD, compress, decompress
 from minibroker.log.crc import crc32c
 from minibroker.log.formats import APPEND_TIME, CODEC_MASK, CREATE_TIME, HEADER_BYTES, PREFIX_BYTES
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
+from minibroker.log.record_pieces import open_records
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX, single_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from minibroker.log.in_pieces import InPieces
+    from minibroker.log.record_pieces import RecordPieces
+    from minibroker.log.records import Record
+
 RUN_BYTES_MAX = 1024 * 1024  # of single messages that become one batch: Kafka's default for the largest batch
+RUN_PIECE, SINGLE_US, BYTES_PER_US = 128, 3, 4000
+
+
+class FormatLacksCodec(UnknownCodec):
+    """A batch is in order, but its codec came with a later format than the one asked for."""
 
 
 def convert(
@@ -42,7 +53,7 @@ def convert(
     keep_older: bool = False,
     limit_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[bytes | memoryview]:
-    """Yield the whole batches of a buffer in format `to_magic`, in pieces of one or more batches.
+    """Yield the whole batches of a buffer in format `to_magic`, one or more batches at a time.
 
     first_offset: where the reader wants to begin. Single messages below it are left out, whole compressed batches are
         converted as they are: readers skip what they did not ask for.
@@ -52,14 +63,43 @@ def convert(
     level: of the codec; batches that have the codec already are compressed again then.
     limit_bytes: the most that one batch may unpack to.
     """
+    for made in convert_in_pieces(
+        buffer,
+        to_magic,
+        first_offset=first_offset,
+        base_offset=base_offset,
+        codec=codec,
+        level=level,
+        keep_older=keep_older,
+        limit_bytes=limit_bytes,
+    ):
+        if type(made) is not int:
+            yield made  # type: ignore[misc]
+
+
+def convert_in_pieces(
+    buffer: bytes | bytearray | memoryview,
+    to_magic: int,
+    *,
+    first_offset: int = 0,
+    base_offset: int | None = None,
+    codec: int | None = None,
+    level: int | None = None,
+    keep_older: bool = False,
+    limit_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[int | bytes | memoryview]:
+    """Yield what `convert` does; and between that, how many microseconds about have passed (in_pieces.py)."""
     for run in _runs(batches(buffer)):
+        if isinstance(run, int):
+            yield run
+            continue
         batch = run[0]
         if to_magic < 2 and batch.is_control:
             continue
         new_codec = batch.codec if codec is None else codec
         if to_magic < 2 and new_codec == ZSTD:
             position = batch.position + 21
-            raise UnknownCodec(f"format {to_magic} has no zstd", position, "BatchHeader.attributes")
+            raise FormatLacksCodec(f"format {to_magic} has no zstd", position, "BatchHeader.attributes")
         is_fine = batch.magic == to_magic or (keep_older and batch.magic < to_magic)
         is_packed = new_codec == batch.codec and (level is None or not new_codec)
         if is_fine and is_packed and base_offset is None:
@@ -68,14 +108,25 @@ def convert(
         if to_magic == batch.magic == 2 and base_offset is None:
             yield recompressed(batch, new_codec, level=level, limit_bytes=limit_bytes)
             continue
-        records = [record for piece in run for record in piece.records(limit_bytes)]
-        if to_magic < 2 and not batch.codec:
-            records = [record for record in records if record.offset >= first_offset]
-        if base_offset is not None:
-            records = [record._replace(offset=base_offset + index) for index, record in enumerate(records)]
-            base_offset += len(records)
-        if records or to_magic == batch.magic == 2:
-            yield _rebuilt(batch, records, to_magic, new_codec, level, keep_ends=base_offset is None)
+        builder = None
+        try:
+            reader = _Records(run, limit_bytes, with_headers=to_magic == 2)
+            while records := (yield from reader.read()):
+                if to_magic < 2 and not batch.codec:
+                    records = [record for record in records if record.offset >= first_offset]
+                if base_offset is not None:
+                    records = [record._replace(offset=base_offset + index) for index, record in enumerate(records)]
+                    base_offset += len(records)
+                if records:
+                    builder = builder or _builder(batch, to_magic, new_codec, level, keep_ends=base_offset is None)
+                    yield from builder.add(records)
+            if builder is None and to_magic == batch.magic == 2:
+                builder = _builder(batch, to_magic, new_codec, level, keep_ends=base_offset is None)
+            if builder is not None:
+                yield builder.end()
+        except EncodeError as error:
+            # Numbers that can be read but not be written: offsets that fall, times beyond 64 bits.
+            raise InvalidRecord(f"cannot become format {to_magic}: {error}", batch.position, "batch") from None
 
 
 def recompressed(
@@ -101,8 +152,31 @@ def recompressed(
 _CRC, _ATTRIBUTES = 17, 21  # positions in the header
 
 
-def _runs(found: Iterator[Batch]) -> Iterator[list[Batch]]:
-    """Yield each batch alone, but single messages that can share a batch together: a message set is a run of them."""
+class _Records:
+    """The records of a run, some at a time."""
+
+    def __init__(self, run: list[Batch], limit_bytes: int, *, with_headers: bool):
+        self._run, self._next = run, 0
+        self._limit_bytes, self._with_headers = limit_bytes, with_headers
+        self._reader: RecordPieces | None = None
+
+    def read(self) -> InPieces[list[Record]]:
+        first = self._run[0]
+        if first.magic < 2 and not first.codec:
+            singles = self._run[self._next : self._next + RUN_PIECE]
+            self._next += len(singles)
+            yield SINGLE_US * len(singles) + sum(batch.size_bytes for batch in singles) // BYTES_PER_US
+            return [single_message(batch) for batch in singles]
+        if self._reader is None:
+            self._reader = yield from open_records(first, self._limit_bytes, with_headers=self._with_headers)
+        return (yield from self._reader.read())
+
+
+def _runs(found: Iterator[Batch]) -> Iterator[list[Batch] | int]:
+    """Yield each batch alone, but single messages that can share a batch together: a message set is a run of them.
+
+    And between those, how long about it has taken to find them.
+    """
     run: list[Batch] = []
     run_bytes = 0
     for batch in found:
@@ -111,6 +185,8 @@ def _runs(found: Iterator[Batch]) -> Iterator[list[Batch]]:
             run, run_bytes = [], 0
         run.append(batch)
         run_bytes += batch.size_bytes
+        if not len(run) % RUN_PIECE:
+            yield SINGLE_US * RUN_PIECE
     if run:
         yield run
 
@@ -124,33 +200,26 @@ def _can_share(batch: Batch, other: Batch) -> bool:
     return other.timestamp_type == APPEND_TIME and batch.max_timestamp == other.max_timestamp
 
 
-def _rebuilt(
-    batch: Batch, records: list[Record], to_magic: int, codec: int, level: int | None, *, keep_ends: bool
-) -> bytes:
+def _builder(batch: Batch, to_magic: int, codec: int, level: int | None, *, keep_ends: bool) -> BatchBuilder:
     append_time = batch.max_timestamp if batch.timestamp_type == APPEND_TIME else None
     timestamp_type = CREATE_TIME if append_time is None else APPEND_TIME
-    try:
-        if to_magic < 2 or batch.magic < 2:
-            return build_batch(
-                to_magic, records, codec=codec, level=level, timestamp_type=timestamp_type, max_timestamp=append_time
-            )
-        return build_batch(
-            2,
-            records,
-            codec=codec,
-            level=level,
-            base_offset=batch.base_offset if keep_ends else None,
-            last_offset=batch.last_offset if keep_ends else None,
-            timestamp_type=timestamp_type,
-            max_timestamp=append_time,
-            delete_horizon=batch.delete_horizon,
-            partition_leader_epoch=batch.partition_leader_epoch,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            base_sequence=batch.base_sequence,
-            transactional=batch.is_transactional,
-            control=batch.is_control,
+    if to_magic < 2 or batch.magic < 2:
+        return BatchBuilder(
+            to_magic, codec=codec, level=level, timestamp_type=timestamp_type, max_timestamp=append_time
         )
-    except EncodeError as error:
-        # Numbers that can be read but not be written: offsets that fall, times beyond 64 bits.
-        raise InvalidRecord(f"cannot become format {to_magic}: {error}", batch.position, "batch") from None
+    return BatchBuilder(
+        2,
+        codec=codec,
+        level=level,
+        base_offset=batch.base_offset if keep_ends else None,
+        last_offset=batch.last_offset if keep_ends else None,
+        timestamp_type=timestamp_type,
+        max_timestamp=append_time,
+        delete_horizon=batch.delete_horizon,
+        partition_leader_epoch=batch.partition_leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        transactional=batch.is_transactional,
+        control=batch.is_control,
+    )

@@ -30,7 +30,7 @@ from minibroker.errors import (
     Truncated,
     UnknownCodec,
 )
-from minibroker.log.compression import decompress
+from minibroker.log.compression import decompress_in_pieces
 from minibroker.log.crc import crc32
 from minibroker.log.formats import (
     APPEND_TIME,
@@ -45,6 +45,7 @@ from minibroker.log.formats import (
     RecordV2,
     layout,
 )
+from minibroker.log.in_pieces import finish
 from minibroker.schema.compile import rows
 from minibroker.schema.plan import message_plan
 from minibroker.schema.walk import Walker
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
     from minibroker.log.batches import Batch
+    from minibroker.log.in_pieces import InPieces
     from minibroker.schema.types import StructMeta
 
     class Record(NamedTuple):
@@ -71,6 +73,8 @@ else:
     Record = namedtuple("Record", "key value headers timestamp offset", defaults=(None, None, (), -1, -1))
     Record.__doc__ = "One record, whatever the format it came in."
 
+# A hop to the next message takes as long as the checksum of so many bytes.
+HOPPED_BYTES, HOP_BYTES_PER_US, HOP_BYTES_PIECE = 1500, 1500, 1 << 20
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024  # for callers that name no limit of their own
 
 
@@ -108,7 +112,7 @@ def batch_records(batch: Batch, limit_bytes: int, unpacked: bytes | None = None)
         data = _unpacked(batch, batch.buffer[start : batch.end_position], start, limit_bytes)
     end = len(data)
     if not 0 <= count * RECORD_BYTES_MIN <= end:
-        raise _wrong_count(batch, f"{count} records cannot be in {end} bytes")
+        raise wrong_count(batch, f"{count} records cannot be in {end} bytes")
     append_time = batch.attributes & APPEND_TIME_BIT
     read = _reader("v2 append time" if append_time else "v2")
     base_timestamp = batch.max_timestamp if append_time else batch.base_timestamp
@@ -126,18 +130,22 @@ def batch_records(batch: Batch, limit_bytes: int, unpacked: bytes | None = None)
         done += chunk
         position = stop
     if position != end:
-        raise _wrong_count(batch, f"{count} records take {position} of {end} bytes")
+        raise wrong_count(batch, f"{count} records take {position} of {end} bytes")
 
 
 CHUNK_RECORDS = 128  # read at once: long enough for the loop to be fast, short enough to stop early and hold little
 
 
 def _unpacked(batch: Batch, data: memoryview, start: int, limit_bytes: int) -> bytes:
+    return finish(unpacked_in_pieces(batch, data, start, limit_bytes))
+
+
+def unpacked_in_pieces(batch: Batch, data: memoryview, start: int, limit_bytes: int) -> InPieces[bytes]:
     """Return what the codec makes of `data`, which begins at `start`; bytes, which Python reads faster than views."""
     if not batch.codec or not data:  # an empty batch may name a codec, there is nothing for it
         return bytes(data)
     try:
-        return bytes(decompress(batch.codec, data, limit_bytes, magic=batch.magic))
+        return bytes((yield from decompress_in_pieces(batch.codec, data, limit_bytes, magic=batch.magic)))
     except UnknownCodec as error:
         error.position = batch.position + (21 if batch.magic == 2 else 17)
         error.path = batch.path("attributes")
@@ -153,7 +161,7 @@ def _broken_record(batch: Batch, data: bytes, position: int, index: int, count: 
     plan, walker = message_plan(RecordV2, 0), Walker(data, None)
     for number in range(index, index + count):
         if position == len(data):
-            return _wrong_count(batch, f"the records end after {number} of {batch.count}")
+            return wrong_count(batch, f"the records end after {number} of {batch.count}")
         try:
             position = walker.struct(plan, position, f"RecordV2[{number}]")
         except ProtocolError as error:
@@ -170,7 +178,7 @@ def _placed(error: ProtocolError, start: int | None) -> ProtocolError:
     return error
 
 
-def _wrong_count(batch: Batch, reason: str) -> InvalidRecordCount:
+def wrong_count(batch: Batch, reason: str) -> InvalidRecordCount:
     return InvalidRecordCount(reason, batch.position + 57, batch.path("count"))
 
 
@@ -193,13 +201,12 @@ def single_message(batch: Batch) -> Record:
     raise _placed(error, batch.position)
 
 
-def wrapped_records(batch: Batch, limit_bytes: int, check_crc: bool) -> Iterator[Record]:
-    """Yield the records of a v0 or v1 wrapper."""
-    inner = inner_messages(batch, limit_bytes, check_crc)
+def wrapped_records(batch: Batch, inner: InnerMessages, chunk_records: int = CHUNK_RECORDS) -> Iterator[Record]:
+    """Yield the records of a v0 or v1 wrapper that has been unpacked."""
     read = _reader("v1 append time" if batch.timestamp_type == APPEND_TIME else "v1" if batch.magic else "v0")
     done = position = 0
     while done < inner.count:
-        chunk = min(inner.count - done, CHUNK_RECORDS)
+        chunk = min(inner.count - done, chunk_records)
         try:
             made, stop = read(inner.data, position, len(inner.data), chunk, inner.base_offset, batch.max_timestamp)
             if stop > len(inner.data):
@@ -225,12 +232,17 @@ class InnerMessages:
 
 def inner_messages(batch: Batch, limit_bytes: int, check_crc: bool) -> InnerMessages:
     """Unpack a wrapper."""
+    return finish(inner_messages_in_pieces(batch, limit_bytes, check_crc))
+
+
+def inner_messages_in_pieces(batch: Batch, limit_bytes: int, check_crc: bool) -> InPieces[InnerMessages]:
+    """Unpack a wrapper, and go through the sizes of what it holds."""
     value = single_message(batch).value
     if value is None:
         raise NullForbidden("a wrapper without messages", batch.end_position - 4, batch.path("value"))
     start = batch.end_position - len(value)
-    data = _unpacked(batch, memoryview(value), start, limit_bytes)
-    count, first_offset, last_offset = _hop(data, batch.magic, check_crc)
+    data = yield from unpacked_in_pieces(batch, memoryview(value), start, limit_bytes)
+    count, first_offset, last_offset = yield from _hop(data, batch.magic, check_crc)
     if not count:
         raise InvalidRecordCount("a wrapper without messages", start, batch.path("value"))
     if batch.magic == 0 or batch.last_offset == 0:
@@ -244,9 +256,9 @@ def inner_messages(batch: Batch, limit_bytes: int, check_crc: bool) -> InnerMess
     return InnerMessages(data, count, base_offset, base_offset + first_offset)
 
 
-def _hop(data: bytes, magic: int, check_crc: bool) -> tuple[int, int, int]:
+def _hop(data: bytes, magic: int, check_crc: bool) -> InPieces[tuple[int, int, int]]:
     """Hop through a message set and check its sizes; return how many messages it has, the first and the last offset."""
-    position = count = first_offset = offset = 0
+    position = count = first_offset = offset = found = unsaid = 0
     end = len(data)
 
     def wrong(kind: type[ProtocolError], reason: str, field: str, at: int) -> ProtocolError:
@@ -265,12 +277,24 @@ def _hop(data: bytes, magic: int, check_crc: bool) -> tuple[int, int, int]:
             raise wrong(Truncated, f"needs {size} bytes, {end - position - PREFIX_BYTES} are left", "size", 8)
         if attributes & CODEC_MASK:
             raise wrong(TooDeep, "a compressed message within a compressed message", "attributes", 17)
-        if check_crc and crc32(data[position + 16 : position + PREFIX_BYTES + size]) != crc:
+        if check_crc and size > HOP_BYTES_PIECE:
+            found = 0
+            view = memoryview(data)[position + 16 : position + PREFIX_BYTES + size]
+            for start in range(0, len(view), HOP_BYTES_PIECE):
+                found = crc32(view[start : start + HOP_BYTES_PIECE], found)
+                yield HOP_BYTES_PIECE // HOP_BYTES_PER_US
+        elif check_crc:
+            found = crc32(data[position + 16 : position + PREFIX_BYTES + size])
+        if check_crc and found != crc:
             raise wrong(CorruptCrc, f"{crc:#010x} is not the checksum of the bytes", "crc", 12)
         if not count:
             first_offset = offset
         position += PREFIX_BYTES + size
         count += 1
+        unsaid += HOPPED_BYTES + size
+        if unsaid > HOP_BYTES_PIECE:
+            yield unsaid // HOP_BYTES_PER_US
+            unsaid = 0
     return count, first_offset, offset
 
 

@@ -85,7 +85,7 @@ def scan_in_pieces(data: bytes, count: int, start: int = 0, *, in_order: bool = 
                 unit = many.index - index  # those before it; if there are none, it alone
                 headers_end = 0
                 if not unit:
-                    unit, headers_end = 1, (yield from _behind_many(data, many))
+                    unit, headers_end = 1, (yield from behind_many_headers(data, many))
                 part = _step(data, position, index, index + unit, headers_end=headers_end)
             yield (UNIT_NS + STEP_NS * unit + HEADER_NS * part[1]) // 1000
         index += unit
@@ -247,7 +247,7 @@ def _step(data: bytes, position: int, index: int, end: int, *, is_whole: bool = 
                         raise ManyHeaders(index, position - 1, stop)
                     number, position = read_uvarint(data, position - 1)
                 headers += number
-                position = headers_end or _behind_headers(data, position, stop, number)
+                position = headers_end or behind_headers(data, position, stop, number)
             if position != stop:
                 raise ValueError(f"its fields end at byte {position}, its size says {stop}")
     except (IndexError, ValueError) as error:
@@ -262,13 +262,13 @@ def _invalid(error: Exception, position: int, index: int) -> InvalidRecord:
     return InvalidRecord(reason, position, f"RecordV2[{index}]")
 
 
-def _behind_many(data: bytes, many: ManyHeaders) -> InPieces[int]:
+def behind_many_headers(data: bytes, many: ManyHeaders) -> InPieces[int]:
     """Return where the headers of the record end."""
     try:
         number, position = read_uvarint(data, many.position)
         while number:
             piece = min(number, 2 * HEADERS_PIECE)
-            position = _behind_headers(data, position, many.stop, piece)
+            position = behind_headers(data, position, many.stop, piece)
             number -= piece
             yield HEADER_NS * piece // 2000
     except (IndexError, ValueError) as error:
@@ -276,7 +276,7 @@ def _behind_many(data: bytes, many: ManyHeaders) -> InPieces[int]:
     return position
 
 
-def _behind_headers(data: bytes, position: int, stop: int, number: int) -> int:
+def behind_headers(data: bytes, position: int, stop: int, number: int) -> int:
     """Return where headers end; number: how many there are, as it travels."""
     if number & 1 or number >> 1 > stop - position:
         raise ValueError(f"{number >> 1} headers cannot be in {stop - position} bytes")
