@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.batches import Batch, batches, find_batch
-from minibroker.log.build import build_batch
+from minibroker.log.build import BatchBuilder, build_batch
 from minibroker.log.compression import NONE, ZSTD
 from minibroker.log.formats import (
     APPEND_TIME,
@@ -49,6 +49,8 @@ from minibroker.log.validation import ValidationSettings as ValidationSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from minibroker.log.in_pieces import InPieces
     from minibroker.log.storage import Chunk
     from minibroker.log.validation import Allowance
@@ -62,6 +64,7 @@ RECORDS_AT_ONCE_MAX = 3000
 PACKED_BYTES_AT_ONCE_MAX = 256 * 1024
 MESSAGES_PIECE, MESSAGES_PIECE_US = 32, 200
 REBUILT_US = 1  # a record that is to be written anew
+WRITTEN_SHARE = 2  # what is said of compression is of what can hardly be compressed
 
 ATTRIBUTE_BITS = (0b111, 0b1111, 0b111_1111)  # that mean something, by format
 
@@ -122,21 +125,24 @@ def validate(
 class Looked:
     """Batches that may be appended, and what their records are; where they go is not known yet."""
 
-    __slots__ = ("batches", "codec", "looks", "records", "settings")
+    __slots__ = ("batches", "built", "codec", "looks", "records", "settings")
 
     def __init__(
         self,
         batches: list[Batch],
         settings: ValidationSettings,
-        looks: list[Look],
-        records: list[Record],
-        codec: int,
+        looks: list[Look] | None = None,
+        *,
+        built: bytes = b"",
+        records: list[Record] | None = None,
+        codec: int = NONE,
     ):
         self.batches = batches
         self.settings = settings
         self.looks = looks  # of each of them, if they stay as they are
-        self.records = records  # to be written anew, if not
-        self.codec = codec  # to do that with
+        self.built = built  # what they have become, if not: a batch of format 2
+        self.records = records or []  # of an older one, where offsets are beneath the checksum or within what is packed
+        self.codec = codec  # to write those with
 
 
 def look(
@@ -153,7 +159,7 @@ def look(
     rules = RecordRules(settings, now_ms, partition, allowance)
     found = yield from _checked_batches(data, settings.max_message_bytes, leader_epoch, origin)
     if not found:
-        return Looked([], settings, [], [], NONE)
+        return Looked([], settings)
     first = found[0]
     sent_codec = next((batch.codec for batch in reversed(found) if batch.codec), NONE)
     if len(found) > 1 and (sent_codec or first.magic == 2):
@@ -166,13 +172,20 @@ def look(
                 _check_header(batch, first, origin, settings.message_format)
                 looks.append((yield from rules.look(batch)))
             if all(each.consecutive for each in looks):
-                return Looked(found, settings, looks, [], codec)
+                return Looked(found, settings, looks)
+        if settings.message_format == 2:
+            built = yield from _rebuilt(found, codec, origin, settings, rules)
+            return Looked(found, settings, built=built)
         records: list[Record] = []
+
+        def take(piece: list[Record]) -> Iterator[int]:
+            records.extend(piece)
+            yield len(piece) * REBUILT_US
+
         for batch in found:
             _check_header(batch, first, origin, settings.message_format)
-            records += yield from rules.read(batch)
-        yield len(records) * REBUILT_US
-        return Looked(found, settings, [], records, codec)
+            yield from rules.read(batch, take)
+        return Looked(found, settings, records=records, codec=codec)
     except ProtocolError as error:
         raise KafkaError(code_of(error), str(error)) from error
 
@@ -183,8 +196,14 @@ def place(looked: Looked, *, next_offset: int, leader_epoch: int, now_ms: int) -
     append_time = now_ms if settings.timestamp_type == APPEND_TIME else -1
     if not found:
         return Validated([], [], append_time=append_time)
-    if looked.looks:
+    if looked.looks is not None:
         return _assign(found, looked.looks, next_offset, leader_epoch, append_time)
+    if looked.built:
+        (batch,) = batches(bytearray(looked.built))
+        last_offset = next_offset + batch.header_count - 1
+        chunks = _patch(batch, last_offset, leader_epoch, batch.max_timestamp, append_time)
+        only = AcceptedBatch(batch, next_offset)
+        return Validated(chunks, [only], only.max_timestamp, last_offset, append_time, in_place=False)
     try:
         return _rebuild(found[0], looked.records, looked.codec, settings, next_offset, leader_epoch, append_time)
     except ProtocolError as error:
@@ -347,6 +366,73 @@ def _patch(batch: Batch, last_offset: int, leader_epoch: int, max_timestamp: int
 # Rebuilt
 
 
+def _rebuilt(
+    found: list[Batch], codec: int, origin: str, settings: ValidationSettings, rules: RecordRules
+) -> InPieces[bytes]:
+    """Write the records anew as a batch of format 2: what its place decides is not beneath the checksum."""
+    first = found[0]
+    builder = BatchBuilder(
+        2,
+        codec=codec,
+        level=settings.level,
+        base_offset=0,
+        producer_id=first.producer_id,
+        producer_epoch=first.producer_epoch,
+        base_sequence=first.base_sequence,
+        transactional=first.is_transactional,
+    )
+    some_are_early = False
+    waiting: list[Record] = []  # single messages come one by one
+
+    def add(records: list[Record]) -> Iterator[int]:
+        nonlocal some_are_early
+        some_are_early = some_are_early or min(record.timestamp for record in records) < -1
+        if some_are_early:
+            return
+        if not codec and builder.size_bytes > settings.max_message_bytes:
+            raise _too_large(builder.size_bytes, settings.max_message_bytes)
+        for step_us in builder.add([Record(key, value, headers, time) for key, value, headers, time, _ in records]):
+            yield step_us // WRITTEN_SHARE
+
+    def take(records: list[Record]) -> Iterator[int]:
+        if len(found) == 1:
+            return add(records)
+        waiting.extend(records)
+        if len(waiting) < MESSAGES_PIECE:
+            return iter(())
+        piece = waiting[:]
+        waiting.clear()
+        return add(piece)
+
+    for batch in found:
+        _check_header(batch, first, origin, settings.message_format)
+        yield from rules.read(batch, take)
+    if waiting:
+        yield from add(waiting)
+    _check_producer(first)
+    if some_are_early:
+        raise _too_early()
+    built = builder.end()
+    if len(built) > settings.max_message_bytes:
+        raise _too_large(len(built), settings.max_message_bytes)
+    return built
+
+
+# What Kafka's builder refuses, by exceptions that nobody translates for clients.
+
+
+def _too_early() -> KafkaError:
+    return KafkaError(Error.UNKNOWN_SERVER_ERROR, "a timestamp below -1")
+
+
+def _check_producer(first: Batch) -> None:
+    if first.producer_id == -1:
+        if first.is_transactional:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "a transaction of no producer")
+    elif first.producer_epoch < 0 or first.base_sequence < 0:
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"epoch {first.producer_epoch}, sequence {first.base_sequence}")
+
+
 def _rebuild(
     first: Batch,
     records: list[Record],
@@ -356,20 +442,15 @@ def _rebuild(
     leader_epoch: int,
     append_time: int,
 ) -> Validated:
-    """Write the records anew: in the topic's format, with its codec, numbered from `next_offset`."""
+    """Write the records anew in format 0 or 1, numbered from `next_offset`."""
     magic = settings.message_format
-    # What Kafka's builder refuses, by exceptions that nobody translates for clients.
-    if codec == ZSTD and magic < 2:
+    if codec == ZSTD:
         raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"format {magic} has no zstd")
-    if magic < 2 and any(record.headers for record in records):
+    if any(record.headers for record in records):
         raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"format {magic} has no headers")
     if any(record.timestamp < -1 for record in records):
-        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "a timestamp below -1")
-    if first.producer_id == -1:
-        if first.is_transactional:
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "a transaction of no producer")
-    elif first.producer_epoch < 0 or first.base_sequence < 0:
-        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"epoch {first.producer_epoch}, sequence {first.base_sequence}")
+        raise _too_early()
+    _check_producer(first)
     append = append_time != -1 and magic > 0
     built = build_batch(
         magic,
@@ -379,11 +460,6 @@ def _rebuild(
         base_offset=next_offset,
         timestamp_type=APPEND_TIME if append else CREATE_TIME,
         max_timestamp=append_time if append else None,
-        partition_leader_epoch=leader_epoch,
-        producer_id=first.producer_id if magic == 2 else -1,
-        producer_epoch=first.producer_epoch,
-        base_sequence=first.base_sequence,
-        transactional=first.is_transactional,
     )
     accepted: list[AcceptedBatch] = []
     max_timestamp = max_timestamp_offset = -1

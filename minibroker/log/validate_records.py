@@ -19,8 +19,6 @@ All that goes through records is done in pieces (in_pieces.py).
 
 from __future__ import annotations
 
-from itertools import islice
-
 from minibroker.errors import DecompressionLimit, Error, InvalidRecord, KafkaError
 from minibroker.log.batches import COVERED_POSITION
 from minibroker.log.compression import decompress_in_pieces
@@ -32,24 +30,25 @@ from minibroker.log.formats import (
     MESSAGE_BYTES_MIN,
     PREFIX_BYTES,
 )
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, batch_records
+from minibroker.log.record_pieces import RecordPieces, open_records
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.scan import STEPS, check_size, check_sizes_in_pieces, scan_few, scan_in_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator
 
     from minibroker.log.batches import Batch
     from minibroker.log.in_pieces import InPieces
+    from minibroker.log.records import Record
     from minibroker.log.scan import Scanned
     from minibroker.log.validation import Allowance, ValidationSettings
 
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
 ERRORS_SHOWN_MAX = 3  # in the message; the list has them all
 FEW_BYTES_MAX = 2048  # of records that are few: they may have hundreds of headers
-PIECE_RECORDS, READ_US, FAULTS_US = 256, 300, 1000
-MESSAGE_US = 10  # of v0 or v1, that is alone
-PACKED_BYTES_PER_US = 32  # of a wrapper, before it is known what that holds
+FAULT_US = 4
+MESSAGE_US = 10  # of v0 or v1, alone or a wrapper
 
 
 class RecordsRejected(KafkaError):
@@ -98,10 +97,18 @@ class RecordRules:
         """Look at the records of a batch that may stay as it is, or raise."""
         if batch.magic == 2:
             return Look(batch.header_count, (yield from self.scan(batch, batch.covered())))
-        records = yield from self.read(batch)
-        max_timestamp = max(record.timestamp for record in records)
-        consecutive = not batch.codec or [record.offset for record in records] == list(range(len(records)))
-        return Look(len(records), max(max_timestamp, -1), consecutive)
+        count, max_timestamp, consecutive = 0, -1, True
+
+        def take(records: list[Record]) -> Iterator[int]:
+            nonlocal count, max_timestamp, consecutive
+            offsets = [record.offset for record in records]
+            consecutive = consecutive and offsets == list(range(count, count + len(records)))
+            max_timestamp = max(max_timestamp, max(record.timestamp for record in records))
+            count += len(records)
+            return iter(())
+
+        yield from self.read(batch, take)
+        return Look(count, max_timestamp, consecutive or not batch.codec)
 
     def scan(self, batch: Batch, covered: bytes) -> InPieces[int]:
         """Look at the records of a v2 batch that may stay as it is, or raise; return their largest time, -1 for none.
@@ -123,53 +130,64 @@ class RecordRules:
         _, _, keyless, consecutive = scanned
         first, last, are_fine = _times(batch, scanned, self.settings, self.now_ms)
         if not are_fine:
-            records = batch_records(batch, len(data), data if is_compressed else None)
+            records = RecordPieces(batch, data if is_compressed else covered[start:])
             yield from self._check(batch, first, last, -1 in (first, last), keyless, records)
         if is_compressed and not consecutive:
             # Kafka would write it anew, as it does with v1, but has not kept the records and fails; nobody noticed.
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "offset deltas in a compressed batch are not 0, 1, 2, ..")
         return last if last > -1 else -1
 
-    def read(self, batch: Batch) -> InPieces[list[Record]]:
-        """Return all records of a batch, or raise if one cannot be taken."""
+    def read(self, batch: Batch, take: Callable[[list[Record]], Iterator[int]]) -> InPieces[None]:
+        """Hand all records of a batch to `take`, some at a time, or raise if one cannot be taken.
+
+        That is known only behind the last of them.
+        """
+        records = yield from self._open(batch)
+        is_wrapper = batch.is_wrapper
+        least = MESSAGE_BYTES_MIN[batch.magic] - PREFIX_BYTES if is_wrapper else 0
+        first, last, largest_bytes = TIME_MAX + 1, TIME_MIN - 1, 0
+        errors: list[tuple[int, str]] = []
+        codes: set[Error] = set()
+        index = 0
+        while piece := (yield from records.read()):
+            times = [record.timestamp for record in piece]
+            low, high = min(times), max(times)
+            first, last = min(first, low), max(last, high)
+            if is_wrapper:
+                sizes = [least + len(record.key or b"") + len(record.value or b"") for record in piece]
+                largest_bytes = max(largest_bytes, max(sizes))
+            keyless = any(record.key is None for record in piece)
+            if not self._are_fine(batch, low, high, -1 in times, keyless):
+                errors += self._faults(batch, piece, index, codes)
+                yield FAULT_US * len(piece)
+            index += len(piece)
+            if not errors and first >= TIME_MIN and last <= TIME_MAX:
+                yield from take(piece)
+        if is_wrapper:
+            check_size(largest_bytes, self.settings.max_decompressed_message_bytes)
+        if index:
+            _check_times(first, last)
+        if errors:
+            raise _rejected(Error.INVALID_TIMESTAMP in codes, errors)
+
+    def _open(self, batch: Batch) -> InPieces[RecordPieces]:
+        """Unpack a batch as far as so many bytes are still allowed."""
         if batch.magic == 2:
             data = yield from self._unpacked(batch)
             yield from self._check_sizes(batch, data)
-            records: list[Record] = []
-            coming = batch_records(batch, len(data), data)
-            while piece := list(islice(coming, PIECE_RECORDS)):
-                records += piece
-                yield READ_US
-        else:
-            records = yield from self._read_old(batch)
-        times = [record.timestamp for record in records] or [-1]
-        keyless = any(record.key is None for record in records)
-        yield from self._check(batch, min(times), max(times), -1 in times, keyless, records)
-        return records
-
-    def _read_old(self, batch: Batch) -> InPieces[list[Record]]:
-        """Return the records of a message, or of a wrapper of some: that is unpacked at once."""
-        allowance, is_wrapper = self.allowance, batch.is_wrapper
-        yield batch.size_bytes // PACKED_BYTES_PER_US if is_wrapper else MESSAGE_US
-        records: list[Record] = []
+            return RecordPieces(batch, data, with_headers=True)
+        yield MESSAGE_US
+        allowance = self.allowance
         try:
             limit_bytes = allowance.limit_bytes if allowance is not None else DECOMPRESSED_BYTES_MAX
-            coming = batch.records(limit_bytes, check_crc=is_wrapper)
-            while piece := list(islice(coming, PIECE_RECORDS)):
-                records += piece
-                if is_wrapper:
-                    yield READ_US
+            opened = yield from open_records(batch, limit_bytes, check_crc=True)
         except DecompressionLimit:
             if allowance is not None:
                 allowance.left_bytes = 0
             raise
-        if is_wrapper:
-            least = MESSAGE_BYTES_MIN[batch.magic] - PREFIX_BYTES
-            sizes = [least + len(record.key or b"") + len(record.value or b"") for record in records]
-            if allowance is not None:
-                allowance.left_bytes -= sum(sizes)
-            check_size(max(sizes), self.settings.max_decompressed_message_bytes)
-        return records
+        if allowance is not None:
+            allowance.left_bytes -= opened.size_bytes
+        return opened
 
     def _check_sizes(self, batch: Batch, data: bytes) -> InPieces[None]:
         if batch.attributes & CODEC_MASK and self.settings.max_decompressed_message_bytes < len(data):
@@ -194,31 +212,40 @@ class RecordRules:
         return unpacked
 
     def _check(
-        self, batch: Batch, first: int, last: int, some_lack_time: bool, keyless: bool, records: Iterable[Record]
+        self, batch: Batch, first: int, last: int, some_lack_time: bool, keyless: bool, records: RecordPieces
     ) -> InPieces[None]:
         """Raise if a record is at fault, given the smallest and the largest time."""
-        if first < TIME_MIN or last > TIME_MAX:
-            raise InvalidRecord(f"times from {first} to {last} leave 64 bits", 0, "RecordV2.timestamp_delta")
-        is_stamped = batch.timestamp_type == APPEND_TIME
-        if self.append_time:
-            in_order = not is_stamped
-        else:
-            in_order = self.earliest_ms <= first and last <= self.latest_ms
-            if is_stamped and (self.settings.refuse_append_time or some_lack_time):
-                in_order = False
-        if in_order and not (keyless and self.settings.compacted):
+        _check_times(first, last)
+        if self._are_fine(batch, first, last, some_lack_time, keyless):
             return
-        errors = []
-        codes = set()
-        for index, record in enumerate(records):
+        errors: list[tuple[int, str]] = []
+        codes: set[Error] = set()
+        index = 0
+        while piece := (yield from records.read()):
+            errors += self._faults(batch, piece, index, codes)
+            index += len(piece)
+            yield FAULT_US * len(piece)
+        if errors:
+            raise _rejected(Error.INVALID_TIMESTAMP in codes, errors)
+
+    def _faults(self, batch: Batch, piece: list[Record], index: int, codes: set[Error]) -> Iterator[tuple[int, str]]:
+        """Yield those of some records that are at fault, from an index on; note why."""
+        for at, record in enumerate(piece, index):
             code, reason = self._fault(batch, record)
             if code:
                 codes.add(code)
-                errors.append((index, reason))
-            if index % PIECE_RECORDS == PIECE_RECORDS - 1:
-                yield FAULTS_US
-        if errors:
-            raise _rejected(Error.INVALID_TIMESTAMP in codes, errors)
+                yield at, reason
+
+    def _are_fine(self, batch: Batch, first: int, last: int, some_lack_time: bool, keyless: bool) -> bool:
+        """Whether surely no record is at fault; if not, one of them may be."""
+        if first < TIME_MIN or last > TIME_MAX or (keyless and self.settings.compacted):
+            return False
+        is_stamped = batch.timestamp_type == APPEND_TIME
+        if self.append_time:
+            return not is_stamped
+        if is_stamped and (self.settings.refuse_append_time or some_lack_time):
+            return False
+        return self.earliest_ms <= first and last <= self.latest_ms
 
     def _fault(self, batch: Batch, record: Record) -> tuple[Error, str]:
         """Return what is wrong with a record, in Kafka's words; NONE if nothing is."""
@@ -265,6 +292,11 @@ def _times(batch: Batch, scanned: Scanned, settings: ValidationSettings, now_ms:
         and now_ms - settings.timestamp_before_max_ms <= first >= TIME_MIN
         and now_ms + settings.timestamp_after_max_ms >= last <= TIME_MAX,
     )
+
+
+def _check_times(first: int, last: int) -> None:
+    if first < TIME_MIN or last > TIME_MAX:
+        raise InvalidRecord(f"times from {first} to {last} leave 64 bits", 0, "RecordV2.timestamp_delta")
 
 
 def _rejected(bad_time: bool, errors: list[tuple[int, str]]) -> RecordsRejected:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from random import Random
-from types import FrameType, GeneratorType
-from typing import Any
+from types import GeneratorType
 
 import pytest
 
@@ -14,14 +12,13 @@ from minibroker.broker.handlers.context import Context
 from minibroker.broker.handlers.produce import produce
 from minibroker.broker.node import Node
 from minibroker.errors import Error
-from minibroker.log import compression
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.records import Record
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from minibroker.server.shares import FIRST_US, SHARE_US
+from tests.broker.stretches import Counted, counted
 from tests.server.running import FedTransport, running
 
 NOW_MS = 1_700_000_000_000
@@ -74,55 +71,16 @@ WORST: dict[str, tuple[Callable[[], bytes], Error]] = {
 }
 
 
-class Counted:
-    """Counts the lines that are run, and the bytes that are unpacked, until it is asked."""
-
-    def __init__(self) -> None:
-        self.lines = self.unpacked_bytes = 0
-        self.longest_lines = self.longest_bytes = self.stretches = 0
-
-    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
-            self.lines += 1
-        elif event == "call" and frame.f_code is compression._Output.add.__code__:
-            self.unpacked_bytes += len(frame.f_locals["piece"])
-        return self.trace
-
-    def pause(self) -> None:
-        self.longest_lines = max(self.longest_lines, self.lines)
-        self.longest_bytes = max(self.longest_bytes, self.unpacked_bytes)
-        self.lines = self.unpacked_bytes = 0
-        self.stretches += 1
-
-
 def request_of(*records: bytes, acks: int = 1) -> ProduceRequest:
     rows = [Topic.PartitionProduceData(index=index, records=memoryview(data)) for index, data in enumerate(records)]
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[Topic(name="orders", partition_data=rows)])
 
 
 def produced(node: Node, request: ProduceRequest, version: int = 9) -> tuple[ProduceResponse, Counted]:
-    """Handle a request as the shares do (server/shares.py), and count what is done between their pauses."""
     context = Context(node, FedTransport(node).connection, version, "client")
-    counted = Counted()
-    before = sys.gettrace()
-    sys.settrace(counted.trace)
-    try:
-        answer: Any = produce(request, context)
-        if isinstance(answer, GeneratorType):
-            spent_us, enough_us = 0, FIRST_US
-            try:
-                while True:
-                    spent_us += next(answer)
-                    if spent_us >= enough_us:
-                        counted.pause()
-                        spent_us, enough_us = 0, SHARE_US
-            except StopIteration as end:
-                answer = end.value
-    finally:
-        sys.settrace(before)
-    counted.pause()
+    answer, count = counted(lambda: produce(request, context))
     assert isinstance(answer, ProduceResponse)
-    return answer, counted
+    return answer, count
 
 
 @pytest.mark.parametrize("kind", WORST)
@@ -132,15 +90,15 @@ async def test_the_loop_is_not_held_by_the_largest_batch(kind: str) -> None:
     assert len(data) <= MIB, len(data)
     async with running() as node:
         node.create_topic("orders", 1)
-        answer, counted = produced(node, request_of(data))
+        answer, count = produced(node, request_of(data))
         (row,) = answer.responses[0].partition_responses
         (batch,) = batches(data)
         log = node.replicas["orders", 0].log
         assert (row.error_code, log.next_offset) == (code, 0 if code else batch.count)
         assert len(row.record_errors) == (batch.count if code else 0)
-    assert counted.longest_lines <= LINES_MAX, vars(counted)
-    assert counted.longest_bytes <= (GUNZIPPED_BYTES_MAX if "gzip" in kind else UNPACKED_BYTES_MAX), vars(counted)
-    assert counted.stretches > 1, vars(counted)
+    assert count.longest_lines <= LINES_MAX, vars(count)
+    assert count.longest_bytes <= (GUNZIPPED_BYTES_MAX if "gzip" in kind else UNPACKED_BYTES_MAX), vars(count)
+    assert count.stretches > 1, vars(count)
 
 
 async def test_many_batches_hold_the_loop_no_longer_than_one() -> None:
@@ -148,10 +106,10 @@ async def test_many_batches_hold_the_loop_no_longer_than_one() -> None:
     data = tiny(1_500)
     async with running() as node:
         node.create_topic("orders", 60)
-        answer, counted = produced(node, request_of(*[data] * 60))
+        answer, count = produced(node, request_of(*[data] * 60))
         assert [row.error_code for row in answer.responses[0].partition_responses] == [Error.NONE] * 60
         assert [node.replicas["orders", each].log.next_offset for each in range(60)] == [1_500] * 60
-    assert counted.longest_lines <= LINES_MAX, vars(counted)
+    assert count.longest_lines <= LINES_MAX, vars(count)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -161,11 +119,65 @@ async def test_old_wrappers_hold_the_loop_no_longer_than_one(magic: int) -> None
     data = build_batch(magic, records, codec=GZIP)
     async with running() as node:
         node.create_topic("orders", 40)
-        answer, counted = produced(node, request_of(*[data] * 40), version=2)
+        answer, count = produced(node, request_of(*[data] * 40), version=2)
         assert [row.error_code for row in answer.responses[0].partition_responses] == [Error.NONE] * 40
         assert [node.replicas["orders", each].log.next_offset for each in range(40)] == [3_000] * 40
-    assert counted.longest_lines <= LINES_MAX, vars(counted)
-    assert counted.stretches > 40, vars(counted)
+    assert count.longest_lines <= LINES_MAX, vars(count)
+    assert count.stretches > 40, vars(count)
+
+
+OLD = {
+    "messages": (0, NONE, 38_000),
+    "messages with a time": (1, NONE, 30_000),
+    "wrapper": (0, GZIP, 40_000),
+    "wrapper with a time": (1, GZIP, 40_000),
+    "wrapper of lz4": (1, LZ4, 40_000),
+}
+
+
+@pytest.mark.parametrize("kind", OLD)
+async def test_the_loop_is_not_held_by_the_largest_old_batch(kind: str) -> None:
+    magic, codec, records = OLD[kind]
+    data = build_batch(magic, [Record(None, None, (), NOW_MS if magic else -1)] * records, codec=codec)
+    assert len(data) <= MIB, len(data)
+    async with running() as node:
+        node.create_topic("orders", 1)
+        answer, count = produced(node, request_of(data), version=2)
+        (row,) = answer.responses[0].partition_responses
+        log = node.replicas["orders", 0].log
+        assert (row.error_code, log.next_offset) == (Error.NONE, records)
+        assert sum(1 for batch in log.active.batches() for _ in batch.records(check_crc=True)) == records
+    assert count.longest_lines <= LINES_MAX, vars(count)
+
+
+REWRITTEN: dict[str, Callable[[], bytes]] = {
+    "tiny": lambda: tiny(60_000),
+    "one with many headers": lambda: headers(200_000, 1),
+    "each with many headers": lambda: headers(200, 600),
+    "headers unpacked": lambda: build_batch(2, [Record(b"k", b"", (("", b""),) * 500_000, NOW_MS)] * 2, codec=ZSTD),
+}
+
+
+@pytest.mark.parametrize("kind", REWRITTEN)
+@pytest.mark.parametrize("append_time", [False, True])
+async def test_the_loop_is_not_held_by_a_batch_that_gets_the_codec_of_the_topic(kind: str, append_time: bool) -> None:
+    data = REWRITTEN[kind]()
+    (sent,) = batches(data)
+    async with running() as node:
+        wanted = {"compression.type": "gzip", "max.message.bytes": "4000000"}
+        wanted |= {"message.timestamp.type": "LogAppendTime"} if append_time else {}
+        node.create_topic("orders", 1, wanted)
+        answer, count = produced(node, request_of(data))
+        (row,) = answer.responses[0].partition_responses
+        assert row.error_code == Error.NONE
+        (stored,) = node.replicas["orders", 0].log.active.batches()
+        stored.check_crc()
+        assert (stored.codec, stored.count, stored.timestamp_type) == (GZIP, sent.count, int(append_time))
+        assert stored.partition_leader_epoch == node.replicas["orders", 0].leader_epoch
+        if sent.count < 1000:
+            kept = [(record.key, record.value, record.headers) for record in stored.records()]
+            assert kept == [(record.key, record.value, record.headers) for record in sent.records()]
+    assert count.longest_lines <= LINES_MAX, vars(count)
 
 
 async def test_a_batch_that_is_looked_at_in_pieces_is_what_came_and_goes_where_the_log_ends_then() -> None:
@@ -181,7 +193,7 @@ async def test_a_batch_that_is_looked_at_in_pieces_is_what_came_and_goes_where_t
         received[:] = bytes(len(received))
         replica.append(tiny(5), now_ms=NOW_MS, steady_ms=0)
         answer = await node.shares.run(work)
-        (row,) = answer.responses[0].partition_responses  # type: ignore[union-attr]
+        (row,) = answer.responses[0].partition_responses
         assert (row.error_code, row.base_offset, replica.log.next_offset) == (Error.NONE, 5, 10_005)
         first, second = replica.log.active.batches()
         assert (first.count, second.base_offset, second.count) == (5, 5, 10_000)
