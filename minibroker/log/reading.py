@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from minibroker.errors import DecompressionLimit, Error, KafkaError, LogDamaged, ProtocolError
 from minibroker.log.batches import batches
-from minibroker.log.compression import decompress
-from minibroker.log.convert import convert
-from minibroker.log.formats import HEADER_BYTES
+from minibroker.log.convert import FormatLacksCodec, convert_in_pieces
 from minibroker.log.in_pieces import finish
 from minibroker.log.producers import ProducerStates
+from minibroker.log.record_pieces import open_records
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, code_of
-from minibroker.log.scan import check_sizes
+from minibroker.log.scan import check_sizes_in_pieces
 from minibroker.log.segment import Slice
 from minibroker.log.snapshots import load_producers, snapshot_offsets
 
@@ -42,7 +41,9 @@ LATEST_TIERED = -5  # of what is in remote storage: nothing is
 EARLIEST_PENDING_UPLOAD = -6  # of what is to go there: nothing is
 
 NO_OFFSET = -1
-PACKED_BYTES_PER_US = 32  # of a batch, before it is known what that holds
+HOPS_PIECE = 500  # batches, a microsecond each
+# Going to the next batch, or segment, takes as long as reading so many bytes; so much is sought without a pause.
+SOUGHT_BYTES, SEGMENT_BYTES, SOUGHT_BYTES_PIECE, SOUGHT_US = 2000, 20_000, 1 << 20, 500
 
 
 class Found:
@@ -120,18 +121,27 @@ def _end_position(log: PartitionLog, index: int, limit_offset: int) -> int:
     return segment.size_bytes if place is None else place.position
 
 
-def is_newer(found: Slice, magic: int) -> bool:
-    """Whether a batch of what was read has a newer format, as far as batches can be read."""
+def is_newer_in_pieces(read: memoryview, magic: int) -> InPieces[bool]:
+    """Say whether a batch of what was read has a newer format, as far as batches can be read."""
     try:
-        return any(batch.magic > magic for batch in batches(found.view()))
+        for count, batch in enumerate(batches(read)):
+            if batch.magic > magic:
+                return True
+            if count % HOPS_PIECE == HOPS_PIECE - 1:
+                yield HOPS_PIECE
     except ProtocolError:
-        return False  # it goes out as it lies there
+        pass  # it goes out as it lies there
+    return False
 
 
-def converted(log: PartitionLog, found: Slice, to_magic: int, first_offset: int) -> Iterator[bytes | memoryview]:
-    """Yield what was read in an older format, batch by batch as it is asked for."""
+def converted_in_pieces(
+    log: PartitionLog, read: memoryview, to_magic: int, first_offset: int
+) -> Iterator[int | bytes | memoryview]:
+    """Yield what was read in an older format, batch by batch; in between, how long about it has taken."""
     try:
-        yield from convert(found.view(), to_magic, first_offset=first_offset, keep_older=True)
+        yield from convert_in_pieces(read, to_magic, first_offset=first_offset, keep_older=True)
+    except FormatLacksCodec as error:
+        raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"{log.directory}: {error}") from error
     except ProtocolError as error:
         raise _damaged(log, error, Error.UNSUPPORTED_COMPRESSION_TYPE) from error
 
@@ -204,7 +214,7 @@ def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Foun
 
 
 def find_offset_in_pieces(log: PartitionLog, timestamp: int, *, limit_offset: int) -> InPieces[Found | None]:
-    """Do so, and say how long about it takes; the log must stay as it is meanwhile.
+    """Do so in pieces. In between the log may grow, lose its beginning and be cleaned, but not be truncated.
 
     The records of a batch are looked at one by one; batches too old are passed over by their headers.
     """
@@ -223,61 +233,80 @@ def find_offset_in_pieces(log: PartitionLog, timestamp: int, *, limit_offset: in
         target = segment.latest[0]
         if target < 0:
             return None
-        return (yield from _find_in(log, [segment], target, segment.base_offset, limit_offset))
+        end_offset = _end_offset(log, log.segments.index(segment))
+        return (yield from _find_in(log, target, segment.base_offset, limit_offset, end_offset))
     return (yield from find_time_in_pieces(log, timestamp, limit_offset=limit_offset))
 
 
 def find_time_in_pieces(log: PartitionLog, timestamp: int, *, limit_offset: int) -> InPieces[Found | None]:
     """Return the first record by position that is not older; no timestamp stands for anything else here."""
-    return _find_in(log, log.segments, timestamp, log.log_start_offset, limit_offset)
+    return _find_in(log, timestamp, log.log_start_offset, limit_offset)
 
 
 def _find_in(
-    log: PartitionLog, segments: list[Segment], timestamp: int, start_offset: int, limit_offset: int
+    log: PartitionLog, timestamp: int, offset: int, limit_offset: int, end_offset: int | None = None
 ) -> InPieces[Found | None]:
+    """Return the first record from an offset on that is not older; end_offset: None, or where it is not looked for.
+
+    Others may have had their turn at each yield. Then all that is still known is that nothing lies between where this
+    began and `offset`: where the log goes on there, in whatever segment, is looked up again.
+    """
     try:
-        for segment in segments:
-            if segment.latest[0] >= timestamp:
-                for batch in segment.batches_from_time(timestamp, start_offset):
-                    record = yield from _first_since(log, batch, timestamp, start_offset)
-                    if record is not None:
-                        if record.offset >= limit_offset:
-                            return None
-                        return Found(record.timestamp, record.offset, _epoch_of(segment, record.offset))
+        while offset < log.next_offset and (end_offset is None or offset < end_offset):
+            batch, next_offset = _next_since(log, timestamp, offset)
+            if batch is None:
+                yield SOUGHT_US
+            else:
+                record = yield from _first_since(log, batch, timestamp, offset)
+                log.check_online()
+                if record is not None and (end_offset is not None or record.offset >= log.log_start_offset):
+                    epoch = batch.partition_leader_epoch
+                    is_visible = record.offset < limit_offset
+                    return Found(record.timestamp, record.offset, epoch if epoch >= 0 else None) if is_visible else None
+            offset = next_offset if end_offset is not None else max(next_offset, log.log_start_offset)
     except ProtocolError as error:
         raise _damaged(log, error) from error
     return None
 
 
+def _next_since(log: PartitionLog, timestamp: int, offset: int) -> tuple[Batch | None, int]:
+    """Return the next batch that ends at an offset or behind and has a record not older than a time.
+
+    None if it is too far to be found at once; and from where to go on in either case.
+    """
+    sought_bytes = 0
+    for index in range(log.segment_of(offset), len(log.segments)):
+        segment = log.segments[index]
+        if segment.latest[0] >= timestamp:
+            for batch in segment.batches_near(timestamp, offset):
+                if batch.max_timestamp >= timestamp:
+                    return batch, batch.next_offset
+                sought_bytes += SOUGHT_BYTES + batch.size_bytes
+                if sought_bytes > SOUGHT_BYTES_PIECE:
+                    return None, batch.next_offset
+        sought_bytes += SEGMENT_BYTES
+        if sought_bytes > SOUGHT_BYTES_PIECE:
+            return None, _end_offset(log, index)
+    return None, log.next_offset
+
+
 def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: int) -> InPieces[Record | None]:
     found, count = None, 0
-    if batch.codec:
-        yield batch.size_bytes // PACKED_BYTES_PER_US
     try:
-        for record in batch.records():
-            count += 1
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                found = record
-                break
-        _check_sizes(batch, count, log.settings.validation.max_decompressed_message_bytes)
+        records = yield from open_records(batch, DECOMPRESSED_BYTES_MAX)
+        while found is None and (piece := (yield from records.read())):
+            for record in piece:
+                count += 1
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    found = record
+                    break
+        size_bytes_max = log.settings.validation.max_decompressed_message_bytes
+        if batch.magic == 2 and batch.codec and size_bytes_max < DECOMPRESSED_BYTES_MAX:
+            # The topic allows no larger records now; Kafka does so, too.
+            yield from check_sizes_in_pieces(records.data, count, size_bytes_max)
     except ProtocolError as error:
         raise _damaged(log, error, code_of(error)) from error
-    yield count  # about a microsecond each
     return found
-
-
-def _check_sizes(batch: Batch, count: int, size_bytes_max: int) -> None:
-    """Refuse to have unpacked records that are larger than the topic allows now, as Kafka does."""
-    if batch.magic == 2 and batch.codec and size_bytes_max < DECOMPRESSED_BYTES_MAX:
-        packed = batch.buffer[batch.position + HEADER_BYTES : batch.end_position]
-        check_sizes(bytes(decompress(batch.codec, packed, DECOMPRESSED_BYTES_MAX)), count, size_bytes_max)
-
-
-def _epoch_of(segment: Segment, offset: int) -> int | None:
-    """Return the epoch of the leader that wrote a record; none before format 2."""
-    place = segment.find(offset)
-    epoch = -1 if place is None else segment.batch_at(place).partition_leader_epoch
-    return epoch if epoch >= 0 else None
 
 
 def offsets_before(log: PartitionLog, timestamp: int, count_max: int, *, now_ms: int) -> list[int]:

@@ -356,12 +356,15 @@ class Segment:
 
     def batches_from_time(self, timestamp: int, start_offset: int) -> Iterator[Batch]:
         """Yield batches that have a record not older than `timestamp`, from the one that holds `start_offset` on."""
+        return (batch for batch in self.batches_near(timestamp, start_offset) if batch.max_timestamp >= timestamp)
+
+    def batches_near(self, timestamp: int, start_offset: int) -> Iterator[Batch]:
+        """Yield all batches from there on, but few of those before the first that has such a record."""
         _, offset = self._time_entry_before(timestamp)
         place = self.find(max(offset, start_offset))
         if place is not None:
             for _, batch in self.placed_batches(place.position, strict=True):
-                if batch.max_timestamp >= timestamp:
-                    yield batch
+                yield batch
 
     def _time_entry_before(self, timestamp: int) -> tuple[int, int]:
         """Return an entry of the time index that has been compared with the batch that it names."""

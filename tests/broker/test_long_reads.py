@@ -7,16 +7,21 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.handlers.context import Context
+from minibroker.broker.handlers.fetch import fetch
+from minibroker.broker.handlers.offsets import list_offsets
 from minibroker.broker.node import Node
 from minibroker.errors import Error
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
-from minibroker.log.compression import GZIP
+from minibroker.log.compression import GZIP, LZ4, NONE, ZSTD
+from minibroker.log.pruning import drop_oldest
 from minibroker.log.reading import MAX_TIMESTAMP
 from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
-from tests.server.running import connected, running
+from tests.broker.stretches import counted
+from tests.server.running import FedTransport, connected, running
 
 NOW_MS = 1_700_000_000_000
 RECORDS, PARTITIONS = 3_000, 20
@@ -118,3 +123,152 @@ async def test_others_have_a_turn_behind_what_is_searched_by_time(timestamp: int
     found = [(row.error_code, row.offset, row.timestamp) for row in answer.topics[0].partitions]
     assert found == [(Error.NONE, RECORDS - 1, NOW_MS + RECORDS - 1)] * PARTITIONS
     assert turns >= PARTITIONS, turns
+
+
+LINES_MAX = 250_000  # at a stretch; 20 ms have about a million
+LARGE: dict[str, tuple[int, Callable[[], list[Record]]]] = {
+    "tiny": (NONE, lambda: [Record(None, b"x" * (each % 3), (), NOW_MS + each) for each in range(60_000)]),
+    "tiny and packed": (GZIP, lambda: [Record(None, None, (), NOW_MS + each) for each in range(60_000)]),
+    "headers": (LZ4, lambda: [Record(b"k", b"", (("", b""),) * 300_000, NOW_MS + each) for each in range(2)]),
+}
+
+
+def work_of(node: Node, request: FetchRequest | ListOffsetsRequest, version: int) -> Callable[[], Any]:
+    handle: Any = fetch if isinstance(request, FetchRequest) else list_offsets
+    return lambda: handle(request, Context(node, FedTransport(node).connection, version, "client"))
+
+
+def offsets_request(timestamp: int, count: int = 1) -> ListOffsetsRequest:
+    Topic = ListOffsetsRequest.ListOffsetsTopic
+    rows = [Topic.ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in range(count)]
+    return ListOffsetsRequest(replica_id=-1, topics=[Topic(name="orders", partitions=rows)])
+
+
+@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize("version", [0, 3])
+async def test_the_loop_is_not_held_by_one_batch_that_is_converted(kind: str, version: int) -> None:
+    codec, make = LARGE[kind]
+    records = make()
+    async with running() as node:
+        node.create_topic("orders", 1)
+        data = build_batch(2, records, codec=codec)
+        node.replicas["orders", 0].append(bytearray(data), now_ms=NOW_MS, steady_ms=0)
+        answer, count = counted(work_of(node, fetch_request(1), version))
+    (row,) = answer.responses[0].partitions
+    found = [record for batch in batches(row.records, strict=True) for record in batch.records(check_crc=True)]
+    assert [(record.key, record.value) for record in found] == [(record.key, record.value) for record in records]
+    assert [record.offset for record in found] == list(range(len(records)))
+    assert [record.timestamp for record in found] == [record.timestamp if version else -1 for record in records]
+    assert count.longest_lines <= LINES_MAX, vars(count)
+
+
+async def test_the_loop_is_not_held_by_looking_for_what_is_to_be_converted() -> None:
+    """All of it is old, so it goes out as it lies there."""
+    async with running(as_version="2.8") as node:
+        node.create_topic("orders", 1, {"message.format.version": "0.10.0", "max.message.bytes": "8000000"})
+        data = build_batch(1, [Record(None, None, (), NOW_MS)] * 100_000)
+        node.replicas["orders", 0].append(bytearray(data), now_ms=NOW_MS, steady_ms=0)
+        request = fetch_request(1)
+        request.topics[0].partitions[0].partition_max_bytes = 1 << 23
+        answer, count = counted(work_of(node, request, 3))
+    assert len(answer.responses[0].partitions[0].records) == len(data)
+    assert count.longest_lines <= LINES_MAX, vars(count)
+
+
+@pytest.mark.parametrize("kind", LARGE)
+async def test_the_loop_is_not_held_by_one_batch_that_is_searched_by_time(kind: str) -> None:
+    codec, make = LARGE[kind]
+    records = make()
+    async with running() as node:
+        node.create_topic("orders", 1)
+        node.replicas["orders", 0].append(bytearray(build_batch(2, records, codec=codec)), now_ms=NOW_MS, steady_ms=0)
+        for timestamp in (records[-1].timestamp, MAX_TIMESTAMP):
+            answer, count = counted(work_of(node, offsets_request(timestamp), 7))
+            (row,) = answer.topics[0].partitions
+            assert (row.offset, row.timestamp) == (len(records) - 1, records[-1].timestamp)
+            assert count.longest_lines <= LINES_MAX, vars(count)
+
+
+async def test_the_loop_is_not_held_by_batches_that_are_too_old() -> None:
+    """The only one that is not lies below where the log begins now."""
+    async with running() as node:
+        node.create_topic("orders", 1)
+        replica = node.replicas["orders", 0]
+        replica.append(bytearray(build_batch(2, [Record(None, b"", (), NOW_MS + 9)])), now_ms=NOW_MS, steady_ms=0)
+        for _ in range(8_000):
+            replica.append(bytearray(build_batch(2, [Record(None, b"", (), NOW_MS)])), now_ms=NOW_MS, steady_ms=0)
+        replica.log.advance_log_start(1)
+        answer, count = counted(work_of(node, offsets_request(NOW_MS + 5), 7))
+    assert (answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].offset) == (Error.NONE, -1)
+    assert count.longest_lines <= LINES_MAX, vars(count)
+    assert count.stretches > 1, vars(count)
+
+
+@pytest.mark.parametrize("change", ["lost", "deleted below", "led anew", "cleaned away"])
+async def test_what_is_searched_by_time_is_looked_at_again_after_a_pause(change: str) -> None:
+    """The log changes while its second batch is searched, whose last record it is."""
+    async with running() as node:
+        node.create_topic("orders", 1)
+        replica = node.replicas["orders", 0]
+        log = replica.log
+        records = [Record(None, b"", (), NOW_MS + each // (RECORDS - 1)) for each in range(RECORDS)]
+        for _ in range(3):
+            replica.append(bytearray(build_batch(2, records, codec=GZIP)), now_ms=NOW_MS, steady_ms=0)
+            log.roll()
+        log.advance_log_start(RECORDS)
+        wanted = [2 * RECORDS - 1]
+
+        def at_turn(turn: int) -> None:
+            if turn != 1:
+                return
+            if change == "lost":
+                replica.leader_id = 77
+            elif change == "led anew":
+                replica.leader_epoch += 1
+            else:
+                log.advance_log_start(2 * RECORDS)
+                wanted[0] = 3 * RECORDS - 1
+                if change == "cleaned away":
+                    drop_oldest(log, 1)
+
+        answer, turns = await answered(node, offsets_request(NOW_MS + 1), 7, at_turn)
+        replica.leader_id = node.node_id
+    (row,) = answer.topics[0].partitions
+    assert turns >= 1
+    if change == "lost":
+        assert (row.error_code, row.offset) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+    else:
+        assert (row.error_code, row.offset) == (Error.NONE, wanted[0])
+
+
+@pytest.mark.parametrize("change", ["lost", "led anew", "deleted"])
+async def test_a_batch_that_was_being_converted_is_read_again_after_a_change(change: str) -> None:
+    async with running() as node:
+        filled(node, 2)
+        replica = node.replicas["orders", 0]
+
+        def at_turn(turn: int) -> None:
+            if turn == 1 and change == "lost":
+                replica.leader_id = 77
+            elif turn == 1 and change == "led anew":
+                replica.leader_epoch += 1
+            elif turn == 1:
+                del node.replicas["orders", 0]
+
+        answer, _ = await answered(node, fetch_request(2), 3, at_turn)
+        replica.leader_id = node.node_id
+        node.replicas["orders", 0] = replica
+    codes = {row.partition_index: row.error_code for row in answer.responses[0].partitions}
+    assert codes == {0: Error.NONE if change == "led anew" else Error.NOT_LEADER_OR_FOLLOWER, 1: Error.NONE}
+
+
+@pytest.mark.parametrize("version", [0, 3])
+async def test_a_codec_that_an_old_format_lacks_is_no_damage(version: int, capfd: pytest.CaptureFixture[str]) -> None:
+    async with running() as node:
+        node.create_topic("orders", 1)
+        data = build_batch(2, [Record(b"k", b"v", (), NOW_MS)], codec=ZSTD)
+        node.replicas["orders", 0].append(bytearray(data), now_ms=NOW_MS, steady_ms=0)
+        answer, _ = await answered(node, fetch_request(1), version)
+    (row,) = answer.responses[0].partitions
+    assert (row.error_code, row.records) == (Error.UNSUPPORTED_COMPRESSION_TYPE, None)
+    assert "damaged" not in capfd.readouterr().err

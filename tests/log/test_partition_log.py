@@ -307,7 +307,8 @@ def test_old_readers_get_old_formats() -> None:
     found = reading.read(log, 1, 1 << 20, limit_offset=3)
     assert found is not None
     for magic in (0, 1):
-        data = b"".join(reading.converted(log, found, magic, 1))
+        made = reading.converted_in_pieces(log, found.view(), magic, 1)
+        data = b"".join(piece for piece in made if not isinstance(piece, int))
         assert [batch.magic for batch in batches(data)] == [magic, magic]
         assert [r.value for batch in batches(data) for r in batch.records(check_crc=True)] == [b"b", b"c"]
 

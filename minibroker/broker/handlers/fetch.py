@@ -14,10 +14,9 @@ from __future__ import annotations
 from minibroker.broker.handlers.context import code_for, find_replica, known_leader, say_if_damaged
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE, Session
 from minibroker.clock import REQUEST
-from minibroker.errors import Error, KafkaError, LogDamaged
+from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.log.compression import ZSTD
-from minibroker.log.formats import CODEC_MASK, MAGIC_POSITION
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
@@ -56,9 +55,7 @@ OPEN_BYTES = LARGE_BYTES
 OPEN_PARTITION_BYTES = 4096  # CHUNK_BYTES_MIN of the messages: shorter ones are joined with what stands around them
 AT_ONCE_MAX = 200  # partitions that are read without a pause
 READ_US = 12
-OLD_ATTRIBUTES_POSITION = MAGIC_POSITION + 1
-CONVERTED_US = 50  # each batch; and for what it has become:
-CONVERTED_BYTES_PER_US, PACKED_BYTES_PER_US = 20, 2
+CONVERTED_US = 50  # each batch, beside what is said of its records
 
 
 def fetch(
@@ -434,24 +431,26 @@ class Round:
             self._refuse(key, answer, error, replica)
 
     def _converted(self, replica: Replica, found: Slice, offset: int) -> InPieces[bytes | memoryview]:
-        view = found.view()
         magic = 0 if self.version < 2 else 1
-        if not reading.is_newer(found, magic):
+        view = found.view()
+        if not (yield from reading.is_newer_in_pieces(view, magic)):
             return view
         if not self.context.node.topic_config(replica.topic)["message.downconversion.enable"]:
             raise KafkaError(Error.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
         pieces: list[bytes | memoryview] = []
         left_bytes = found.size_bytes
         try:
-            for piece in reading.converted(replica.log, found, magic, offset):
+            for piece in reading.converted_in_pieces(replica.log, view, magic, offset):
+                if isinstance(piece, int):
+                    yield piece
+                    continue
                 # The answer is not to be longer than what was read, be the last message cut for it.
                 pieces.append(piece[:left_bytes] if pieces else piece)
                 left_bytes -= len(piece)
-                is_packed = len(piece) > OLD_ATTRIBUTES_POSITION and piece[OLD_ATTRIBUTES_POSITION] & CODEC_MASK
-                yield CONVERTED_US + len(piece) // (PACKED_BYTES_PER_US if is_packed else CONVERTED_BYTES_PER_US)
+                yield CONVERTED_US
                 if left_bytes <= 0:
                     break
-        except LogDamaged:
+        except KafkaError:
             if not pieces:
                 raise
         return b"".join(pieces)
@@ -484,18 +483,33 @@ class Round:
         """
         shares, spent_us, has_paused = self.context.node.shares, 0, False
         for key, (replica, found) in list(self._read.items()):
-            if found is not None and has_paused:
-                self.has_waited = True
-                self.read([key])  # the log may be another one by now, or lead no more
-                replica, found = self._read.get(key, (replica, None))
-            if found is None:
-                continue
-            for step_us in self._fill_converted(key, replica, found):
-                spent_us += step_us
-                if spent_us >= SHARE_US:
-                    yield shares.turn()
-                    spent_us, has_paused = 0, True
+            is_due = found is not None
+            while is_due:
+                is_due = False
+                if has_paused:
+                    self.has_waited = True
+                    self.read([key])  # the log may be another one by now, or lead no more
+                    replica, found = self._read.get(key, (replica, None))
+                if found is None:
+                    break
+                epoch = replica.leader_epoch
+                for step_us in self._fill_converted(key, replica, found):
+                    spent_us += step_us
+                    if spent_us >= SHARE_US:
+                        yield shares.turn()
+                        spent_us, has_paused = 0, True
+                        if not self._leads_still(key, replica, epoch):
+                            is_due = True  # what was read may have been replaced by something else
+                            break
         return self._response()
+
+    def _leads_still(self, key: Key, replica: Replica, epoch: int) -> bool:
+        if not replica.is_leader or replica.leader_epoch != epoch or replica.log.offline is not None:
+            return False
+        try:
+            return find_replica(self.context.node, key[0], key[1], replica.partition, by_id=False) is replica
+        except KafkaError:
+            return False
 
     def _response(self) -> FetchResponse:
         """Return the answer when all that was found is in it."""

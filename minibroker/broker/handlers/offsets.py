@@ -53,7 +53,7 @@ SPECIAL_SINCE = {
 def list_offsets(request: ListOffsetsRequest, context: Context) -> Work[ListOffsetsResponse]:
     """Find offsets by time, or the ends of logs.
 
-    A search by time looks at records: others have their turn behind what takes a share, however many are asked for.
+    A search by time looks at records: others have their turn behind what takes a share, also within one partition.
     """
     searched_us = 0
     asked = Counter(
@@ -80,17 +80,12 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Work[ListOffs
                 if context.api_version == 0:
                     answer.old_style_offsets = _old_style(replica, wanted, context.now_ms)
                 else:
-                    version, timestamp = context.api_version, wanted.timestamp
-                    for step_us in _find(replica, request, timestamp, answer, version, is_before_3=is_before_3):
-                        searched_us += step_us
+                    searched_us = yield from _search(replica, request, wanted, answer, context, searched_us)
             except KafkaError as error:
                 say_if_damaged(context.node, error)
                 answer.error_code = code_for(error, context.api_version <= 5)
             answers.append(answer)
             yield LISTED_US
-            if searched_us >= SHARE_US:
-                yield context.node.shares.turn()
-                searched_us = 0
         topics.append(OffsetTopic(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
@@ -113,6 +108,34 @@ def _check_committed(replica: Replica, request: ListOffsetsRequest, version: int
     ):
         code = Error.OFFSET_NOT_AVAILABLE if version >= OFFSET_NOT_AVAILABLE_SINCE else Error.LEADER_NOT_AVAILABLE
         raise KafkaError(code, f"the high watermark is below {role.epoch_start_offset}, where this leader began")
+
+
+def _search(
+    replica: Replica,
+    request: ListOffsetsRequest,
+    wanted: OffsetWanted,
+    answer: OffsetAnswer,
+    context: Context,
+    searched_us: int,
+) -> Work[int]:
+    """Find one offset; searched_us: for how long others have waited already. Return for how long they do then."""
+    is_before_3 = context.node.appearance.is_before_3
+    is_over = False
+    while not is_over:
+        is_over, epoch = True, replica.leader_epoch
+        for step_us in _find(replica, request, wanted.timestamp, answer, context.api_version, is_before_3=is_before_3):
+            searched_us += step_us
+            if searched_us < SHARE_US:
+                continue
+            yield context.node.shares.turn()
+            searched_us = 0
+            now = find_replica(context.node, replica.topic, NO_ID, replica.partition)
+            if request.replica_id != DEBUGGING_REPLICA:
+                now.check_leader(wanted.current_leader_epoch)
+            if now is not replica or now.leader_epoch != epoch:
+                replica, is_over = now, False  # the log may have been truncated: begin once more
+                break
+    return searched_us
 
 
 def _find(
