@@ -211,10 +211,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def close(self) -> None:
         """Close, and throw away what killed processes were about to do."""
-        for task in self.tasks_left():
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with contextlib.suppress(BaseException):  # a `finally` that waits; there is nobody who could
-                task.get_coro().close()
+        closed: dict[asyncio.Task[Any], None] = {}
+        running = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)  # or a `finally` that wants a loop is given one that nobody closes
+        try:
+            while left := [task for task in self.tasks_left() if task not in closed]:
+                for task in left:
+                    closed[task] = None
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    with contextlib.suppress(BaseException):  # a `finally` that waits; there is nobody who could
+                        task.get_coro().close()
+        finally:
+            asyncio._set_running_loop(running)
         self.sockets.close()
         self._tasks.clear()
         self._ready.clear()  # type: ignore[attr-defined]

@@ -172,6 +172,32 @@ def test_a_killed_process_does_not_run_another_line() -> None:
     assert play(main) == ["child"]
 
 
+def test_what_a_killed_process_leaves_ends_on_the_loop_of_the_simulation() -> None:
+    """Or asyncio makes another one for it, which nobody closes, and whose test runs later hears of that."""
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def main(world: World) -> asyncio.AbstractEventLoop:
+        async def program() -> None:
+            try:
+                await world.loop.create_future()
+            finally:
+                waiting = asyncio.gather()
+                loops.append(waiting.get_loop())
+                world.loop.create_task(asyncio.sleep(1))
+                await waiting
+
+        process = world.loop.process("broker-1")
+        running = world.loop.create_task(process.run(program()))
+        await asyncio.sleep(1)
+        process.kill()
+        with pytest.raises(ProcessKilled):
+            await running
+        assert loops == []
+        return world.loop
+
+    assert loops == [play(main)]
+
+
 def test_a_paused_process_goes_on_where_it_stood() -> None:
     async def main(world: World) -> list[tuple[str, int]]:
         seen: list[tuple[str, int]] = []
