@@ -232,7 +232,7 @@ class FeedRound:
         self.request = request
         self.is_due = False
         self.left_bytes = request.max_bytes
-        self._has_records = False
+        self._bytes_min = min(request.min_bytes, request.max_bytes)  # of records, before an answer leaves early
         self._answers: dict[Key, Answer] = {}
         self._named: dict[Key, None] = {}  # by the request
         self._noted: dict[Key, FollowerRead] = {}  # what is to be read in this turn: the answer, but for its records
@@ -301,13 +301,26 @@ class FeedRound:
             if self.left_bytes <= 0:
                 break
             fed = feed.fed.get(key)
-            if fed is None or key in self._answers:
+            if fed is None or (key in self._answers and not self._give_back(key)):
                 feed.news.pop(key, None)
                 continue
             try:
                 self._read(fed, self._noted.pop(key) if key in self._noted else self._look(fed, counts=False))
             except KafkaError as error:
                 self._refuse(key, error)
+
+    def _give_back(self, key: Key) -> bool:
+        """Let a partition be read again that has got more while the answer waits; return whether it had records."""
+        records = self._answers[key].records
+        if not records:
+            return False
+        del self._answers[key]
+        self.left_bytes += len(records)
+        return True
+
+    @property
+    def _has_records(self) -> bool:
+        return self.left_bytes < self.request.max_bytes
 
     def _look(self, fed: Fed, *, counts: bool) -> FollowerRead:
         feed, replica, node = self.feed, fed.replica, self.node
@@ -357,13 +370,13 @@ class FeedRound:
             answer.diverging_epoch = Answer.EpochEndOffset(
                 epoch=read.diverging.epoch, end_offset=read.diverging.end_offset
             )
+            self.is_due = True
         elif found is not None:
             answer.records = found.view()
             self.left_bytes -= found.size_bytes
-            self._has_records = True
+            self.is_due = self.is_due or self.request.max_bytes - self.left_bytes >= self._bytes_min
         feed.news.pop(fed.key, None)
         feed.sent[fed.key] = None
-        self.is_due = True
 
     def _answer(self, fed: Fed, high_watermark: int, log_start_offset: int, last_stable_offset: int) -> Answer:
         fed.high_watermark, fed.log_start_offset = high_watermark, log_start_offset
