@@ -364,6 +364,7 @@ async def test_records_younger_than_min_compaction_lag_stay() -> None:
         assert broker.events[-1].kind == "compaction"
 
 
+@pytest.mark.setting("log.cleaner.enable", "log.cleaner.threads")
 async def test_without_a_cleaner_nothing_is_compacted_but_on_demand() -> None:
     for broker_held in (held(log_cleaner_enable="false"), held(log_cleaner_threads=0)):
         async with broker_held as broker:
@@ -489,6 +490,7 @@ async def under_way() -> AsyncIterator[Held]:
         assert not broker.said.lines
 
 
+@pytest.mark.setting("log.cleaner.io.max.bytes.per.second")
 async def test_a_pass_keeps_to_its_share_of_the_disk() -> None:
     async with under_way() as broker:
         await broker.clock.advance("10m")
@@ -687,6 +689,7 @@ async def test_on_demand_everything_is_done_while_the_clock_stands_and_said_why_
         assert (removed.segments, removed.start_offset, removed.reason) == (1, 3, "older than retention.ms")
 
 
+@pytest.mark.setting("log.cleaner.dedupe.buffer.size")
 async def test_a_map_that_is_too_small_for_all_keys_takes_several_passes() -> None:
     async with held(log_cleaner_dedupe_buffer_size=3000) as broker:
         broker.node.create_topic("users", 1, COMPACTED)

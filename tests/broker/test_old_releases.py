@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from minibroker import Cluster
+from minibroker.broker.node import Node
 from minibroker.config.old_defaults import OLD_DEFAULTS, old_defaults
 from minibroker.errors import Error
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.broker.running import running_node
-from tests.server.running import batch, connected, produce
+from tests.server.running import append, batch, connected, produce
 
 Topic = CreateTopicsRequest.CreatableTopic
 FORMAT = "message.format.version"
@@ -86,6 +87,17 @@ FORMATS = [
 ]
 
 
+def stored_format(node: Node) -> int:
+    """Append a record; return the format of what is in the file."""
+    append(node, "t", b"value")
+    file = node.storage.open("t-0/00000000000000000000.log")
+    try:
+        return file.read_at(16, 1)[0]  # the same place in every format
+    finally:
+        file.close()
+
+
+@pytest.mark.setting("message.format.version")
 @pytest.mark.parametrize(("version", "magic"), FORMATS)
 async def test_a_topic_takes_the_words_that_kafka_reads_as_versions(version: str, magic: int) -> None:
     async with running_node(as_version="2.8") as node, connected(node) as client:
@@ -93,7 +105,7 @@ async def test_a_topic_takes_the_words_that_kafka_reads_as_versions(version: str
         topic = Topic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[config])
         answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
         assert not answer.topics[0].error_code, answer.topics[0].error_message
-        assert node.replicas["t", 0].log.settings.validation.message_format == magic
+        assert stored_format(node) == magic
 
 
 @pytest.mark.parametrize("version", ["", "2", "0.10", "0.10.9", "9.9", "0.10.2-IV9", "latest"])
@@ -110,17 +122,24 @@ async def test_what_kafka_reads_as_no_version_is_refused(version: str) -> None:
 @pytest.mark.parametrize(
     ("as_version", "expected"), [("0.9", 0), ("0.10.2", 1), ("1.0", 1), ("2.8", 1), ("3.9", 2), (None, 2)]
 )
+@pytest.mark.setting("log.message.format.version")
 async def test_the_brokers_setting_is_for_topics_without_one(as_version: str | None, expected: int) -> None:
     settings = {} if as_version == "0.9" else {"log_message_format_version": "0.10.2"}
     async with running_node(as_version=as_version, **settings) as node:
         node.create_topic("t")
-        assert node.replicas["t", 0].log.settings.validation.message_format == expected
+        assert stored_format(node) == expected
 
 
+@pytest.mark.parametrize("of_topic", [False, True])
 @pytest.mark.parametrize(("as_version", "code"), [("2.8", 32), ("3.9", 32), ("4.0", 0), (None, 0)])
-async def test_one_limit_for_timestamps_on_both_sides_was_there_before_4_0(as_version: str | None, code: int) -> None:
-    settings = {"log_message_timestamp_difference_max_ms": 1000}
+@pytest.mark.setting("log.message.timestamp.difference.max.ms", "message.timestamp.difference.max.ms")
+@pytest.mark.setting("log.message.timestamp.difference.max.ms")
+async def test_one_limit_for_timestamps_on_both_sides_was_there_before_4_0(
+    as_version: str | None, code: int, of_topic: bool
+) -> None:
+    settings = {} if of_topic else {"log_message_timestamp_difference_max_ms": 1000}
+    own = {"message.timestamp.difference.max.ms": "1000"} if of_topic and code else {}
     async with running_node(as_version=as_version, **settings) as node, connected(node) as client:
-        node.create_topic("t")
+        node.create_topic("t", 1, own)
         answer = await client.ask(produce("t", batch(b"old")), 7)
         assert answer.responses[0].partition_responses[0].error_code == code

@@ -198,6 +198,7 @@ def test_replicas_move_and_leave_nothing_behind() -> None:
     in_cluster(main, brokers=4)
 
 
+@pytest.mark.setting("leader.imbalance.check.interval.seconds")
 def test_the_preferred_leader_gets_its_partition_back() -> None:
     async def main(lab: Lab) -> None:
         cluster = lab.cluster
@@ -343,6 +344,7 @@ def test_producer_ids_come_from_different_blocks_on_each_broker() -> None:
     in_cluster(main)
 
 
+@pytest.mark.setting("replica.selector.class")
 def test_consumers_read_from_a_replica_in_their_rack() -> None:
     async def main(lab: Lab) -> None:
         cluster = lab.cluster

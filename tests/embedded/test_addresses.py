@@ -55,6 +55,7 @@ async def test_a_client_of_ipv6_is_told_its_own_kind_of_address_at_the_same_port
         assert await told(broker.bootstrap_servers) == ("::1", port_of(broker))
 
 
+@pytest.mark.setting("advertised.listeners")
 async def test_an_advertised_listener_is_told_wherever_a_client_came_by() -> None:
     async with Broker(advertised_listeners="PLAINTEXT://kafka.example:1234") as broker:
         port = int(broker._start.settings["listeners"].rpartition(":")[2])
@@ -62,6 +63,7 @@ async def test_an_advertised_listener_is_told_wherever_a_client_came_by() -> Non
         assert await told(f"127.0.0.1:{port}") == ("kafka.example", 1234)
 
 
+@pytest.mark.setting("listeners", "listener.security.protocol.map")
 async def test_each_of_two_listeners_tells_its_own_address() -> None:
     settings = {
         "listeners": "HOST://127.0.0.1:0,DOCKER://127.0.0.1:0",

@@ -171,6 +171,7 @@ def test_an_empty_group_takes_nobody_without_protocols(protocols: list[tuple[str
     assert refused.error == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
+@pytest.mark.setting("group.max.size")
 def test_a_full_group_takes_nobody() -> None:
     lab = Lab(size_max=1)
     lab.stable("a")
@@ -227,6 +228,7 @@ def test_a_group_that_was_empty_waits_for_more_members() -> None:
     assert first[0].generation == second[0].generation == 1
 
 
+@pytest.mark.setting("group.initial.rebalance.delay.ms")
 def test_the_delay_ends_with_the_rebalance_timeout() -> None:
     lab = Lab(delay_ms=3000)
     first = lab.join("m0", is_new=True, rebalance_ms=7000)

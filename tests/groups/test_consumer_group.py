@@ -217,6 +217,7 @@ def test_a_lost_answer_is_made_good_if_the_member_owns_no_more_than_it_got() -> 
     assert refusal(lambda: cluster.beat("a", 9))[0] is Error.FENCED_MEMBER_EPOCH
 
 
+@pytest.mark.setting("group.consumer.max.size")
 def test_a_group_is_full() -> None:
     cluster = Cluster(**{"group.consumer.max.size": 1})
     cluster.beat("a", 0)
@@ -255,6 +256,23 @@ def test_a_pattern_is_resolved_after_the_heartbeat_and_again_when_a_topic_is_mad
     cluster.expire()
     told = cluster.beat("a", 2, [0, 1, 2])
     assert told.assignment is not None and len(told.assignment.topic_partitions) == 2
+
+
+@pytest.mark.setting("group.consumer.regex.refresh.interval.ms")
+@pytest.mark.parametrize("interval_ms", [20_000, 50_000])
+def test_a_pattern_is_resolved_again_after_the_refresh_interval(interval_ms: int) -> None:
+    """What it matches may have changed though no topic was made."""
+    cluster = Cluster(**{"group.consumer.regex.refresh.interval.ms": interval_ms})
+    cluster.beat("a", 0, subscribed_topic_names=None, subscribed_topic_regex="t.*")
+    cluster.expire()
+    for _ in range(2):
+        cluster.now_ms += interval_ms
+        cluster.beat("a", 1, [])
+        assert not cluster.group.resolves_patterns
+        cluster.now_ms += 1
+        cluster.beat("a", 1, [])
+        assert cluster.group.resolves_patterns
+        cluster.expire()
 
 
 def test_commits_of_an_older_epoch_are_taken_for_what_the_member_has_had_since() -> None:

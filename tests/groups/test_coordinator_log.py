@@ -187,6 +187,7 @@ async def test_one_who_fails_when_it_is_told_keeps_nobody_from_an_answer() -> No
         assert [type(each["exception"]) for each in failures] == [ZeroDivisionError] * 2
 
 
+@pytest.mark.setting("group.coordinator.rebalance.protocols")
 async def test_the_consumer_protocol_can_be_switched_off() -> None:
     async with serving(MemoryStorage(int), "t", group_coordinator_rebalance_protocols="classic") as (_, caller):
         await caller.find("new")

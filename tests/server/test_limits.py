@@ -38,6 +38,7 @@ def pass_seconds(clock: TestClock, seconds: int) -> None:
         clock.pass_time(1000)
 
 
+@pytest.mark.setting("max.connections")
 async def test_more_connections_than_allowed_are_closed() -> None:
     async with running({"max.connections": "2"}) as node, connected(node) as one, connected(node) as two:
         await one.ask(ASK, 9)
@@ -52,6 +53,7 @@ async def test_more_connections_than_allowed_are_closed() -> None:
         assert any("more than 2 connections" in line for line in said(node))
 
 
+@pytest.mark.setting("max.connections.per.ip")
 async def test_more_connections_from_one_address_than_allowed_are_closed() -> None:
     async with running({"max.connections.per.ip": "1"}) as node, connected(node) as one:
         await one.ask(ASK, 9)
@@ -81,6 +83,7 @@ async def test_a_listener_may_have_fewer_connections_than_the_broker() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
+@pytest.mark.setting("max.connections.per.ip.overrides")
 async def test_an_address_may_have_a_limit_of_its_own(address: str) -> None:
     settings = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": f"{address}:2"}
     async with running(settings) as node, connected(node) as one, connected(node) as two:
@@ -119,6 +122,7 @@ async def test_a_limit_that_is_changed_is_one_at_once_and_goes_when_it_is_taken_
             await four.ask(ASK, 9)
 
 
+@pytest.mark.setting("socket.send.buffer.bytes", "socket.receive.buffer.bytes")
 async def test_buffers_of_sockets_have_the_size_that_is_asked_for() -> None:
     settings = {"socket.send.buffer.bytes": "20000", "socket.receive.buffer.bytes": "30000"}
     async with running(settings) as node, connected(node) as client:
@@ -130,6 +134,7 @@ async def test_buffers_of_sockets_have_the_size_that_is_asked_for() -> None:
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (30000, 60000)
 
 
+@pytest.mark.setting("connections.max.idle.ms")
 async def test_a_silent_connection_is_closed() -> None:
     clock = TestClock()
     async with running({"connections.max.idle.ms": "60000"}, clock=clock) as node, connected(node) as client:
@@ -257,6 +262,7 @@ async def test_a_length_that_cannot_be_closes_at_once(length: int) -> None:
         assert node.servers[0].held_bytes == 0
 
 
+@pytest.mark.setting("socket.request.max.bytes")
 async def test_socket_request_max_bytes_is_the_longest_frame() -> None:
     async with running({"socket.request.max.bytes": "2000"}) as node, connected(node) as client:
         node.create_topic("t")

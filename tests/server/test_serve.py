@@ -214,6 +214,7 @@ def test_nohup_keeps_its_word(tmp_path: Path) -> None:
     ("arguments", "wanted"),
     [(("--data-dir", "d"), "d"), (("-o", "log.dirs=d"), "d"), (("-o", "log.dir=d"), "d"), ((), "minibroker-data")],
 )
+@pytest.mark.setting("log.dir", "log.dirs")
 def test_log_dirs_says_where_the_data_are(arguments: tuple[str, ...], wanted: str, tmp_path: Path) -> None:
     with serving("--port", "0", *arguments, cwd=tmp_path) as (process, address):
         configs = [sys.executable, "-m", "minibroker", "configs", "--describe", "--all", "--entity-type", "brokers"]
