@@ -432,13 +432,17 @@ class EncodeError(Exception):
 class StorageError(KafkaError):
     """A disk refused: full, broken, or not to be trusted any more. Clients see KAFKA_STORAGE_ERROR."""
 
+    path = ""  # of the file, where the operating system refused
+
     def __init__(self, message: str = ""):
         super().__init__(Error.KAFKA_STORAGE_ERROR, message)
 
     @classmethod
     def of(cls, doing: str, path: str, failure: OSError) -> StorageError:
         """Return the error for what the operating system said."""
-        return cls(f"{doing} {path}: {failure.strerror or failure}")
+        error = cls(f"{doing} {path}: {failure.strerror or failure}")
+        error.path = path
+        return error
 
 
 class StorageDamaged(StorageError):

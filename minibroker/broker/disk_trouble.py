@@ -5,15 +5,17 @@ Whoever meets a failure says so here and nowhere else.
 
 from __future__ import annotations
 
-from minibroker.errors import LogOffline, StorageDamaged
+from minibroker.errors import LogOffline, StorageDamaged, StorageError
+from minibroker.log.checkpoints import TEMPORARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.node import Node
 
 SAID_AGAIN_MS = 10_000  # the same is said once in so long, and then how often it was
+ABSENT = (-1, -1)
 TEXTS_MAX = 100  # so many are remembered
-RECENT_MS = 30_000  # who asks whether the broker is ready is told of it for so long
+RECENT_MS = 30_000  # who asks whether the broker is ready is told of it for so long, unless it has worked again
 
 
 class DiskTrouble:
@@ -24,6 +26,7 @@ class DiskTrouble:
         self.count = 0  # failures since the start
         self._last = ""
         self._last_ms = -RECENT_MS
+        self._last_path, self._last_file = "", ABSENT  # what it was about, and how that file was then
         self._said: dict[str, tuple[int, int]] = {}  # by text: when, by the steady clock, and how often since
 
     def note(self, failure: Exception) -> None:
@@ -32,6 +35,10 @@ class DiskTrouble:
         self.count += 1
         if not isinstance(failure, (LogOffline, StorageDamaged)):  # those last, and a disk may work again
             self._last, self._last_ms = text, now_ms
+            path = failure.path if isinstance(failure, StorageError) else ""
+            # What is written in the place of a file is what counts.
+            self._last_path = path.rpartition(" to ")[2].removesuffix(TEMPORARY)
+            self._last_file = self._look(self._last_path)
         said_ms, held_back = self._said.pop(text, (None, 0))
         if said_ms is not None and now_ms - said_ms < SAID_AGAIN_MS:
             self._said[text] = said_ms, held_back + 1
@@ -42,8 +49,24 @@ class DiskTrouble:
         self.node.reporter.say(f"{text} ({held_back + 1} times since this was said)" if held_back else text)
 
     def recent(self) -> str:
-        """Return what a disk refused last, unless that was some time ago."""
-        return self._last if self.node.clock.steady_ms() - self._last_ms < RECENT_MS else ""
+        """Return what a disk refused last, unless that was some time ago or has worked since: the file has changed.
+
+        A read that failed, and what nobody has tried again, is told of until the time has passed.
+        """
+        if self._last and (
+            self.node.clock.steady_ms() - self._last_ms >= RECENT_MS
+            or (self._last_path and self._look(self._last_path) != self._last_file)
+        ):
+            self._last = ""
+        return self._last
+
+    def _look(self, path: str) -> tuple[int, int]:
+        """Return size and time of a file."""
+        storage = self.node.storage
+        try:
+            return (storage.size_bytes(path), storage.modified_ms(path)) if storage.exists(path) else ABSENT
+        except StorageError:
+            return ABSENT
 
     def offline(self) -> dict[tuple[str, int], str]:
         """Return the partitions that are not served, and why."""

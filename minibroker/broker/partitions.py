@@ -54,7 +54,12 @@ class Partitions:
         node.directory.floors = self._floors
 
     def set_strays_aside(self) -> None:
-        """See to it that nobody takes what a deleted topic left for the log of a new one."""
+        """See to it that nobody takes what a deleted topic left for the log of a new one, and say what is so set aside.
+
+        Nothing of it is ever removed here: it may be all that is left of a topic that the metadata have lost. So it is
+        in LogManager.asyncDelete; and there, too, every start names what it finds.
+        """
+        strays = self.node.directory.strays()
         claimed = {
             (topic.name, partition.id)
             for topic in self.node.image.topics.values()
@@ -65,6 +70,9 @@ class Partitions:
             if (topic_name, number) not in claimed:
                 name = self.node.directory.set_aside(topic_name, number, f"{self.node.chance.getrandbits(128):032x}")
                 self.node.reporter.say(f"{topic_name}-{number} belongs to no topic; it is called {name} now")
+        if strays:
+            more = f" and {len(strays) - 1} more belong" if strays[1:] else " belongs"
+            self.node.reporter.say(f"{strays[0]}{more} to no topic, and nobody removes what is called so but you")
 
     def take(self, topic: Topic, numbers: Collection[int] | None = None, *, at_once: bool = True) -> None:
         """Lead, follow or let go of the partitions of a topic, as the metadata say.

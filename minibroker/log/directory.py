@@ -131,6 +131,10 @@ class LogDirectory:
         names = map(split_name, self.storage.list(""))
         return [key for key in names if key is not None and key != METADATA_LOG]
 
+    def strays(self) -> list[str]:
+        """Return the directories that have been set aside."""
+        return [name for name in self.storage.list("") if name.endswith(STRAY_SUFFIX)]
+
     def open(
         self,
         topic: str,

@@ -35,9 +35,15 @@ async def test_what_a_deleted_topic_left_is_not_the_log_of_a_new_one() -> None:
         node.metadata.log.append(node.controller.delete_topic(name="t"), now_ms=1)
     async with running(storage=storage) as node:
         assert any("t-0 belongs to no topic" in line for line in said(node))
-        assert [name for name in storage.list("") if name.endswith("-stray")]
+        (stray,) = (name for name in storage.list("") if name.endswith("-stray"))
+        assert not [line for line in said(node) if "nobody removes" in line]
         node.create_topic("t")
         assert values_of(node, "t") == []
+    kept = storage.list(stray)
+    async with running(storage=storage) as node:
+        # It stays, with all that is in it, and each start says so: nobody else would know what fills the disk.
+        assert [line for line in said(node) if line.startswith(f"{stray} belongs to no topic, and nobody removes")]
+        assert storage.list(stray) == kept != []
 
 
 async def test_a_directory_of_another_topic_of_the_same_name_is_set_aside() -> None:

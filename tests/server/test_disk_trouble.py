@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.broker.http_pages import page
 from minibroker.broker.node import Node
-from minibroker.errors import Error
+from minibroker.errors import Error, StorageError
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN
 from minibroker.log.memory_storage import Content, MemoryStorage
 from minibroker.log.simulated_storage import SimulatedFile, SimulatedStorage, Step
@@ -78,6 +78,53 @@ async def test_a_full_disk_is_said_once_shown_and_over_when_there_is_room() -> N
         answer = await client.ask(produce("t", batch(b"v")), 9)
         assert answer.responses[0].partition_responses[0].error_code == Error.NONE
         assert values_of(node, "t") == [b"v"]
+        assert ready(node) == ("200", "ready\n")
+
+
+async def refused_append(node: Node, client: Client) -> str:
+    await client.ask(produce("t", batch(b"w")), 9)
+    return "append t-0/00000000000000000000.log"
+
+
+async def refused_checkpoint(node: Node, client: Client) -> str:
+    try:
+        node.chores.checkpoint_high_watermarks()
+    except StorageError as failure:
+        node.disk_failed(failure)
+    return "append replication-offset-checkpoint.tmp"
+
+
+@pytest.mark.parametrize("write", [refused_append, refused_checkpoint])
+async def test_a_broker_is_ready_again_when_what_failed_works(
+    tmp_path: Path, write: Callable[[Node, Client], Awaitable[str]]
+) -> None:
+    storage = OsStorage(str(tmp_path))
+    async with running(storage=storage) as node, connected(node) as client:
+        node.create_topic("t")
+        await client.ask(produce("t", batch(b"v")), 9)
+        storage.trouble = full
+        for _ in range(2):
+            refused = await write(node, client)
+            status, body = ready(node)
+            assert status == "503" and refused in body
+        storage.trouble = None
+        assert ready(node)[0] == "503"  # nobody has tried it again
+        await write(node, client)
+        assert ready(node) == ("200", "ready\n")
+
+
+async def test_what_is_not_tried_again_is_told_of_for_half_a_minute() -> None:
+    storage, clock = memory(), SteeredClock(1_700_000_000_000)
+    async with running(storage=storage, clock=clock) as node, connected(node) as client:
+        node.create_topic("t")
+        await client.ask(produce("t", batch(b"v")), 9)
+        storage.trouble = full
+        await refused_append(node, client)
+        storage.trouble = None
+        await clock.advance("29s", sessions=True)
+        assert ready(node)[0] == "503"
+        await clock.advance("1s", sessions=True)
+        assert ready(node) == ("200", "ready\n")
 
 
 async def test_a_partition_that_is_damaged_is_named_and_the_others_are_served() -> None:
