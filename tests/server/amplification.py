@@ -1,20 +1,20 @@
 """What requests of many small elements cost a broker: `make amplification` prints the table.
 
 For each body of amplified.py: processor time and memory per byte that came in, the longest stretch that the loop gave
-to one callback, and what an innocent client beside it had to wait.
+to one callback, and what an innocent client beside it had to wait: 99 of 100 of its pings, of so many that this is not
+their longest. The request is sent again until there are as many, by a process of its own (sender.py). What is above the
+bar, twice the quiet value and 5 ms, is marked and counted.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import select
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path as FilePath
@@ -23,12 +23,14 @@ from minibroker.broker.apis import SERVED
 from minibroker.protocol.registry import APIS, request_class
 from minibroker.schema.plan import message_plan
 from tests.server.amplified import KINDS, Path, arrays, body, frame, versions_of
+from tests.server.sender import LAST_ID, WAIT_SECONDS, exactly
 
 SIZES = {"1K": 1024, "64K": 65536, "1M": 1 << 20, "8M": 8 << 20}
 PING = frame(18, 0, b"")
-LAST_ID = b"LAST"
 LAST = PING.replace(PING[8:12], LAST_ID, 1)
-WAIT_SECONDS = 30.0
+PAUSE_SECONDS = 0.0005  # between pings
+PINGS_MIN = 300
+REPEATS_MAX = 150
 TOLD_MS = 15  # from here on the table says which callback it was
 
 
@@ -42,6 +44,17 @@ class Figures:
         self.callback = ""
         self.innocent_ms: list[float] = []
         self.seconds = 0.0
+
+    def add(self, again: Figures) -> None:
+        """Take in the same request, sent once more."""
+        if self.outcome == "answered":
+            self.outcome = again.outcome
+        if again.longest_ms > self.longest_ms:
+            self.longest_ms, self.callback = again.longest_ms, again.callback
+        self.cpu_ms = max(self.cpu_ms, again.cpu_ms)
+        self.grown_bytes = max(self.grown_bytes, again.grown_bytes)
+        self.innocent_ms += again.innocent_ms
+        self.seconds += again.seconds
 
 
 class Measured:
@@ -63,6 +76,18 @@ class Measured:
         )
         assert self.process.stdout
         self.port = int(self.process.stdout.readline())
+        self._frame = os.memfd_create("frame")
+        self._sender = subprocess.Popen(
+            [
+                sys.executable,
+                str(program.with_name("sender.py")),
+                str(self.port),
+                f"/proc/{os.getpid()}/fd/{self._frame}",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self._innocent = socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS)
         self._innocent.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for _ in range(200):
@@ -70,9 +95,11 @@ class Measured:
 
     def close(self) -> None:
         self._innocent.close()
-        self.process.kill()
-        self.process.communicate()
+        for process in (self.process, self._sender):
+            process.kill()
+            process.communicate()
         os.close(self._stderr)
+        os.close(self._frame)
 
     def tracebacks(self) -> str:
         """Return what the broker has said since the last call, from an error of our own on; nothing without one."""
@@ -101,9 +128,16 @@ class Measured:
     def ping(self) -> float:
         begun = time.perf_counter()
         self._innocent.sendall(PING)
-        left = int.from_bytes(_exactly(self._innocent, 4), "big")
-        _exactly(self._innocent, left)
+        left = int.from_bytes(exactly(self._innocent, 4), "big")
+        exactly(self._innocent, left)
         return (time.perf_counter() - begun) * 1000
+
+    def quiet_pings(self, count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            found.append(self.ping())
+            time.sleep(PAUSE_SECONDS)
+        return found
 
     def send(self, data: bytes, *, pings: bool = True) -> Figures:
         """Send a request, and return what it cost until it was answered or the connection closed."""
@@ -111,35 +145,17 @@ class Measured:
         self.report()
         FilePath(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         memory_before, cpu_before, begun = self.memory("VmRSS"), self.cpu_ns(), time.perf_counter()
-        over = threading.Event()
-
-        def talk() -> None:
-            try:
-                with socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS) as sock:
-                    sender = threading.Thread(target=_send, args=(sock, data + LAST), daemon=True)
-                    sender.start()
-                    # Behind it comes a request that is always answered: some, such as Produce with acks 0, are not.
-                    last = b""
-                    while last != LAST_ID:
-                        left = int.from_bytes(_exactly(sock, 4), "big")
-                        last = _exactly(sock, 4)
-                        figures.answer_bytes += left if last != LAST_ID else 0
-                        left -= 4
-                        while left:
-                            left -= len(_some(sock, min(left, 1 << 20)))
-            except ConnectionError:
-                figures.outcome = "closed"
-            except TimeoutError:
-                figures.outcome = "waits"
-            over.set()
-
-        talker = threading.Thread(target=talk, daemon=True)
-        talker.start()
+        assert self._sender.stdin and self._sender.stdout
+        os.ftruncate(self._frame, 0)
+        os.pwrite(self._frame, data + LAST, 0)
+        self._sender.stdin.write("\n")
+        self._sender.stdin.flush()
         try:
-            while pings and (not over.is_set() or len(figures.innocent_ms) < 20):
+            while pings and not select.select([self._sender.stdout], [], [], 0)[0]:
                 figures.innocent_ms.append(self.ping())
-                time.sleep(0.0005)
-            over.wait(WAIT_SECONDS)
+                time.sleep(PAUSE_SECONDS)
+            # Behind it comes a request that is always answered: some, such as Produce with acks 0, are not.
+            figures.outcome, figures.answer_bytes = json.loads(self._sender.stdout.readline())
             self.ping()
         except TimeoutError:
             figures.outcome = "starves"
@@ -151,27 +167,6 @@ class Measured:
             found = self.report()
             figures.longest_ms, figures.callback = float(found["longest_ms"]), str(found["callback"])
         return figures
-
-
-def _send(sock: socket.socket, data: bytes) -> None:
-    with contextlib.suppress(OSError):
-        sock.sendall(data)
-
-
-def _some(sock: socket.socket, count: int) -> bytes:
-    if not select.select([sock], [], [], WAIT_SECONDS)[0]:
-        raise TimeoutError
-    found = sock.recv(count)
-    if not found:
-        raise ConnectionError("closed")
-    return found
-
-
-def _exactly(sock: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        found += _some(sock, count - len(found))
-    return found
 
 
 def cases(apis: list[int], *, newest: bool = False) -> Iterator[tuple[int, int, Path, str]]:
@@ -188,17 +183,17 @@ def percentile(values: list[float], share: float) -> float:
 
 HEAD = (
     f"{'request':58} {'size':>4} {'outcome':8} {'answer KB':>9} {'cpu ms':>8} {'us/B':>7} "
-    f"{'MB':>7} {'B/B':>7} {'loop ms':>8} {'p99':>7} {'max':>8}"
+    f"{'MB':>7} {'B/B':>7} {'loop ms':>8} {'pings':>6} {'p99':>7} {'max':>8}"
 )
 
 
-def row(name: str, label: str, size: int, figures: Figures) -> str:
-    most = max(figures.innocent_ms, default=0)
+def row(name: str, label: str, size: int, figures: Figures, bar_ms: float) -> str:
+    most, p99 = max(figures.innocent_ms, default=0), percentile(figures.innocent_ms, 0.99)
+    marks = ["above the bar"] * (p99 > bar_ms) + [figures.callback] * (figures.longest_ms > TOLD_MS)
     return (
         f"{name:58} {label:>4} {figures.outcome:8} {figures.answer_bytes / 1e3:9.0f} {figures.cpu_ms:8.1f} "
         f"{figures.cpu_ms * 1e3 / size:7.2f} {figures.grown_bytes / 1e6:7.1f} {figures.grown_bytes / size:7.1f} "
-        f"{figures.longest_ms:8.1f} {percentile(figures.innocent_ms, 0.99):7.1f} {most:8.1f} "
-        f"{figures.callback if figures.longest_ms > TOLD_MS else ''}"
+        f"{figures.longest_ms:8.1f} {len(figures.innocent_ms):6} {p99:7.1f} {most:8.1f} {', '.join(marks)}"
     )
 
 
@@ -211,9 +206,11 @@ def main() -> None:
     options = parser.parse_args()
     apis = [int(each) for each in options.apis.split(",")] if options.apis else sorted(SERVED)
     print(HEAD)
+    rows = above = 0
     for api in apis:
         broker = Measured(root=options.root)
-        quiet = percentile([broker.ping() for _ in range(500)], 0.99)
+        quiet = percentile(broker.quiet_pings(500), 0.99)
+        bar_ms = 2 * quiet + 5
         print(f"# {APIS[api]}: p99 of an innocent client when it is quiet {quiet:.2f} ms")
         warm = set()
         for number, version, path, kind in cases([api], newest=options.newest):
@@ -224,11 +221,18 @@ def main() -> None:
                 data = frame(number, version, body(number, version, path, kind, SIZES[label] - 100))
                 name = f"{APIS[number]} v{version} {'.'.join(path)} {kind}"
                 figures = broker.send(data)
-                print(row(name, label, len(data), figures), flush=True)
+                for _ in range(REPEATS_MAX):
+                    if len(figures.innocent_ms) >= PINGS_MIN or figures.outcome in ("starves", "waits"):
+                        break
+                    figures.add(broker.send(data))
+                rows += 1
+                above += percentile(figures.innocent_ms, 0.99) > bar_ms
+                print(row(name, label, len(data), figures, bar_ms), flush=True)
                 if figures.outcome in ("starves", "waits") or figures.grown_bytes > 500e6:
                     broker.close()
                     broker = Measured(root=options.root)
         broker.close()
+    print(f"# {above} of {rows} are above the bar: a p99 of twice the quiet value and 5 ms")
 
 
 if __name__ == "__main__":
