@@ -332,6 +332,44 @@ async def test_who_comes_most_slowly_is_closed_also_where_it_asks_for_more_itsel
             fed.close()
 
 
+async def test_who_holds_a_trifle_is_not_closed_however_slowly_it_comes() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node:
+        server = node.servers[0]
+        trifle, slow, fast = (FedTransport(node) for _ in range(3))
+        for fed, size_bytes in ((trifle, 10_000), (slow, 100_000)):
+            fed.feed((90_000_000).to_bytes(4, "big") + bytes(size_bytes))
+        pass_seconds(clock, 8)
+        fast.feed((90_000_000).to_bytes(4, "big") + bytes(500_000))
+        assert trifle.connection.held_bytes
+        server.limits.held_bytes_max = server.held_bytes
+        fast.feed(bytes(100_000))
+        assert slow.is_gone and not trifle.is_gone and not fast.is_gone
+        for fed in (trifle, fast):
+            fed.close()
+
+
+async def test_who_asks_for_more_costs_nobody_that_comes_faster() -> None:
+    clock = TestClock()
+    async with running(clock=clock) as node:
+        server = node.servers[0]
+        idle, asking, fast = (FedTransport(node) for _ in range(3))
+        for fed in (idle, asking):
+            fed.feed((90_000_000).to_bytes(4, "big") + bytes(100_000))
+        pass_seconds(clock, 8)
+        asking.feed(bytes(100_000))
+        fast.feed((90_000_000).to_bytes(4, "big") + bytes(500_000))
+        held_bytes = idle.connection.held_bytes
+        server.limits.held_bytes_max = server.held_bytes
+        # More than the slowest leaves: who asks is the next to go, and goes when it asks again.
+        server.hold(held_bytes + 1, asking.connection)
+        assert idle.is_gone and not asking.is_gone and not fast.is_gone
+        server.hold(1, asking.connection)
+        assert asking.is_gone and not fast.is_gone
+        server.held_bytes -= held_bytes + 2
+        fast.close()
+
+
 async def test_a_reader_that_never_reads_is_given_up() -> None:
     clock = TestClock()
     settings = {"connections.max.idle.ms": "60000", "message.max.bytes": "30000000"}
