@@ -56,6 +56,20 @@ async def test_a_topic_follows_the_broker_from_the_start_and_when_that_is_altere
             await look(lab, name, wanted)
 
 
+@pytest.mark.parametrize("delay_ms", [10_000, 40_000])
+async def test_what_the_cleaner_has_replaced_lies_there_for_file_delete_delay_ms_too(delay_ms: int) -> None:
+    async with laboratory() as lab:
+        await lab.create("t", {"cleanup.policy": "compact", "file.delete.delay.ms": str(delay_ms)})
+        for _ in range(2):
+            await lab.written("t", key=b"k")
+        await lab.begin_segment("t")
+        await lab.node.cleaning.compact_now("t")
+        await lab.pass_time(delay_ms - 1)
+        assert lab.files("t", ".deleted")
+        await lab.pass_time(1)
+        assert not lab.files("t", ".deleted")
+
+
 MODELLED = [name for name in PROBES if topic_settings()[name].synonyms]
 
 

@@ -275,7 +275,6 @@ def test_what_comes_by_the_environment_is_told_and_taken_as_in_kafka() -> None:
         Broker(environ={"KAFKA_LOG_SEGMNT_MS": "5"})
 
 
-@pytest.mark.setting("broker.id", "node.id")
 def test_an_id_may_be_given_by_its_old_name() -> None:
     with Broker(broker_id=7) as broker:
         assert broker.bootstrap_servers

@@ -82,6 +82,7 @@ async def test_on_a_disk_it_is_done_in_a_thread(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.setting("num.recovery.threads.per.data.dir")
 async def test_a_stop_flushes_logs_in_as_many_threads_as_the_setting_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
