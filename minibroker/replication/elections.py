@@ -25,6 +25,7 @@ Result = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = Result.PartitionResult
 
 TYPES = {0: PREFERRED, 1: UNCLEAN}
+NOT_NEEDED = "Leader election not needed for topic partition."
 ELECTIONS_MAX = 1000  # of one balancing
 
 
@@ -80,17 +81,24 @@ def _elect(
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
         if not 0 <= number < len(topic.partitions):
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")
-        records.append(elect_leader(controller, topic, topic.partitions[number], election))
+        partition = topic.partitions[number]
+        if _has_leader(partition, election):  # the usual answer, and there may be thousands: it is not raised
+            return PartitionResult(partition_id=number, error_code=Error.ELECTION_NOT_NEEDED, error_message=NOT_NEEDED)
+        records.append(elect_leader(controller, topic, partition, election))
     except KafkaError as error:
         return PartitionResult(partition_id=number, error_code=error.code, error_message=error.message)
     return PartitionResult(partition_id=number, error_code=Error.NONE, error_message=None)
 
 
+def _has_leader(partition: Partition, election: str) -> bool:
+    """Whether a partition has the leader already that an election could give it."""
+    return partition.leader == partition.replicas[0] if election == PREFERRED else partition.leader != NO_LEADER
+
+
 def elect_leader(controller: Controller, topic: Topic, partition: Partition, election: str) -> MetadataRecord:
     """Return the record of a new leader, preferred or unclean."""
-    has_it = partition.leader == partition.replicas[0] if election == PREFERRED else partition.leader != NO_LEADER
-    if has_it:
-        raise KafkaError(Error.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    if _has_leader(partition, election):
+        raise KafkaError(Error.ELECTION_NOT_NEEDED, NOT_NEEDED)
     record = PartitionChange(controller, topic, partition, election=election).record()
     if record is None:
         if election == PREFERRED:

@@ -202,7 +202,8 @@ def _produce(request: ProduceRequest, context: Context, whole: Whole | None = No
                 replica = found
                 waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms, allowance)
             except KafkaError as error:
-                _refuse(answer, error, finish(_record_errors(error)), replica, topic, context)
+                told = finish(_record_errors(error)) if isinstance(error, RecordsRejected) else []
+                _refuse(answer, error, told, replica, topic, context)
                 failed = True
             except LongValidation:
                 assert replica is not None
