@@ -3,8 +3,9 @@
 Many of them take their time: where that is allowed, more than a few are opened or removed in shares, while others are
 served. Until one is open, its clients hear that it is not here yet, as from a broker of Kafka that has read of a topic
 and not caught up with it; `settled` says when all is done. What is to be opened is looked up in the metadata when its
-turn comes, so a topic may change or go meanwhile. A log that is to be removed serves nobody any more, and it has gone
-before another one gets its name.
+turn comes, so a topic may change or go meanwhile. One that has much to be read, as it was found damaged and its files
+have changed, is opened in pieces: a deletion, a stop or a kill gives that up first, and all else leaves it alone.
+A log that is to be removed serves nobody any more, and it has gone before another one gets its name.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 from minibroker.config import log_settings
 from minibroker.errors import StorageError
 from minibroker.event_kinds import Recover
+from minibroker.log.in_pieces import finish
 from minibroker.metadata.image import BROKER
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from minibroker.broker.node import Node
     from minibroker.clock import Timer
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.settings import LogSettings
     from minibroker.metadata.image import Partition, Topic
 
@@ -44,6 +47,7 @@ class Partitions:
         self._topics: dict[bytes, Topic] = {}  # whose partitions have been opened
         self._taken_counts: dict[bytes, int] = {}  # how many partitions each of them had then
         self._to_open: dict[tuple[str, int], Topic] = {}
+        self._begun: dict[tuple[str, int], InPieces[None]] = {}  # of those the ones that are being opened in pieces
         self._to_remove: dict[tuple[str, int], None] = {}
         self.unopened: dict[tuple[str, int], Exception] = {}  # what should be open, and why it is not
         self._retry: Timer | None = None
@@ -98,33 +102,34 @@ class Partitions:
                 self._let_go(key, at_once=at_once)
             elif replica is not None:
                 self._play(replica, partition)
-            elif at_once:
-                self._open_and_play(topic, partition)
+            elif at_once and key not in self._begun:
+                finish(self._opening(topic, number))
             else:
                 self._to_open[key] = topic
 
-    def _open_and_play(self, topic: Topic, partition: Partition) -> None:
+    def _opening(self, topic: Topic, number: int) -> InPieces[None]:
         """Open a partition, and lead or follow; if it cannot be opened, try again later and serve the others.
 
         One that is damaged is not read again for that until somebody has changed its files.
         In a cluster the controller is told, so that others lead.
         Kafka: takes the whole log directory offline, and with the last one itself.
         """
-        key, replication = (topic.name, partition.id), self.node.replication
+        key, replication = (topic.name, number), self.node.replication
         try:
-            replica = self._open(topic, partition)
+            replica = yield from self._opening_replica(topic, number)
         except StorageError as failure:
             if replication is not None and not replication.directories.is_possible:
-                raise StorageError(f"{topic.name}-{partition.id}: {failure}") from failure
+                raise StorageError(f"{topic.name}-{number}: {failure}") from failure
             if str(self.unopened.get(key)) != str(failure):
                 self.node.disk_trouble.note(failure)
             self.unopened[key] = failure
             self._try_later()
         else:
             self.unopened.pop(key, None)
-            self._play(replica, partition)
+            self._play(replica, self._topics[topic.id].partitions[number])
         if replication is not None:
-            replication.directories.tried(topic, partition)
+            topic = self._topics[topic.id]
+            replication.directories.tried(topic, topic.partitions[number])
 
     def _try_later(self) -> None:
         if self._retry is None:
@@ -198,11 +203,16 @@ class Partitions:
 
     def begin(self) -> None:
         """Open and remove what is waiting for it: a few now, many in shares."""
-        if len(self._to_open) + len(self._to_remove) <= AT_ONCE_MAX and not self._is_at_work:
-            self.finish()
-        elif not self._is_at_work:
-            self._is_at_work = True
-            self.node.shares.add(self._take_share)
+        if self._is_at_work:
+            return
+        if len(self._to_open) + len(self._to_remove) <= AT_ONCE_MAX:
+            while not self.is_settled and not self._begun:
+                self._do_next()
+            if self.is_settled:
+                self._tell_settled()
+                return
+        self._is_at_work = True
+        self.node.shares.add(self._take_share)
 
     def finish(self) -> None:
         """Do all of it now."""
@@ -213,15 +223,27 @@ class Partitions:
     def finish_removing(self) -> None:
         """Remove now what is to be removed, and open nothing more: the broker stops."""
         self.stop()
-        self._to_open.clear()
+        self._open_no_more()
         self.finish()
 
     def give_up(self) -> None:
         """Do no more of it: the broker has been killed."""
         self.stop()
-        self._to_open.clear()
+        self._open_no_more()
         self._to_remove.clear()
         self._tell_settled()
+
+    def _open_no_more(self) -> None:
+        self._to_open.clear()
+        for key in list(self._begun):
+            self._give_up_opening(key)
+
+    def _give_up_opening(self, key: tuple[str, int]) -> bool:
+        """Go on no more with opening a partition; return whether that had begun."""
+        work = self._begun.pop(key, None)
+        if work is not None:
+            work.close()
+        return work is not None
 
     def _take_share(self) -> None:
         spent_us = 0
@@ -252,13 +274,24 @@ class Partitions:
 
     def _open_next(self) -> int:
         key = next(iter(self._to_open))
-        topic = self._to_open.pop(key)
-        is_there = self.node.image.topics_by_id.get(topic.id) is topic
-        partition = topic.partitions[key[1]]
-        if not is_there or key in self.replicas or self.node.node_id not in partition.replicas:
-            return 1
-        self._open_and_play(topic, partition)
-        return OPENING_US
+        work = self._begun.get(key)
+        if work is None:
+            topic = self._to_open[key]
+            is_there = self.node.image.topics_by_id.get(topic.id) is topic
+            if not is_there or key in self.replicas or self.node.node_id not in topic.partitions[key[1]].replicas:
+                del self._to_open[key]
+                return 1
+            work = self._begun[key] = self._opening(topic, key[1])
+        is_over = True
+        try:
+            spent_us = next(work)
+            is_over = False
+        except StopIteration:
+            spent_us = OPENING_US
+        finally:
+            if is_over:
+                del self._to_open[key], self._begun[key]
+        return spent_us
 
     def sync_names(self) -> None:
         """Have the names of new directories on the disk; if it refuses, the next time tries it again."""
@@ -276,13 +309,13 @@ class Partitions:
         shared, self._shared = self._shared, []
         _tell(shared)
 
-    def _open(self, topic: Topic, partition: Partition) -> Replica:
-        node, key = self.node, (topic.name, partition.id)
+    def _opening_replica(self, topic: Topic, number: int) -> InPieces[Replica]:
+        node, key = self.node, (topic.name, number)
         if key in self._to_remove:
             self._remove(key)  # a topic of the same name has just been deleted
-        log = node.directory.open(
+        log = yield from node.directory.opening(
             topic.name,
-            partition.id,
+            number,
             self._log_settings(topic.name),
             now_ms=node.clock.now_ms(),
             topic_id=topic.id,
@@ -291,7 +324,7 @@ class Partitions:
         replica = self.replicas[key] = Replica(
             topic.name,
             topic.id,
-            partition.id,
+            number,
             node.node_id,
             log,
             high_watermark=node.directory.high_watermarks.get(key, 0),
@@ -320,7 +353,7 @@ class Partitions:
     def _let_go(self, key: tuple[str, int], *, at_once: bool) -> None:
         """Serve a partition no more, and remove what there is of it, also if it could not be opened."""
         replica = self.replicas.pop(key, None)
-        was_unopened = self.unopened.pop(key, None) is not None
+        was_unopened = self._give_up_opening(key) | (self.unopened.pop(key, None) is not None)
         if replica is not None:
             replica.leave()
             self.node.chores.left(key)

@@ -38,13 +38,15 @@ from minibroker.log.checkpoints import (
     write_offsets,
     write_topic_id,
 )
+from minibroker.log.in_pieces import finish
 from minibroker.log.outcomes import carry_out_in_turn, no_jitter
-from minibroker.log.recovery import open_log
+from minibroker.log.recovery import opening
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.outcomes import FlushPlan
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.settings import LogSettings
@@ -145,7 +147,21 @@ class LogDirectory:
         topic_id: bytes | None = None,
         is_synced: bool = True,
     ) -> PartitionLog:
-        """Open a log, making its directory if there is none.
+        """Open a log now."""
+        work = self.opening(topic, partition, settings, now_ms=now_ms, topic_id=topic_id, is_synced=is_synced)
+        return finish(work)
+
+    def opening(
+        self,
+        topic: str,
+        partition: int,
+        settings: LogSettings,
+        *,
+        now_ms: int,
+        topic_id: bytes | None = None,
+        is_synced: bool = True,
+    ) -> InPieces[PartitionLog]:
+        """Open a log, making its directory if there is none. Until it is open, or given up, nobody else opens it.
 
         is_synced: False if many are opened, and `sync_names` follows before anybody relies on what is in them.
         topic_id: written into a directory that has none, as 16 bytes. It is not synced: what a crash takes of it the
@@ -171,7 +187,7 @@ class LogDirectory:
             if files == damaged_files:
                 raise damage.with_traceback(None)
         try:
-            log = self._open_log(key, name, settings, is_new=is_new, now_ms=now_ms)
+            log = yield from self._opening_log(key, name, settings, is_new=is_new, now_ms=now_ms)
         except StorageDamaged as damage:
             self._damages[key] = damage, self._segment_files(name) if files is None else files
             raise
@@ -185,11 +201,11 @@ class LogDirectory:
             self.sync_names()
         return log
 
-    def _open_log(
+    def _opening_log(
         self, key: TopicPartition, name: str, settings: LogSettings, *, is_new: bool, now_ms: int
-    ) -> PartitionLog:
+    ) -> InPieces[PartitionLog]:
         try:
-            return open_log(
+            log = yield from opening(
                 self.storage,
                 name,
                 settings,
@@ -201,6 +217,7 @@ class LogDirectory:
                 is_settled=self.was_clean and not is_new,
                 refuses_loss=not self._repairs,
             )
+            return log
         except ProtocolError as error:
             raise StorageDamaged(f"{name}: {error}") from error
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
-    from typing import Any, TypeVar
+    from collections.abc import Callable, Generator
+    from typing import Any, ParamSpec, TypeVar
 
+    How = ParamSpec("How")
     Made = TypeVar("Made")
     InPieces = Generator[int, None, Made]
 
 PIECE_US = 500  # after so much others may have their turn
+BATCH_US, BYTES_PER_US = 2, 1000  # to look at a batch's header, and to read it and take its checksum
 
 
 def finish(work: Generator[Any, None, Made]) -> Made:
@@ -26,3 +28,30 @@ def finish(work: Generator[Any, None, Made]) -> Made:
     except StopIteration as end:
         made: Made = end.value
         return made
+
+
+def at_once(begin: Callable[How, Generator[Any, None, Made]]) -> Callable[How, Made]:
+    """Return the function that does all of such work when it is called."""
+
+    def do(*args: How.args, **how: How.kwargs) -> Made:
+        return finish(begin(*args, **how))
+
+    return do
+
+
+class Pace:
+    """Says when a piece of going through batches is over: `if pace.is_over(size_bytes): yield pace.take_us()`."""
+
+    __slots__ = ("spent_us",)
+
+    def __init__(self) -> None:
+        self.spent_us = 0
+
+    def is_over(self, size_bytes: int) -> bool:
+        """Count another batch."""
+        self.spent_us += BATCH_US + size_bytes // BYTES_PER_US
+        return self.spent_us >= PIECE_US
+
+    def take_us(self) -> int:
+        spent_us, self.spent_us = self.spent_us, 0
+        return spent_us

@@ -5,7 +5,8 @@ first byte that is no good batch, and indexes, producers' state and epochs are m
 
 What must hold: everything flushed is kept; what is kept is a beginning of what was appended; doing it again, also
 after a crash half way, gives the same. Derived files (indexes, snapshots, checkpoints) that are missing or broken are
-made anew, never fatal.
+made anew, never fatal. It is in pieces, for others may be served meanwhile; who has begun it ends it or gives it up
+before anybody else touches the directory.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from __future__ import annotations
 from minibroker.errors import InvalidValue, ProtocolError, StorageDamaged
 from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
+from minibroker.log.in_pieces import Pace, at_once
 from minibroker.log.outcomes import Recovery, no_jitter
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.producers import ProducerStates
 from minibroker.log.segment import CLEANED, DELETED, KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, SWAP, Segment
-from minibroker.log.snapshots import forget_snapshots, load_producers
+from minibroker.log.snapshots import forget_snapshots, loading_producers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from minibroker.log.epochs import EpochEntry
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 INDEX_SUFFIXES = KINDS[1:]
 
 
-def open_log(
+def opening(
     storage: Storage,
     directory: str,
     settings: LogSettings,
@@ -44,7 +47,7 @@ def open_log(
     jitter: Callable[[int], int] = no_jitter,
     is_settled: bool = False,
     refuses_loss: bool = False,
-) -> PartitionLog:
+) -> InPieces[PartitionLog]:
     """Open the log in a directory, which need not be there yet.
 
     was_clean: the log was closed in order; nothing is scanned.
@@ -67,7 +70,7 @@ def open_log(
     names = storage.list(directory)
     if refuses_loss and recovery_point and not any(name.endswith(".log") for name in names):
         raise StorageDamaged(f"{directory}: there is no segment, and records up to {recovery_point} had been flushed")
-    segments = _find_segments(storage, directory, names, now_ms)
+    segments = yield from _find_segments(storage, directory, names, now_ms)
     rolls = _find_rolls(directory, names)
     recovery = Recovery()
     scanned = []
@@ -76,7 +79,7 @@ def open_log(
         if contiguous:
             ends |= {segment.base_offset: segment.base_offset for segment in segments}
         flushed = recovery_point if refuses_loss else 0
-        scanned = _recover(segments, recovery_point, settings.index_interval_bytes, ends, flushed, recovery)
+        scanned = yield from _recover(segments, recovery_point, settings.index_interval_bytes, ends, flushed, recovery)
     if not segments:
         log_start_offset = max(log_start_offset, recovery_point)
     next_offset = segments[-1].next_offset() if segments else log_start_offset
@@ -88,7 +91,7 @@ def open_log(
         # What is left ends before the log begins: nothing of it counts.
         _remove(segments, 0)
         scanned, next_offset = [], log_start_offset
-    epochs = _load_epochs(storage, directory, segments, scanned, log_start_offset)
+    epochs = yield from _load_epochs(storage, directory, segments, scanned, log_start_offset)
     if not segments:
         segments.append(Segment(storage, directory, log_start_offset, now_ms))
         segments[0].create(settings.segment_index_bytes)
@@ -98,7 +101,7 @@ def open_log(
     forget_snapshots(storage, directory, above=next_offset)
     aborted: list[tuple[Segment, AbortedTxn]] = []
     producers = ProducerStates(directory)
-    load_producers(
+    yield from loading_producers(
         producers,
         storage,
         directory,
@@ -130,6 +133,9 @@ def open_log(
         is_settled=is_settled,
         rolls=[(base_offset, path) for base_offset, _, path in rolls if base_offset in unflushed],
     )
+
+
+open_log = at_once(opening)
 
 
 def finish_swaps(storage: Storage, directory: str) -> None:
@@ -183,7 +189,7 @@ def _covered(storage: Storage, directory: str, swaps: list[str]) -> list[str]:
     ]
 
 
-def _find_segments(storage: Storage, directory: str, found: list[str], now_ms: int) -> list[Segment]:
+def _find_segments(storage: Storage, directory: str, found: list[str], now_ms: int) -> InPieces[list[Segment]]:
     """Return the segments, rising; indexes without a log go, and what an index is missing is made anew."""
     names = set(found)
     segments = []
@@ -198,7 +204,7 @@ def _find_segments(storage: Storage, directory: str, found: list[str], now_ms: i
                 raise StorageDamaged(f"{directory}/{name}: no offset is so large; who put this file here?")
             segments.append(Segment(storage, directory, int(base), now_ms))
             if segments[-1].size_bytes and not {base + ".index", base + ".timeindex"} <= names:
-                segments[-1].rebuild_indexes()
+                yield from segments[-1].rebuilding_indexes()
     return segments
 
 
@@ -221,7 +227,7 @@ def _recover(
     ends: dict[int, int],
     flushed: int,
     recovery: Recovery,
-) -> list[Segment]:
+) -> InPieces[list[Segment]]:
     """Look at every batch behind the recovery point; cut at the first that is not good; make the indexes anew.
 
     ends: where the log ended before the segments with these base offsets, if that can be said.
@@ -241,14 +247,16 @@ def _recover(
             break
         recovery.scanned_bytes += segment.size_bytes
         next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        end, expected, reason = _good_end(segment, next_base if next_base is None else ends.get(next_base, next_base))
+        ends_at = None if next_base is None else ends.get(next_base, next_base)
+        end, expected, reason = yield from _good_end(segment, ends_at)
         if reason:
             if expected < flushed:
                 raise StorageDamaged(f"{reason}; records up to {flushed} had been flushed")
             recovery.reason = reason
             recovery.cut_bytes += _remove(segments, index + 1) + segment.size_bytes - end
             segment.cut(end)
-        if segment.rebuild_indexes(index_interval_bytes, is_sealed=segment is not segments[-1]):
+        is_changed = yield from segment.rebuilding_indexes(index_interval_bytes, is_sealed=segment is not segments[-1])
+        if is_changed:
             segment.sync()  # what they say of batches below the recovery point must not be lost by the next crash
         scanned.append(segment)
         if reason:
@@ -263,7 +271,7 @@ def _restore_transaction_indexes(scanned: list[Segment], aborted: list[tuple[Seg
             segment.storage.sync_directory(segment.directory)
 
 
-def _good_end(segment: Segment, end_offset: int | None) -> tuple[int, int, str]:
+def _good_end(segment: Segment, end_offset: int | None) -> InPieces[tuple[int, int, str]]:
     """Return where the good batches of a segment end, which offset comes next, and why no more are good.
 
     end_offset: where the next segment begins; no batch goes beyond that.
@@ -272,8 +280,11 @@ def _good_end(segment: Segment, end_offset: int | None) -> tuple[int, int, str]:
     """
     position, expected = 0, segment.base_offset
     behind_gap: tuple[int, int] | None = None  # the batch before lies there: its position, and what was due instead
+    pace = Pace()
     try:
         for start, batch in segment.placed_batches(strict=True):
+            if pace.is_over(batch.size_bytes):
+                yield pace.take_us()
             position = start
             batch.check_crc()
             # Before v2 a wrapper names its last offset only.
@@ -321,7 +332,7 @@ def _knows_start(epochs: LeaderEpochs, segments: list[Segment], start_offset: in
 
 def _load_epochs(
     storage: Storage, directory: str, segments: list[Segment], scanned: list[Segment], log_start_offset: int
-) -> LeaderEpochs:
+) -> InPieces[LeaderEpochs]:
     """Read the checkpoint and add what the scanned batches know; without a checkpoint all batches are asked.
 
     So they are after a crash that brought back the beginning of the log, when the checkpoint was cut already.
@@ -337,8 +348,11 @@ def _load_epochs(
     if scanned and not _knows_start(epochs, segments, log_start_offset):
         before = None
     asked = segments if before is None else scanned
+    pace = Pace()
     for segment in asked:
         for batch in segment.batches():
+            if pace.is_over(batch.size_bytes):
+                yield pace.take_us()
             epoch, known = batch.partition_leader_epoch, epochs.epoch_for_offset(batch.base_offset)
             if epoch >= 0 and epoch != known:
                 # A checkpoint that says otherwise than the batches has been damaged; from here on it is not believed.

@@ -19,6 +19,7 @@ from weakref import ref
 from minibroker.errors import CorruptCrc, InvalidLength, ProtocolError, StorageError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.formats import HEADER_BYTES, MESSAGE_BYTES_MIN, PREFIX_BYTES
+from minibroker.log.in_pieces import Pace, finish
 from minibroker.log.index import (
     NO_TIMESTAMP,
     OFFSET_ENTRY,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol, TypeVar
 
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.storage import Chunk, File, Storage
 
     T = TypeVar("T")
@@ -266,15 +268,24 @@ class Segment:
         if position == 0:
             self._first_timestamp = None
 
-    def rebuild_indexes(self, index_interval_bytes: int = INDEX_INTERVAL_BYTES, *, is_sealed: bool = False) -> bool:
+    def rebuild_indexes(self) -> bool:
+        """Make both sparse indexes what the batches say, now."""
+        return finish(self.rebuilding_indexes())
+
+    def rebuilding_indexes(
+        self, index_interval_bytes: int = INDEX_INTERVAL_BYTES, *, is_sealed: bool = False
+    ) -> InPieces[bool]:
         """Make both sparse indexes what the batches say, up to the first that is none; return whether they were not.
 
         is_sealed: the segment has ended, so the last timestamp is in its index.
         """
         offsets, times = bytearray(), bytearray()
         latest, noted, size_bytes = (NO_TIMESTAMP, self.base_offset), NO_TIMESTAMP, 0
+        pace = Pace()
         try:
             for position, batch in self.placed_batches():
+                if pace.is_over(batch.size_bytes):
+                    yield pace.take_us()
                 if batch.last_offset - self.base_offset > OFFSET_DELTA_MAX:
                     break  # broken, and in the eyes of an index nowhere
                 if batch.max_timestamp > latest[0]:

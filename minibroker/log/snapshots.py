@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import read_file
+from minibroker.log.in_pieces import Pace, at_once
 from minibroker.log.producers import ProducerStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from minibroker.log.in_pieces import InPieces
     from minibroker.log.segment import Segment
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn
@@ -50,7 +52,7 @@ def forget_snapshots(storage: Storage, directory: str, *, above: int) -> None:
             storage.remove(snapshot_path(directory, offset))
 
 
-def load_producers(
+def loading_producers(
     producers: ProducerStates,
     storage: Storage,
     directory: str,
@@ -60,7 +62,7 @@ def load_producers(
     from_offset: int | None = None,
     expire: tuple[int, int] | None = None,
     on_abort: Callable[[Segment, AbortedTxn], object] | None = None,
-) -> None:
+) -> InPieces[None]:
     """Make `producers` the state before `end_offset`: the newest snapshot that can be read, and the log behind it.
 
     expire: the time now, and after which time a producer of the snapshot is forgotten.
@@ -71,17 +73,23 @@ def load_producers(
     start = _load_newest_snapshot(producers, storage, directory, oldest, newest)
     if expire is not None:
         producers.expire(*expire)
+    pace = Pace()
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is not None and following.base_offset <= start:
             continue
         place = segment.find(start)
         for batch in segment.batches(place.position) if place else ():
+            if pace.is_over(batch.size_bytes):
+                yield pace.take_us()
             if batch.last_offset >= end_offset:
                 return
             if batch.producer_id >= 0:
                 aborted = producers.apply(batch)
                 if aborted is not None and on_abort is not None and aborted.last_offset >= newest:
                     on_abort(segment, aborted)
+
+
+load_producers = at_once(loading_producers)
 
 
 def load_snapshot_file(producers: ProducerStates, storage: Storage, path: str) -> None:

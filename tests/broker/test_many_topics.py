@@ -188,7 +188,7 @@ def test_brokers_of_a_cluster_open_many_partitions_in_shares() -> None:
             return act
 
         for node in nodes:
-            node.directory.open = counted(node.directory.open)  # type: ignore[method-assign]
+            node.directory.opening = counted(node.directory.opening)  # type: ignore[method-assign]
         lab.cluster.create_topic("wide", 60, 3)
         while sum(len(node.replicas) for node in nodes) < 180:
             await lab.world.clock.sleep(1)

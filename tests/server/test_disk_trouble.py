@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from minibroker.broker.http_pages import page
 from minibroker.broker.node import Node
 from minibroker.errors import Error, StorageError
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN
+from minibroker.log.in_pieces import PIECE_US
 from minibroker.log.memory_storage import Content, MemoryStorage
 from minibroker.log.simulated_storage import SimulatedFile, SimulatedStorage, Step
 from minibroker.log.storage import OsStorage
@@ -223,6 +225,104 @@ async def test_damage_is_looked_for_once_until_a_file_changes() -> None:
         assert len(values_of(node, "a")) == 10_001
 
 
+BATCHES = 3000
+
+
+class Watched:
+    """How a partition of 10,001 smallest batches that was found damaged comes back while others are served."""
+
+    def __init__(self, storage: CountingStorage, node: Node, clock: SteeredClock, client: Client):
+        self.storage = storage
+        self.node = node
+        self.clock = clock
+        self.client = client
+
+    async def begin(self) -> None:
+        """Bring the file back, and return when its opening has begun and is not over."""
+        self.storage.time_ms += 1000
+        self.storage.flip(SEGMENT, 1000, 0)
+        self.storage.set_modified_ms(SEGMENT, self.storage.time_ms)
+        self.node.partitions._try_again()
+        assert ("a", 0) in self.node.partitions.unopened and not self.node.partitions.is_settled
+
+
+@asynccontextmanager
+async def coming_back() -> AsyncIterator[Watched]:
+    storage, clock = CountingStorage(), SteeredClock(1_700_000_000_000)
+    async with running(storage=storage) as node:
+        for topic in ("a", "b"):
+            node.create_topic(topic)
+            for _ in range(BATCHES):
+                append(node, topic, b"v")
+    async with running(storage=storage) as node:
+        await node.kill()
+    storage.flip(SEGMENT, 1000, 0)
+    async with running(storage=storage, clock=clock) as node, connected(node) as client:
+        assert ("a", 0) in node.partitions.unopened
+        yield Watched(storage, node, clock, client)
+
+
+async def test_others_are_served_while_a_large_partition_comes_back() -> None:
+    async with coming_back() as watched:
+        node = watched.node
+        await watched.begin()
+        answered = 0
+        while not node.partitions.is_settled:
+            answer = await watched.client.ask(produce("b", batch(b"w")), 9)
+            answered += answer.responses[0].partition_responses[0].error_code == Error.NONE
+        assert answered > 1
+        await node.partitions.settled()
+        assert len(values_of(node, "a")) == BATCHES and not node.partitions.unopened
+        answer = await watched.client.ask(produce("a", batch(b"w")), 9)
+        assert answer.responses[0].partition_responses[0].error_code == Error.NONE
+
+
+async def test_an_opening_is_cut_into_pieces_of_one_size_however_large_the_log() -> None:
+    async with coming_back() as watched:
+        partitions = watched.node.partitions
+        await watched.begin()
+        pieces = []
+        while not partitions.is_settled:
+            pieces.append(partitions._do_next())
+        assert len(pieces) > 40 and max(pieces) <= 2 * PIECE_US
+
+
+async def test_a_change_of_the_metadata_leaves_an_opening_alone() -> None:
+    async with coming_back() as watched:
+        node = watched.node
+        await watched.begin()
+        node.partitions.take(node.image.topics["a"])
+        assert not node.partitions.is_settled
+        await node.partitions.settled()
+        assert node.replicas["a", 0].is_leader and len(values_of(node, "a")) == BATCHES
+
+
+async def test_a_topic_that_is_deleted_while_it_is_opened_leaves_nothing() -> None:
+    async with coming_back() as watched:
+        node, client = watched.node, watched.client
+        await watched.begin()
+        assert await delete_topic(client, "a") == Error.NONE
+        assert ("a", 0) not in node.partitions._begun
+        await node.partitions.settled()
+        assert [name for name in watched.storage.list("") if name.startswith("a-0")] == []
+        await client.ask(create("a"), 7)
+        await node.partitions.settled()
+        assert values_of(node, "a") == []
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_an_opening_is_given_up_when_the_broker_ends(end: str) -> None:
+    async with coming_back() as watched:
+        node = watched.node
+        await watched.begin()
+        await (node.stop() if end == "stop" else node.kill())
+        assert not node.partitions._begun and node.partitions.is_settled
+        assert not watched.storage.exists(CLEAN_SHUTDOWN)
+        storage = watched.storage
+    async with running(storage=storage) as node:
+        assert len(values_of(node, "a")) == len(values_of(node, "b")) == BATCHES
+
+
 async def test_a_stop_says_what_keeps_the_next_start_from_being_short() -> None:
     storage = CountingStorage()
     await killed(storage)
@@ -308,8 +408,8 @@ async def create_partitions(client: Client) -> Any:
     return (await client.ask(request, 3)).results[0].error_code
 
 
-async def delete_topic(client: Client) -> Any:
-    topic = DeleteTopicsRequest.DeleteTopicState(name="t", topic_id=bytes(16))
+async def delete_topic(client: Client, name: str = "t") -> Any:
+    topic = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=bytes(16))
     return (await client.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6)).responses[0].error_code
 
 

@@ -5,6 +5,7 @@ What must hold: files keep their times, by which retention and tombstones of old
 
 from __future__ import annotations
 
+from minibroker.log.in_pieces import finish
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.recovery import finish_swaps
 from minibroker.log.segment import KINDS, Segment
@@ -61,7 +62,7 @@ def copy(work: Copy) -> Written:
     else:
         _copy_file(storage, segment.path, new.storage, new.path, size_bytes)
         new = Segment(new.storage, work.directory, work.base_offset, suffix=new.suffix)
-        new.rebuild_indexes(work.index_interval_bytes)
+        finish(new.rebuilding_indexes(work.index_interval_bytes))
         for entry in segment.transaction_index.entries():
             if entry.last_offset < work.end_offset:
                 new.transaction_index.add(entry)
