@@ -38,9 +38,12 @@ from minibroker.schema.varint import uvarint, zigzag
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from minibroker.log.in_pieces import InPieces
 
+FEW_BYTES_MAX, RECORD_BYTES = 16 * 1024, 8  # of records that are written at once; one of them, beside key and value
+WRITTEN_SHARE = 2  # what is said of compression is of what can hardly be compressed
 BUILT_NS, BUILT_BYTES_PER_US = 1200, 1000  # about how long it takes: a record, and what it is made of
 ATTRIBUTES_V1 = CODEC_MASK | APPEND_TIME_BIT
 
@@ -114,42 +117,28 @@ class BatchBuilder:
     Headers may be bytes, as they lie in a record (record_pieces.py).
     """
 
-    def __init__(
-        self,
-        magic: int,
-        *,
-        codec: int = NONE,
-        level: int | None = None,
-        base_offset: int | None = None,
-        last_offset: int | None = None,
-        timestamp_type: int = CREATE_TIME,
-        max_timestamp: int | None = None,
-        delete_horizon: int | None = None,
-        partition_leader_epoch: int = -1,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        base_sequence: int = -1,
-        transactional: bool = False,
-        control: bool = False,
-    ):
-        attributes = codec | timestamp_type << 3
-        if delete_horizon is not None:
-            attributes |= DELETE_HORIZON_BIT
-        if transactional:
-            attributes |= TRANSACTIONAL_BIT
-        if control:
-            attributes |= CONTROL_BIT
-        self.size_bytes = 0  # of the records, before they are compressed
-        self._magic, self._codec, self._attributes = magic, codec, attributes
-        self._base_offset, self._last_offset, self._max_timestamp = base_offset, last_offset, max_timestamp
-        self._base_timestamp = delete_horizon
-        self._front = partition_leader_epoch
-        self._producer = producer_id, producer_epoch, base_sequence
-        self._compressor = Compressor(codec, level=level, magic=magic)
+    def __init__(self, magic: int, **settings: Any):
+        """settings: those of `build_batch`."""
+        self.size_bytes = 0  # of the records, before they are compressed; 0 as long as they are few
+        self._magic, self._settings = magic, settings
+        self._few: list[Record] = []
+        self._few_bytes = 0
+        self._compressor: Compressor | None = None  # as soon as they are more than can be written at once
         self._count, self._next_offset, self._max_built = 0, 0, -1
+        self._base_offset: int | None = None
+        self._base_timestamp: int | None = None
 
     def add(self, records: Sequence[Record]) -> InPieces[None]:
         """Write more records; there is at least one."""
+        if self._compressor is None:
+            self._few += records
+            for key, value, headers, _, _ in records:
+                self._few_bytes += RECORD_BYTES + len(key or b"") + len(value or b"") + len(headers)
+            if self._few_bytes <= FEW_BYTES_MAX:
+                return
+            records, self._few = self._few, []
+            self._begin(**self._settings)
+        assert self._compressor is not None
         first = records[0]
         if not self._count:
             if self._base_offset is None:
@@ -179,21 +168,55 @@ class BatchBuilder:
         self._max_built = max(self._max_built, max_built)
         self.size_bytes += len(made)
         yield 1 + BUILT_NS * len(records) // 1000 + len(made) // BUILT_BYTES_PER_US
-        yield from self._compressor.add(made)
+        for step_us in self._compressor.add(made):
+            yield step_us // WRITTEN_SHARE
+
+    def _begin(
+        self,
+        *,
+        codec: int = NONE,
+        level: int | None = None,
+        base_offset: int | None = None,
+        last_offset: int | None = None,
+        timestamp_type: int = CREATE_TIME,
+        max_timestamp: int | None = None,
+        delete_horizon: int | None = None,
+        partition_leader_epoch: int = -1,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+    ) -> None:
+        attributes = codec | timestamp_type << 3
+        if delete_horizon is not None:
+            attributes |= DELETE_HORIZON_BIT
+        if transactional:
+            attributes |= TRANSACTIONAL_BIT
+        if control:
+            attributes |= CONTROL_BIT
+        self._codec, self._attributes = codec, attributes
+        self._base_offset, self._base_timestamp = base_offset, delete_horizon
+        self._last_offset: int | None = last_offset
+        self._max_timestamp: int | None = max_timestamp
+        self._front = partition_leader_epoch
+        self._producer = producer_id, producer_epoch, base_sequence
+        self._compressor = Compressor(codec, level=level, magic=self._magic)
 
     def end(self) -> bytes:
         """Return the batch."""
-        payload = self._compressor.end() if self._count else b""
+        if self._compressor is None:
+            return build_batch(self._magic, self._few, **self._settings)
+        payload = self._compressor.end()
         max_timestamp = self._max_built if self._max_timestamp is None else self._max_timestamp
         try:
             if self._magic < 2:
-                if not self._codec or not self._count:
+                if not self._codec:
                     return payload
                 attributes = self._attributes & (ATTRIBUTES_V1 if self._magic else CODEC_MASK)
                 wrapper = Record(None, payload, (), max_timestamp, self._next_offset - 1)
                 return _messages(self._magic, [wrapper], attributes, 0, 0, None)[0]
-            base_offset = self._base_offset or 0
-            last_built = self._next_offset - 1 if self._count else base_offset - 1
+            base_offset, last_built = self._base_offset or 0, self._next_offset - 1
             covered = b"".join(
                 (
                     _pack_covered(

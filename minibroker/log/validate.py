@@ -64,7 +64,6 @@ RECORDS_AT_ONCE_MAX = 3000
 PACKED_BYTES_AT_ONCE_MAX = 256 * 1024
 MESSAGES_PIECE, MESSAGES_PIECE_US = 32, 200
 REBUILT_US = 1  # a record that is to be written anew
-WRITTEN_SHARE = 2  # what is said of compression is of what can hardly be compressed
 
 ATTRIBUTE_BITS = (0b111, 0b1111, 0b111_1111)  # that mean something, by format
 
@@ -391,8 +390,7 @@ def _rebuilt(
             return
         if not codec and builder.size_bytes > settings.max_message_bytes:
             raise _too_large(builder.size_bytes, settings.max_message_bytes)
-        for step_us in builder.add([Record(key, value, headers, time) for key, value, headers, time, _ in records]):
-            yield step_us // WRITTEN_SHARE
+        yield from builder.add([Record(key, value, headers, time) for key, value, headers, time, _ in records])
 
     def take(records: list[Record]) -> Iterator[int]:
         if len(found) == 1:

@@ -31,7 +31,7 @@ from minibroker.log.formats import (
     PREFIX_BYTES,
 )
 from minibroker.log.record_pieces import RecordPieces, open_records
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX, single_message
 from minibroker.log.scan import STEPS, check_size, check_sizes_in_pieces, scan_few, scan_in_pieces
 
 TYPE_CHECKING = False
@@ -142,8 +142,11 @@ class RecordRules:
 
         That is known only behind the last of them.
         """
-        records = yield from self._open(batch)
         is_wrapper = batch.is_wrapper
+        if batch.magic < 2 and not is_wrapper:
+            yield from self._read_single(batch, take)
+            return
+        records = yield from self._open(batch)
         least = MESSAGE_BYTES_MIN[batch.magic] - PREFIX_BYTES if is_wrapper else 0
         first, last, largest_bytes = TIME_MAX + 1, TIME_MIN - 1, 0
         errors: list[tuple[int, str]] = []
@@ -169,6 +172,17 @@ class RecordRules:
             _check_times(first, last)
         if errors:
             raise _rejected(Error.INVALID_TIMESTAMP in codes, errors)
+
+    def _read_single(self, batch: Batch, take: Callable[[list[Record]], Iterator[int]]) -> Iterator[int]:
+        yield MESSAGE_US
+        record = single_message(batch)
+        timestamp = record.timestamp
+        _check_times(timestamp, timestamp)
+        if not self._are_fine(batch, timestamp, timestamp, timestamp == -1, record.key is None):
+            code, reason = self._fault(batch, record)
+            if code:
+                raise _rejected(code == Error.INVALID_TIMESTAMP, [(0, reason)])
+        yield from take([record])
 
     def _open(self, batch: Batch) -> InPieces[RecordPieces]:
         """Unpack a batch as far as so many bytes are still allowed."""
