@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from minibroker.errors import StorageError
 from minibroker.log.meta_properties import META_PROPERTIES
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory, check_alone, format_directory, random_id
@@ -130,7 +131,11 @@ class OwnMetadata:
 
     def change(self, records: Sequence[MetadataRecord], *, at_once: bool = True) -> None:
         """Write records into the metadata log and do what they say; at_once: all of it before this returns."""
-        self.log.append(records, now_ms=self.node.clock.now_ms())
+        try:
+            self.log.append(records, now_ms=self.node.clock.now_ms())
+        except StorageError as failure:
+            self.node.disk_failed(failure)
+            raise
         self.node.follow(records, at_once=at_once)
         if not self.log.is_together:
             self.node.partitions.sync_names()
@@ -138,9 +143,15 @@ class OwnMetadata:
     @contextmanager
     def together(self) -> Iterator[None]:
         """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
+        is_made = False
         try:
             with self.log.together(self.node.clock.now_ms):
                 yield
+                is_made = True
+        except StorageError as failure:
+            if is_made:  # what a change is refused has been said
+                self.node.disk_failed(failure)
+            raise
         finally:
             self.node.partitions.sync_names()
 
