@@ -7,6 +7,7 @@ addresses with commas between them; what people should know goes to stderr.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -21,7 +22,6 @@ from minibroker.config.topic_texts import parse_topic
 from minibroker.errors import KafkaError, ProtocolError
 from minibroker.faults import FaultError
 from minibroker.metadata.bootstrap import WrongDirectory
-from minibroker.server.garbage import shorten_pauses
 from minibroker.server.loops import new_loop
 
 TYPE_CHECKING = False
@@ -196,7 +196,10 @@ def _end_with_stdin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) ->
 
 def _tell(bootstrap_servers: str, where: str, nodes: Iterable[Node], is_quiet: bool) -> None:
     """Say that requests are answered."""
-    shorten_pauses()
+    # What is there now stays; the collector need not look at it again and again.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
     print(bootstrap_servers, flush=True)
     if is_quiet:
         return

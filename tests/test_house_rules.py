@@ -244,8 +244,7 @@ LONG_FILES = {
     "minibroker/log/directory.py": 470,  # the logs of a broker, and the files that speak of all of them
     "minibroker/log/segment.py": 530,  # writing and reading one file with its indexes
     "minibroker/log/partition_log.py": 522,  # appending, rolling, flushing, cutting: one state
-    "minibroker/server/connection.py": 549,  # one connection: frames, buffers, answers and what is left of them
-    "minibroker/server/server.py": 403,  # a listener and the limits that its connections share
+    "minibroker/server/connection.py": 506,  # one connection: frames, buffers, answers and what is left of them
 }
 
 # An optional part may import what its extra installs.

@@ -193,9 +193,6 @@ class Link(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         return self._is_closing or self.transport.is_closing()
 
-    def get_write_buffer_size(self) -> int:
-        return self._held_bytes(DOWNSTREAM) + self.transport.get_write_buffer_size()
-
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.transport.set_protocol(protocol)
 

@@ -11,8 +11,7 @@ taken from the socket: a slow client slows itself. A length is judged before any
 grows with what has come, not with what was announced. Of requests that came together a share is answered in a turn of
 the loop, so that others are not kept waiting, and none of a client that has gone.
 What an answer has of files is read as it is sent: a piece when the transport has room for it, a few in one turn of the
-loop. So a client that does not read costs a piece or two, whatever it has asked for. What is held of answers because
-their clients do not read is counted by the server, from where a transport has no room.
+loop. So a client that does not read costs a piece or two, whatever it has asked for.
 Views of a frame are good until the handler returns or first waits; whoever needs them longer copies them.
 """
 
@@ -75,10 +74,9 @@ SHARED_BYTES = 256 * 1024
 OWN_BYTES_MIN = 4 * 1024
 FIRST_BYTES = 16 * 1024  # of a longer frame have to come before it gets its whole buffer
 RECEIVE_BYTES = 1024 * 1024  # of a long frame in one turn of the loop
-UNSENT_BYTES_MAX = 64 * 1024  # from here on the client has to read before it gets more
+UNSENT_BYTES_MAX = 1024 * 1024  # from here on the client has to read before it gets more
 JOIN_BYTES = 64 * 1024  # small answers leave in one piece
 PIECE_BYTES = 1024 * 1024  # of large ones: read and written at once
-SMALL_PIECE_BYTES = 64 * 1024  # the same, when much is held of answers that nobody reads
 TURN_BYTES = 1024 * 1024  # of them in one turn of the loop
 LARGE_BYTES = PIECE_BYTES + JOIN_BYTES  # from here on: a piece and what stands around it leave together
 PLAIN = {bytes, bytearray, memoryview}
@@ -122,11 +120,6 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent: list[AnyChunk] = []
         self._unsent_bytes = 0
         self._pieces: Iterator[list[Chunk]] | None = None  # what is left of a large answer
-        self._pieces_bytes = 0  # how much that is
-        self._chunks_bytes = 0  # of memory, that a large answer takes until all of it has been written
-        self.unread_bytes = 0  # of memory, by answers that the client has not read, as the server counts it
-        self.read_ms = 0  # when the client was last seen to have read some of them
-        self._unread_before = 0  # what it had to read then, and what is in files with it
         self._has_ended = False  # the client sends nothing any more, and is still to get the rest of an answer
 
     # What asyncio calls
@@ -167,13 +160,11 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.is_full = True
         self._may_write = False
-        self._count_unread()
 
     def resume_writing(self) -> None:
         self.is_full = False
         self._may_write = self._pieces is None
-        self.last_active_ms = self.read_ms = self.server.steady_ms()
-        self._count_unread()
+        self.last_active_ms = self.server.steady_ms()
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -182,7 +173,8 @@ class Connection(asyncio.BufferedProtocol):
             # Not now: a task that was never run would leave behind what it was to wait for.
             asyncio.get_running_loop().call_soon(self.task.cancel)
         self._drop_own()
-        self._drop_unread()
+        self._pieces = None
+        self._unsent = []
         self.server.closed(self)
 
     # Frames
@@ -423,12 +415,9 @@ class Connection(asyncio.BufferedProtocol):
         chunks, size_bytes = self._unsent, self._unsent_bytes
         self._unsent, self._unsent_bytes = [], 0
         if size_bytes > LARGE_BYTES or (len(chunks) > 1 and not PLAIN.issuperset(map(type, chunks))):
-            self._pieces, self._pieces_bytes = _in_pieces(chunks, self.server), size_bytes
-            self._chunks_bytes = sum(len(chunk) for chunk in chunks if type(chunk) in PLAIN)
+            self._pieces = _in_pieces(chunks)
             self._may_write = False
-            self._count_unread()
-            if self._pieces is not None:
-                self._send_pieces()
+            self._send_pieces()
             return
         self.server.sent_bytes += size_bytes
         if len(chunks) == 1:
@@ -437,8 +426,6 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.write(b"".join(chunks))  # type: ignore[arg-type]
         else:
             self.server.write_chunks(self.transport, chunks)  # type: ignore[arg-type]
-            if self.is_full:
-                self._count_unread()
 
     def _send_pieces(self) -> None:
         """Write what is left of a large answer, as long as there is room and for one turn of the loop."""
@@ -456,23 +443,18 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 size_bytes = sum(map(len, piece))
                 left_bytes -= size_bytes
-                self._pieces_bytes -= size_bytes
                 server.sent_bytes += size_bytes
                 if len(piece) == 1:
                     self.transport.write(piece[0])
                 else:
                     server.write_chunks(self.transport, piece)
-                    self._count_unread()
         except StorageError as failure:
             self._pieces, self._unsent = None, []
-            self._chunks_bytes = 0
             self.close(f"the rest of an answer cannot be read: {failure}")
             self.transport.close()  # who was closing already, too
 
     def _end_pieces(self) -> None:
         self._pieces = None
-        self._chunks_bytes = 0
-        self._count_unread()
         self._may_write = not self.is_full
         self._send()
         if (self.is_closing or self._has_ended) and self._pieces is None:
@@ -483,31 +465,6 @@ class Connection(asyncio.BufferedProtocol):
         self.close(reason)
         self._drop_own()
         self.transport.abort()
-        self._drop_unread()
-
-    def _count_unread(self) -> None:
-        """Let the server know what is held for a client that has not read it; we may be closed for it."""
-        held_bytes = self._chunks_bytes + (self.transport.get_write_buffer_size() if self.is_full else 0)
-        if held_bytes and not self.unread_bytes:
-            self.read_ms = self.server.steady_ms()
-        more_bytes, self.unread_bytes = held_bytes - self.unread_bytes, held_bytes
-        if more_bytes > 0:  # we have written, which is no sign of the client
-            self._unread_before = self._pieces_bytes + self.transport.get_write_buffer_size()
-        if more_bytes:
-            self.server.count_unread(more_bytes, self)
-
-    def look_whether_read(self, now_ms: int) -> None:
-        """Note the time if the client has read something since the last look."""
-        left_bytes = self._pieces_bytes + self.transport.get_write_buffer_size()
-        if left_bytes != self._unread_before:
-            self._unread_before = left_bytes
-            self.read_ms = now_ms
-
-    def _drop_unread(self) -> None:
-        self._pieces, self._unsent = None, []
-        self._pieces_bytes = self._chunks_bytes = 0
-        self.is_full = False
-        self._count_unread()
 
     def close(self, reason: str = "") -> None:
         """Close the connection; what has been written still leaves."""
@@ -521,10 +478,10 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.close()
 
 
-def _in_pieces(chunks: Sequence[AnyChunk], server: Server) -> Iterator[list[Chunk]]:
+def _in_pieces(chunks: Sequence[AnyChunk]) -> Iterator[list[Chunk]]:
     """Yield what is written at once; what is to be read is read then."""
     piece: list[Chunk] = []
-    left_bytes = SMALL_PIECE_BYTES if server.is_unread_much else PIECE_BYTES
+    left_bytes = PIECE_BYTES
     for chunk in chunks:
         position, end = 0, len(chunk)
         while position < end:
@@ -539,7 +496,7 @@ def _in_pieces(chunks: Sequence[AnyChunk], server: Server) -> Iterator[list[Chun
             left_bytes -= size_bytes
             if not left_bytes:
                 yield piece
-                piece, left_bytes = [], SMALL_PIECE_BYTES if server.is_unread_much else PIECE_BYTES
+                piece, left_bytes = [], PIECE_BYTES
     if piece:
         yield piece
 

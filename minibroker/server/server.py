@@ -1,8 +1,7 @@
 """A listener with its connections, and the limits that they share.
 
 Limits: how long a connection may be silent, or take to finish a frame; how many bytes unfinished frames may hold
-together, and answers that are not read; how many connections there are (connection_quotas.py). Whoever passes one is
-closed with a line that says so.
+together; how many connections there are (connection_quotas.py). Whoever passes one is closed with a line that says so.
 """
 
 from __future__ import annotations
@@ -65,7 +64,6 @@ class Limits:
         frame_bytes_max: int = 104_857_600,
         idle_ms: int = 600_000,
         held_bytes_max: int = 0,
-        unread_bytes_max: int = 0,
         backlog: int = 1024,
         receive_buffer_bytes: int = -1,
         send_buffer_bytes: int = -1,
@@ -74,7 +72,6 @@ class Limits:
         self.idle_ms = idle_ms
         # By unfinished frames of all connections: two of the longest, by default 200 MiB.
         self.held_bytes_max = held_bytes_max or max(2 * frame_bytes_max, HELD_BYTES_MIN)
-        self.unread_bytes_max = unread_bytes_max or self.held_bytes_max  # by answers that clients have not read
         self.backlog = backlog  # connections that the system holds until they are accepted
         self.receive_buffer_bytes = receive_buffer_bytes  # of a socket; -1: the system's choice
         self.send_buffer_bytes = send_buffer_bytes
@@ -115,8 +112,6 @@ class Server:
         self.asked_host = ""  # as the listener's setting has it: a name perhaps
         self.buffers = Buffers()
         self.held_bytes = 0
-        self.unread_bytes = 0
-        self._unread: dict[Connection, None] = {}  # those that hold some of it
         self.sent_bytes = 0
         self.accepted_count = 0
         self.is_paused = False  # nothing is read, and nothing sent
@@ -310,33 +305,6 @@ class Server:
             if slow is asking or self.held_bytes <= limit_bytes:
                 return
 
-    # What answers hold that are not read
-
-    @property
-    def is_unread_much(self) -> bool:
-        """Whether less is to be read from files in advance, so that many slow readers do not make up the limit."""
-        return self.unread_bytes > self.limits.unread_bytes_max // 4
-
-    def count_unread(self, more_bytes: int, connection: Connection) -> None:
-        """Count what answers hold because they are not read; connections are closed if it is too much, this one too."""
-        self.unread_bytes += more_bytes
-        if connection.unread_bytes:
-            self._unread[connection] = None
-        else:
-            self._unread.pop(connection, None)
-        if more_bytes > 0 and self.unread_bytes > self.limits.unread_bytes_max:
-            self._close_unread()
-
-    def _close_unread(self) -> None:
-        """Close those who have not read for longest; of those who all have just now, who holds most."""
-        now_ms, limit_bytes = self.steady_ms(), self.limits.unread_bytes_max
-        for each in self._unread:
-            each.look_whether_read(now_ms)
-        for slow in sorted(self._unread, key=lambda each: (each.read_ms, -each.unread_bytes)):
-            slow.abort(f"answers that are not read hold more than {limit_bytes} bytes, and this client waits longest")
-            if self.unread_bytes <= limit_bytes:
-                return
-
     def write_chunks(self, transport: asyncio.Transport, chunks: Sequence[Chunk]) -> None:
         """Write without joining where the loop can."""
         if _gathers(transport):
@@ -351,8 +319,6 @@ class Server:
             self.reporter.say(f"{-self._lines_left} more lines like these")
         self._lines_left = LINES_A_SWEEP
         now_ms = self.steady_ms()
-        for each in self._unread:
-            each.look_whether_read(now_ms)
         deaf = [connection for connection in self.connections if connection.is_deaf]
         for connection in _gone(deaf) if deaf else ():
             connection.transport.abort()

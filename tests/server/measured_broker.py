@@ -7,6 +7,7 @@ a clock says, for the machine has other things to do.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -17,7 +18,6 @@ from minibroker.broker.node import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.server.garbage import shorten_pauses
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 WIDE = ("wide", 1000)  # a topic with many partitions
@@ -47,7 +47,7 @@ async def main() -> None:
     for letter in LETTERS:
         node.create_topic(letter, 1)
     node.create_topic(*WIDE)
-    shorten_pauses()  # as `minibroker serve` does
+    gc.freeze()  # as `minibroker serve` does
     print(node.servers[0].port, flush=True)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

@@ -272,9 +272,6 @@ class FedTransport:
         self.is_paused = False
         asyncio.get_running_loop().call_soon(self.feed, b"")
 
-    def get_write_buffer_size(self) -> int:
-        return 0
-
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +21,6 @@ from minibroker.log.storage import OsStorage
 from minibroker.protocol.framing import decode_response
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.server.connection import LARGE_BYTES, PIECE_BYTES, TURN_BYTES, UNSENT_BYTES_MAX
-from tests.client.scripted import TestClock
 from tests.server.running import (
     Chunk,
     FedTransport,
@@ -61,17 +59,12 @@ class SlowTransport(FedTransport):
     def writelines(self, chunks: Any) -> None:
         self.write(b"".join(chunks))
 
-    def get_write_buffer_size(self) -> int:
-        return len(self.buffered)
-
     def close(self) -> None:
         self.sent += self.buffered  # as a transport does: what it has still leaves
         self.buffered.clear()
         super().close()
 
-    def abort(self) -> None:
-        self.buffered.clear()
-        super().close()
+    abort = close
 
     async def take(self, size_bytes: int) -> None:
         """Let the client read."""
@@ -149,87 +142,6 @@ async def test_a_client_that_does_not_read_costs_a_piece_or_two(
         assert bytes(records_in(slow.sent[:length]).records) == there
         assert len(slow.sent) > length, "the next request has no answer"
         slow.close()
-
-
-async def test_answers_that_nobody_reads_hold_no_more_than_allowed_together() -> None:
-    clock = TestClock()
-    async with running(SETTINGS, clock=clock) as node:
-        server = node.servers[0]
-        server.limits.unread_bytes_max = limit_bytes = 5_000_000
-        fill(node, 10)
-        reader = SlowTransport(node)
-        reader.feed(frame(fetch("t"), 12))
-        silent = []
-        for _ in range(30):
-            each = SlowTransport(node)
-            silent.append(each)
-            each.feed(frame(fetch("t", bytes_max=900_000), 12))
-            clock.pass_time(100)
-            await reader.take(100_000)
-            assert sum(len(each.buffered) for each in (reader, *silent)) <= limit_bytes
-        gone = [each.is_gone for each in silent]
-        assert gone == sorted(gone, reverse=True) and 20 <= sum(gone) < 30, "those who have not read for longest"
-        assert any("answers that are not read hold more than 5000000 bytes" in line for line in said(node))
-        assert not reader.is_gone
-        await reader.take_all()
-        assert len(records_in(reader.sent).records) > 10 * VALUE_BYTES
-        for each in (reader, *silent):
-            each.close()
-        assert server.unread_bytes == 0
-
-
-async def test_what_is_left_of_an_answer_counts_until_it_has_left() -> None:
-    async with running() as node:
-        server = node.servers[0]
-        server.limits.unread_bytes_max = 10_000_000
-        silent = [SlowTransport(node) for _ in range(10)]
-        for each in silent:
-            each.connection.write([bytes(3_000_000)])
-        kept = [each for each in silent if not each.is_gone]
-        assert 1 <= len(kept) <= 3 and 3_000_000 * len(kept) <= server.unread_bytes <= 10_000_000
-        for each in kept:
-            await each.take_all()
-            assert len(each.sent) == 3_000_000
-        assert server.unread_bytes == 0
-        for each in silent:
-            each.close()
-
-
-async def test_many_slow_readers_of_files_are_served_and_not_closed() -> None:
-    async with running(SETTINGS) as node:
-        server = node.servers[0]
-        server.limits.unread_bytes_max = limit_bytes = 8_000_000
-        there = fill(node, 4)
-        slow = [SlowTransport(node) for _ in range(40)]
-        for each in slow:
-            each.feed(frame(fetch("t"), 12))
-        await turns()
-        assert sum(len(each.buffered) for each in slow) <= limit_bytes
-        for each in slow:
-            await each.take_all()
-            assert not each.is_gone and bytes(records_in(each.sent).records) == there
-            each.close()
-
-
-async def test_sockets_that_are_not_read_are_closed_and_one_that_is_read_goes_on() -> None:
-    settings = {**SETTINGS, "socket.send.buffer.bytes": "20000", "log.retention.ms": "-1"}
-    async with running(settings) as node, AsyncExitStack() as stack:
-        server = node.servers[0]
-        server.limits.unread_bytes_max = limit_bytes = 4_000_000
-        fill(node, 8)
-        reader = await stack.enter_async_context(connected(node))
-        silent = []
-        for _ in range(12):
-            each = await stack.enter_async_context(connected(node, buffer_bytes=4096))
-            each.reader._transport.pause_reading()  # type: ignore[attr-defined]
-            each.send(frame(fetch("t", bytes_max=900_000), 12))
-            silent.append(each)
-            reader.send(frame(fetch("t"), 12))
-            _, answer = await reader.answer(*FETCH)
-            assert len(answer.responses[0].partitions[0].records) > 8 * VALUE_BYTES
-            assert server.unread_bytes <= limit_bytes
-        assert 1 < len(server.connections) <= 1 + limit_bytes // 700_000
-        await reader.ask(ASK, 9)
 
 
 async def test_a_client_that_reads_quickly_gets_only_so_much_in_a_turn(read: list[int]) -> None:
