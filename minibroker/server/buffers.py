@@ -49,10 +49,12 @@ class Buffers:
 
 def _mapped(size_bytes: int) -> mmap:
     import mmap
+    from contextlib import suppress
 
     if not hasattr(mmap, "MAP_PRIVATE"):
         return mmap.mmap(-1, size_bytes)
     buffer = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        buffer.madvise(mmap.MADV_NOHUGEPAGE)  # a page of 2 MiB for a few bytes would be more than is counted
+        with suppress(OSError):  # a kernel without such pages refuses, and has none to keep away
+            buffer.madvise(mmap.MADV_NOHUGEPAGE)  # a page of 2 MiB for a few bytes would be more than is counted
     return buffer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -268,6 +269,46 @@ async def test_a_frame_for_which_there_is_no_memory_closes_its_connection(monkey
         fed.feed((90_000_000).to_bytes(4, "big") + bytes(100_000))
         assert fed.is_gone and node.servers[0].held_bytes == 0
         assert "there is no memory for a request of 90000004 bytes" in said(node)[-1]
+
+
+class WithoutHugePages(mmap.mmap):
+    """A map of a kernel that has no huge pages, and so refuses what would keep them away."""
+
+    def madvise(self, *advice: int) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+async def test_a_long_frame_needs_no_kernel_with_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mmap.mmap", WithoutHugePages)
+    value = b"v" * 3_000_000
+    async with running({"message.max.bytes": "20000000"}) as node:
+        node.create_topic("t")
+        fed = FedTransport(node)
+        fed.feed(frame(produce("t", batch(value)), 9))
+        await fed.idle()
+        assert not fed.is_gone and values_of(node, "t") == [value]
+        fed.close()
+
+
+async def test_long_frames_at_once_have_buffers_of_their_own() -> None:
+    async with running({"message.max.bytes": "20000000"}) as node:
+        expected = {topic: [topic.encode() * 3_000_000] for topic in ("a", "b", "c")}
+        for together in ("a", "bc", "cab"):  # the first gives its map back, and one of those that follow has it
+            feds = []
+            for topic in together:
+                if topic not in node.image.topics:
+                    node.create_topic(topic)
+                feds.append((FedTransport(node), frame(produce(topic, batch(topic.encode() * 3_000_000)), 9)))
+            for start in range(0, len(feds[0][1]), 200_000):
+                for fed, data in feds:
+                    fed.feed(data[start : start + 200_000])
+                    await asyncio.sleep(0)
+            for fed, _ in feds:
+                await fed.idle()
+                assert not fed.is_gone
+                fed.close()
+        for topic, values in expected.items():
+            assert values_of(node, topic) == values * 2
 
 
 def resident_bytes() -> int:
