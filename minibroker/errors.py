@@ -438,9 +438,9 @@ class StorageError(KafkaError):
         super().__init__(Error.KAFKA_STORAGE_ERROR, message)
 
     @classmethod
-    def of(cls, doing: str, path: str, failure: OSError) -> StorageError:
-        """Return the error for what the operating system said."""
-        error = cls(f"{doing} {path}: {failure.strerror or failure}")
+    def of(cls, doing: str, path: str, failure: OSError, *, told: str = "") -> StorageError:
+        """Return the error for what the operating system said; told: what people are told in place of the path."""
+        error = cls(f"{doing} {told or path}: {failure.strerror or failure}")
         error.path = path
         return error
 

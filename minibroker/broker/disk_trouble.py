@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SAID_AGAIN_MS = 10_000  # the same is said once in so long, and then how often it was
 ABSENT = (-1, -1)
 TEXTS_MAX = 100  # so many are remembered
+FILES_MAX = 1000  # and so many files, the last that failed
 RECENT_MS = 30_000  # who asks whether the broker is ready is told of it for so long, unless it has worked again
 
 
@@ -24,9 +25,8 @@ class DiskTrouble:
     def __init__(self, node: Node):
         self.node = node
         self.count = 0  # failures since the start
-        self._last = ""
-        self._last_ms = -RECENT_MS
-        self._last_path, self._last_file = "", ABSENT  # what it was about, and how that file was then
+        # What failed, the last one last, by the path of the file: the text, when, and how that file was then.
+        self._failed: dict[str, tuple[str, int, tuple[int, int]]] = {}
         self._said: dict[str, tuple[int, int]] = {}  # by text: when, by the steady clock, and how often since
 
     def note(self, failure: Exception) -> None:
@@ -34,11 +34,12 @@ class DiskTrouble:
         now_ms, text = self.node.clock.steady_ms(), str(failure)
         self.count += 1
         if not isinstance(failure, (LogOffline, StorageDamaged)):  # those last, and a disk may work again
-            self._last, self._last_ms = text, now_ms
             path = failure.path if isinstance(failure, StorageError) else ""
-            # What is written in the place of a file is what counts.
-            self._last_path = path.rpartition(" to ")[2].removesuffix(TEMPORARY)
-            self._last_file = self._look(self._last_path)
+            path = path.removesuffix(TEMPORARY)  # the file in whose place it is put is what counts
+            self._failed.pop(path, None)
+            self._failed[path] = text, now_ms, self._look(path)
+            if len(self._failed) > FILES_MAX:
+                del self._failed[next(iter(self._failed))]
         said_ms, held_back = self._said.pop(text, (None, 0))
         if said_ms is not None and now_ms - said_ms < SAID_AGAIN_MS:
             self._said[text] = said_ms, held_back + 1
@@ -49,16 +50,17 @@ class DiskTrouble:
         self.node.reporter.say(f"{text} ({held_back + 1} times since this was said)" if held_back else text)
 
     def recent(self) -> str:
-        """Return what a disk refused last, unless that was some time ago or has worked since: the file has changed.
+        """Return what a disk refused last, but not what was some time ago or has worked since: the file has changed.
 
         A read that failed, and what nobody has tried again, is told of until the time has passed.
         """
-        if self._last and (
-            self.node.clock.steady_ms() - self._last_ms >= RECENT_MS
-            or (self._last_path and self._look(self._last_path) != self._last_file)
-        ):
-            self._last = ""
-        return self._last
+        now_ms = self.node.clock.steady_ms()
+        while self._failed:
+            path, (text, failed_ms, file) = next(reversed(self._failed.items()))
+            if now_ms - failed_ms < RECENT_MS and (not path or self._look(path) == file):
+                return text
+            del self._failed[path]
+        return ""
 
     def _look(self, path: str) -> tuple[int, int]:
         """Return size and time of a file."""

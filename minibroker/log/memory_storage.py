@@ -25,9 +25,9 @@ SPARE_SHARE = 1  # a buffer that must grow gets its length on top: memory that n
 SPARE_BYTES_MIN = 256
 
 
-def failure(doing: str, path: str, error: int) -> StorageError:
+def failure(doing: str, path: str, error: int, told: str = "") -> StorageError:
     """Return what OsStorage would raise for an error number of the operating system."""
-    return StorageError.of(doing, path, OSError(error, os.strerror(error)))
+    return StorageError.of(doing, path, OSError(error, os.strerror(error)), told=told)
 
 
 class Content:
@@ -197,17 +197,17 @@ class MemoryStorage:
         assert new_parent is parent, f"{both}: a name stays in its directory"
         node, replaced = parent.entries.get(old_name), parent.entries.get(new_name)
         if node is None:
-            raise failure(doing, both, errno.ENOENT)
+            raise failure(doing, new, errno.ENOENT, both)
         if replaced is node:
             return
         if isinstance(replaced, Directory):
             if isinstance(node, Content):
-                raise failure(doing, both, errno.EISDIR)
+                raise failure(doing, new, errno.EISDIR, both)
             if replaced.entries:
-                raise failure(doing, both, errno.ENOTEMPTY)
+                raise failure(doing, new, errno.ENOTEMPTY, both)
         elif replaced is not None and isinstance(node, Directory):
-            raise failure(doing, both, errno.ENOTDIR)
-        self._change(doing, both, parent, ((old_name, None), (new_name, node)))
+            raise failure(doing, new, errno.ENOTDIR, both)
+        self._change(doing, new, parent, ((old_name, None), (new_name, node)), both)
 
     def remove(self, path: str) -> None:
         node = self._find(path)
@@ -221,7 +221,7 @@ class MemoryStorage:
     def sync_directory(self, path: str) -> None:
         self._directory("sync directory", path)
 
-    def _change(self, doing: str, path: str, directory: Directory, changes: Changes) -> None:
+    def _change(self, doing: str, path: str, directory: Directory, changes: Changes, told: str = "") -> None:
         """Change names of a directory; all that changes names comes here."""
         for name, node in changes:
             if node is None:
@@ -251,7 +251,7 @@ class MemoryStorage:
     def _directory(self, doing: str, path: str, told: str = "") -> Directory:
         node = self._find(path)
         if not isinstance(node, Directory):
-            raise failure(doing, told or path, errno.ENOENT if node is None else errno.ENOTDIR)
+            raise failure(doing, path, errno.ENOENT if node is None else errno.ENOTDIR, told)
         return node
 
     def _parent(self, doing: str, path: str, told: str = "") -> tuple[Directory, str]:

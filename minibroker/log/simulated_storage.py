@@ -175,10 +175,10 @@ class SimulatedStorage(MemoryStorage):
         if isinstance(node, LossyContent):
             node.disk = node.disk.stamped(modified_ms)
 
-    def _change(self, doing: str, path: str, directory: Directory, changes: Changes) -> None:
-        if fault := self.step(doing, path):
-            raise failure(doing, path, fault.error)
-        super()._change(doing, path, directory, changes)
+    def _change(self, doing: str, path: str, directory: Directory, changes: Changes, told: str = "") -> None:
+        if fault := self.step(doing, told or path):
+            raise failure(doing, path, fault.error, told)
+        super()._change(doing, path, directory, changes, told)
         assert isinstance(directory, LossyDirectory)
         directory.disk = directory.disk.and_then(changes)
 

@@ -195,7 +195,7 @@ class OsStorage:
         try:
             os.replace(self.real_path(old), self.real_path(new))
         except OSError as failure:
-            raise StorageError.of("rename", f"{old} to {new}", failure) from failure
+            raise StorageError.of("rename", new, failure, told=f"{old} to {new}") from failure
 
     def remove(self, path: str) -> None:
         real = self.real_path(path)

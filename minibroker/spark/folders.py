@@ -183,7 +183,7 @@ class LocalFolder:
         except FileNotFoundError:
             return False
         except OSError as failure:
-            raise StorageError.of("rename", f"{self.at(old)} to {new}", failure) from failure
+            raise StorageError.of("rename", self.at(new), failure, told=f"{self.at(old)} to {new}") from failure
         return True
 
     def remove(self, name: str) -> None:

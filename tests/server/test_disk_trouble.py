@@ -8,10 +8,12 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from minibroker.broker.disk_trouble import FILES_MAX, DiskTrouble
 from minibroker.broker.http_pages import page
 from minibroker.broker.node import Node
 from minibroker.errors import Error, StorageError
@@ -27,7 +29,7 @@ from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.steered_clock import SteeredClock
-from tests.server.running import Client, append, batch, connected, fetch, produce, running, said, values_of
+from tests.server.running import Client, Said, append, batch, connected, fetch, produce, running, said, values_of
 
 SMALL = {"log.index.size.max.bytes": "80"}
 
@@ -112,6 +114,55 @@ async def test_a_broker_is_ready_again_when_what_failed_works(
         storage.trouble = None
         assert ready(node)[0] == "503"  # nobody has tried it again
         await write(node, client)
+        assert ready(node) == ("200", "ready\n")
+
+
+async def test_a_broker_is_ready_again_when_all_that_failed_works() -> None:
+    storage, topics = memory(), ("t", "u", "v")
+    async with running(storage=storage) as node, connected(node) as client:
+        for topic in topics:
+            node.create_topic(topic)
+            await client.ask(produce(topic, batch(b"v")), 9)
+        storage.trouble = full
+        for topic in topics:
+            await client.ask(produce(topic, batch(b"w")), 9)
+        storage.trouble = None
+        for worked, left in (("u", "v"), ("v", "t")):  # that of which people are told is what failed last
+            await client.ask(produce(worked, batch(b"w")), 9)
+            status, body = ready(node)
+            assert (status, f"append {left}-0/" in body) == ("503", True)
+        await client.ask(produce("t", batch(b"w")), 9)
+        assert ready(node) == ("200", "ready\n")
+
+
+def test_the_files_that_failed_are_bounded() -> None:
+    storage = memory()
+    trouble = DiskTrouble(SimpleNamespace(clock=SteeredClock(0), storage=storage, reporter=Said()))  # type: ignore[arg-type]
+    for number in range(3 * FILES_MAX):
+        storage.open(f"f{number}", create=True).close()
+        trouble.note(StorageError.of("append", f"f{number}", OSError(errno.EIO, "broken")))
+    for number in range(2 * FILES_MAX, 3 * FILES_MAX):
+        assert trouble.recent()
+        storage.open(f"f{number}").append([b"v"])
+    assert trouble.recent() == ""
+
+
+@pytest.mark.parametrize("doing", ["create", "append", "rename"])
+async def test_a_file_that_is_put_in_the_place_of_another_has_worked_though_it_is_the_same(doing: str) -> None:
+    storage = CountingStorage()
+    async with running(storage=storage) as node:
+        node.directory.write_high_watermarks({("t", 0): 0})
+        temporary, checkpoint = "replication-offset-checkpoint.tmp", "replication-offset-checkpoint"
+        size_bytes = storage.size_bytes(checkpoint)
+        storage.fail(doing=doing, path=f"{temporary} to {checkpoint}" if doing == "rename" else temporary)
+        with pytest.raises(StorageError) as refused:
+            node.directory.write_high_watermarks({("t", 0): 0})
+        storage.remove(temporary)  # so that only the file in whose place it is put tells
+        node.disk_failed(refused.value)
+        assert ready(node)[0] == "503"
+        storage.time_ms += 1000
+        node.directory.write_high_watermarks({("t", 0): 0})
+        assert storage.size_bytes(checkpoint) == size_bytes
         assert ready(node) == ("200", "ready\n")
 
 
@@ -229,12 +280,11 @@ BATCHES = 3000
 
 
 class Watched:
-    """How a partition of 10,001 smallest batches that was found damaged comes back while others are served."""
+    """How a partition of BATCHES smallest batches that was found damaged comes back while others are served."""
 
-    def __init__(self, storage: CountingStorage, node: Node, clock: SteeredClock, client: Client):
+    def __init__(self, storage: CountingStorage, node: Node, client: Client):
         self.storage = storage
         self.node = node
-        self.clock = clock
         self.client = client
 
     async def begin(self) -> None:
@@ -259,7 +309,7 @@ async def coming_back() -> AsyncIterator[Watched]:
     storage.flip(SEGMENT, 1000, 0)
     async with running(storage=storage, clock=clock) as node, connected(node) as client:
         assert ("a", 0) in node.partitions.unopened
-        yield Watched(storage, node, clock, client)
+        yield Watched(storage, node, client)
 
 
 async def test_others_are_served_while_a_large_partition_comes_back() -> None:
