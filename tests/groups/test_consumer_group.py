@@ -217,7 +217,6 @@ def test_a_lost_answer_is_made_good_if_the_member_owns_no_more_than_it_got() -> 
     assert refusal(lambda: cluster.beat("a", 9))[0] is Error.FENCED_MEMBER_EPOCH
 
 
-@pytest.mark.setting("group.consumer.max.size")
 def test_a_group_is_full() -> None:
     cluster = Cluster(**{"group.consumer.max.size": 1})
     cluster.beat("a", 0)
@@ -258,7 +257,6 @@ def test_a_pattern_is_resolved_after_the_heartbeat_and_again_when_a_topic_is_mad
     assert told.assignment is not None and len(told.assignment.topic_partitions) == 2
 
 
-@pytest.mark.setting("group.consumer.regex.refresh.interval.ms")
 @pytest.mark.parametrize("interval_ms", [20_000, 50_000])
 def test_a_pattern_is_resolved_again_after_the_refresh_interval(interval_ms: int) -> None:
     """What it matches may have changed though no topic was made."""

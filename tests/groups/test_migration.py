@@ -189,7 +189,6 @@ def test_the_last_consumer_member_leaves_a_classic_group_behind_that_shares_out_
 @pytest.mark.parametrize(
     ("policy", "is_downgraded"), [("downgrade", True), ("Bidirectional", True), ("upgrade", False)]
 )
-@pytest.mark.setting("group.consumer.migration.policy")
 def test_the_policy_decides_whether_a_group_is_downgraded(policy: str, is_downgraded: bool) -> None:
     cluster = Cluster(**{"group.consumer.migration.policy": policy})
     cluster.beat("a", 0)
