@@ -84,7 +84,7 @@ def _elect(
         partition = topic.partitions[number]
         if _has_leader(partition, election):  # the usual answer, and there may be thousands: it is not raised
             return PartitionResult(partition_id=number, error_code=Error.ELECTION_NOT_NEEDED, error_message=NOT_NEEDED)
-        records.append(elect_leader(controller, topic, partition, election))
+        records.append(_elected(controller, topic, partition, election))
     except KafkaError as error:
         return PartitionResult(partition_id=number, error_code=error.code, error_message=error.message)
     return PartitionResult(partition_id=number, error_code=Error.NONE, error_message=None)
@@ -95,10 +95,8 @@ def _has_leader(partition: Partition, election: str) -> bool:
     return partition.leader == partition.replicas[0] if election == PREFERRED else partition.leader != NO_LEADER
 
 
-def elect_leader(controller: Controller, topic: Topic, partition: Partition, election: str) -> MetadataRecord:
-    """Return the record of a new leader, preferred or unclean."""
-    if _has_leader(partition, election):
-        raise KafkaError(Error.ELECTION_NOT_NEEDED, NOT_NEEDED)
+def _elected(controller: Controller, topic: Topic, partition: Partition, election: str) -> MetadataRecord:
+    """Return the record of the leader that a partition has not got yet, preferred or unclean."""
     record = PartitionChange(controller, topic, partition, election=election).record()
     if record is None:
         if election == PREFERRED:

@@ -504,7 +504,7 @@ class Round:
         return self._response()
 
     def _leads_still(self, key: Key, replica: Replica, epoch: int) -> bool:
-        if not replica.is_leader or replica.leader_epoch != epoch or replica.log.offline is not None:
+        if not replica.is_leader or replica.leader_epoch != epoch:
             return False
         try:
             return find_replica(self.context.node, key[0], key[1], replica.partition, by_id=False) is replica
