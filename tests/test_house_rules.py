@@ -238,7 +238,7 @@ LONG_FILES = {
     "minibroker/broker/led_partition.py": 510,  # a partition's life: read, written, committed, refused
     "minibroker/metadata/image.py": 410,  # each kind of record: what it makes of the image, and how it is written again
     "minibroker/metadata/metadata_log.py": 433,  # load, repair, lead, append, snapshots: the life of one log
-    "minibroker/replication/controller.py": 467,  # topics and partitions, at once and in pieces, settings, features
+    "minibroker/replication/controller.py": 470,  # topics and partitions, at once and in pieces, settings, features
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
     "minibroker/broker/partitions.py": 410,  # which logs are open, and what is still to be opened or removed
     "minibroker/log/directory.py": 470,  # the logs of a broker, and the files that speak of all of them

@@ -132,6 +132,7 @@ class MetadataImage:
         self.names_by_metric: dict[str, list[str]] = {}
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         self.brokers: dict[int, RegisterBrokerRecord] = {}  # kept up to date with what happened since
+        self.brokers_version = 0  # how often they, or a feature's level, may have changed
         self.controllers: dict[int, RegisterControllerRecord] = {}
         self.features: dict[str, int] = {}
         self.features_set_to_0: set[str] = set()  # not merely never raised: who needs more does not raise them either
@@ -179,6 +180,8 @@ class MetadataImage:
             self._take(record)
 
     def _take(self, record: Any) -> None:
+        if record.type_number in _OF_BROKERS:
+            self.brokers_version += 1
         method = _TAKE.get(record.type_number)
         if method is None:
             self.ignored[record.type_number] = self.ignored.get(record.type_number, 0) + 1
@@ -377,6 +380,7 @@ def partition_record(topic_id: bytes, partition: Partition, metadata_version: in
     )
 
 
+_OF_BROKERS = frozenset((0, 1, 7, 8, 12, 17))  # kinds that change brokers or features
 _TAKE = {  # by number of the kind
     0: MetadataImage._register_broker,
     1: MetadataImage._unregister_broker,

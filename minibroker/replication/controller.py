@@ -25,7 +25,6 @@ from minibroker.replication.placement import (
     PLACED_US,
     as_assigned,
     check_assignment,
-    facts_of_brokers,
     new_partition,
     place,
 )
@@ -163,10 +162,14 @@ class Controller:
         return self.new_id(), count, factor
 
     def facts(self, name: str) -> tuple[object, ...]:
-        """Return what decisions about the partitions of a topic rest on: they hold as long as it is the same."""
+        """Return what decisions about the partitions of a topic rest on: they hold as long as it is the same.
+
+        It does not come back when it has changed: of brokers it is how often they have, for what is decided in pieces
+        may have seen one of them fenced that was active before and is again.
+        """
         topic = self.image.topics.get(name)
         present = None if topic is None else (topic.id, len(topic.partitions))
-        return present, facts_of_brokers(self.image)
+        return present, self.image.brokers_version
 
     def check_new_topic(self, name: str, configs: Mapping[str, str | None] | None) -> dict[str, str]:
         """Return the settings of a new topic; raise the error for them or its name."""

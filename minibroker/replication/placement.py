@@ -41,21 +41,6 @@ def place(image: MetadataImage, first: int, count: int, replication_factor: int)
     return [_replicas(racks, partition, replication_factor) for partition in range(first, first + count)]
 
 
-def facts_of_brokers(image: MetadataImage) -> list[object]:
-    """Return all that decides where replicas can go: while it is the same, so is what has been decided by it."""
-    return [image.metadata_version] + [
-        (
-            broker_id,
-            broker.fenced,
-            broker.in_controlled_shutdown,
-            broker.rack,
-            [bytes(each) for each in broker.log_dirs],
-            [bytes(each) for each in broker.cordoned_log_dirs or ()],
-        )
-        for broker_id, broker in image.brokers.items()
-    ]
-
-
 def _is_usable(image: MetadataImage, broker_id: int) -> bool:
     """Return whether a broker may get new replicas: it does not stop, and not all its directories are cordoned."""
     broker = image.brokers[broker_id]
@@ -125,12 +110,16 @@ def check_assignment(image: MetadataImage, partition: int, replicas: Sequence[in
     """Raise the error for brokers that a new partition cannot have."""
     check_brokers(image, replicas, factor)
     if not any(is_active(image, broker) for broker in replicas):
-        raise KafkaError(
-            Error.INVALID_REPLICA_ASSIGNMENT,
-            f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
-            "controlled shutdown.",
-        )
+        raise _none_active(partition)
     return list(replicas)
+
+
+def _none_active(partition: int) -> KafkaError:
+    return KafkaError(
+        Error.INVALID_REPLICA_ASSIGNMENT,
+        f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
+        "controlled shutdown.",
+    )
 
 
 def check_brokers(image: MetadataImage, replicas: Sequence[int], factor: int | None = None) -> None:
@@ -164,9 +153,12 @@ def is_active(image: MetadataImage, broker_id: int) -> bool:
 
 
 def new_partition(image: MetadataImage, topic_id: bytes, index: int, replicas: list[int]) -> MetadataRecord:
+    """Return the record of a partition; the active ones of its replicas are in sync, and there is at least one."""
     from minibroker.stored.topics import PartitionRecord
 
     isr = [broker for broker in replicas if is_active(image, broker)]
+    if not isr:  # fenced since they were checked: nobody could ever be elected
+        raise _none_active(index)
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -174,7 +166,7 @@ def new_partition(image: MetadataImage, topic_id: bytes, index: int, replicas: l
         isr=isr,
         removing_replicas=[],
         adding_replicas=[],
-        leader=isr[0] if isr else -1,  # fenced since it was placed: the facts have changed, and nobody writes this
+        leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
         directories=[default_directory(image, broker) for broker in replicas],

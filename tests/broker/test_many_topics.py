@@ -13,6 +13,7 @@ from minibroker.broker.node import Node
 from minibroker.errors import Error
 from minibroker.log.storage import OsStorage
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
+from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -313,6 +314,54 @@ def test_a_broker_that_is_fenced_meanwhile_leads_nothing_new() -> None:
         assert answer.topics[0].error_code == 0
         leaders = {each.leader for each in controller.image.topics["wide"].partitions}
         assert leaders == set(lab.cluster.broker_ids[1:])
+
+    in_cluster(main)
+
+
+@pytest.mark.parametrize("replication_factor", [1, 3])
+def test_a_broker_that_is_fenced_and_back_meanwhile_leaves_no_partition_behind(
+    replication_factor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known of the brokers is the same before and after, and was not in between."""
+
+    async def main(lab: Lab) -> None:
+        controller, ids = lab.cluster.controller, lab.cluster.broker_ids
+        made = Made(monkeypatch)
+        wish = creation(("wide", -1))
+        wish.topics[0].replication_factor = -1
+        wish.topics[0].assignments = [
+            Wanted.CreatableReplicaAssignment(
+                partition_index=index, broker_ids=[ids[(index + each) % 3] for each in range(replication_factor)]
+            )
+            for index in range(700)
+        ]
+        asked = asyncio.ensure_future(controller.answer(0, wish, CREATE[1]))
+        while not made.in_all:
+            await asyncio.sleep(0)
+        controller.lose(ids[0], "the test says so")
+        assert controller.image.brokers[ids[0]].fenced
+        placed = made.in_all
+        while made.in_all == placed and not asked.done():
+            await asyncio.sleep(0)
+        assert placed < 700
+        came = BrokerHeartbeatRequest(
+            broker_id=ids[0],
+            broker_epoch=controller.image.brokers[ids[0]].broker_epoch,
+            current_metadata_offset=controller.log.next_offset - 1,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        controller.answer(ids[0], came, 1)
+        assert not controller.image.brokers[ids[0]].fenced
+        answer = await asked
+        if replication_factor == 1:  # there was nobody to lead some of them when it was their turn
+            assert answer.topics[0].error_code == Error.INVALID_REPLICA_ASSIGNMENT
+            assert "wide" not in controller.image.topics
+        else:
+            assert answer.topics[0].error_code == Error.NONE
+            partitions = controller.image.topics["wide"].partitions
+            assert [each.isr for each in partitions] == [each.replicas for each in partitions]
+            assert len(partitions) == 700
 
     in_cluster(main)
 

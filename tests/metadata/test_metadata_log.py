@@ -24,7 +24,13 @@ from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.metadata.records import UnknownRecord, read_record, record_version
 from minibroker.metadata.snapshot import find_snapshots
-from minibroker.stored.brokers import BrokerRegistrationChangeRecord
+from minibroker.stored.brokers import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from minibroker.stored.cluster import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -235,6 +241,31 @@ def test_quotas_features_and_settings_come_and_go() -> None:
     image.apply(FeatureLevelRecord(name="group.version", feature_level=0))
     image.apply(NoOpRecord())
     assert (image.client_quotas, image.configs, image.features) == ({}, {}, {})
+
+
+OF_BROKERS = [
+    RegisterBrokerRecord(broker_id=1, incarnation_id=bytes(16), broker_epoch=1, end_points=[], features=[], rack=None),
+    UnfenceBrokerRecord(id=1, epoch=1),
+    FenceBrokerRecord(id=1, epoch=1),
+    BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, fenced=-1),
+    BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=1, cordoned_log_dirs=[bytes(16)]),
+    UnregisterBrokerRecord(broker_id=1, broker_epoch=1),
+    FeatureLevelRecord(name="metadata.version", feature_level=20),
+]
+
+
+def test_each_change_of_brokers_or_features_is_counted_when_it_takes_effect() -> None:
+    image = MetadataImage()
+    for count, record in enumerate(OF_BROKERS, 1):
+        image.apply(record)
+        assert image.brokers_version == count
+    image.apply(TopicRecord(name="a", topic_id=bytes(16)))
+    image.apply(BeginTransactionRecord(name=None))
+    for record in OF_BROKERS:
+        image.apply(record)
+    assert image.brokers_version == len(OF_BROKERS)
+    image.apply(EndTransactionRecord())
+    assert image.brokers_version == 2 * len(OF_BROKERS)
 
 
 def test_partitions_may_come_in_any_order() -> None:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from minibroker.errors import Error, KafkaError
+from minibroker.log.in_pieces import finish
 from minibroker.metadata.image import LOST_DIRECTORY
 from minibroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from minibroker.replication.directories import assign_replicas
+from minibroker.replication.placement import PIECE
 from minibroker.replication.registrations import SESSION_TIMEOUT_MS, Registrations
+from minibroker.stored.brokers import BrokerRegistrationChangeRecord
 from tests.replication.small_cluster import CLUSTER_ID, SmallCluster
+
+if TYPE_CHECKING:
+    from minibroker.log.in_pieces import InPieces
+    from minibroker.stored.kinds import MetadataRecord
 
 
 def fenced(cluster: SmallCluster) -> list[int]:
@@ -180,6 +188,69 @@ def test_a_broker_that_stops_does_not_join_an_isr() -> None:
     cluster.create([1, 2, 3], [3, 2, 1])
     cluster.heartbeat(3, want_shut_down=True)
     assert cluster.alter([1, 2, 3]).error_code == Error.INELIGIBLE_REPLICA
+
+
+# Decided in pieces
+
+WIDE = 400
+
+
+def deciding(cluster: SmallCluster, kind: str) -> InPieces[list[MetadataRecord]]:
+    """Return the work of deciding where many partitions of a topic go."""
+    assigned = [(index, [1 + index % 3]) for index in range(WIDE)]
+    if kind == "created":
+        return cluster.controller.create_topic_in_pieces("wide", partitions=WIDE, replication_factor=3)
+    if kind == "created as assigned":
+        return cluster.controller.create_topic_in_pieces(
+            "wide", partitions=-1, replication_factor=-1, assignments=assigned
+        )
+    if kind == "added":
+        return cluster.controller.create_partitions_in_pieces("wide", 1 + WIDE)
+    return cluster.controller.create_partitions_in_pieces("wide", 1 + WIDE, [replicas for _, replicas in assigned])
+
+
+@pytest.mark.parametrize("kind", ["created", "created as assigned", "added", "added as assigned"])
+def test_decisions_in_which_a_broker_was_fenced_do_not_hold_when_it_is_back(kind: str) -> None:
+    """It is fenced in one pause and back in another, whichever they are."""
+    cluster = SmallCluster([1, 2, 3])
+    if kind.startswith("added"):
+        cluster.create([2], name="wide")
+    pauses = sum(1 for _ in deciding(cluster, kind))
+    assert pauses >= 4
+    epoch = cluster.image.brokers[1].broker_epoch
+    held = set()
+    for lost_at, back_at in [*combinations(range(pauses), 2), (None, None)]:
+        facts, at, work = cluster.controller.facts("wide"), 0, deciding(cluster, kind)
+        try:
+            while True:
+                next(work)
+                if at in (lost_at, back_at):
+                    change = 1 if at == lost_at else -1
+                    cluster.append([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=change)])
+                at += 1
+        except StopIteration as end:
+            partitions: list[Any] = [record for record in end.value if record.type_number == 3]
+            assert len(partitions) == WIDE and all(each.leader in each.isr for each in partitions)
+            holds = facts == cluster.controller.facts("wide")
+            assert holds == (lost_at is None)
+            held.add(holds)
+        except KafkaError as error:
+            assert error.code == Error.INVALID_REPLICA_ASSIGNMENT
+            if at == back_at or cluster.image.brokers[1].fenced:
+                cluster.append([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=-1)])
+    assert held == {True, False} or "assigned" in kind
+
+
+def test_no_partition_is_made_that_nobody_can_lead() -> None:
+    cluster = SmallCluster([1, 2, 3])
+    work = deciding(cluster, "created as assigned")
+    for _ in range(WIDE // PIECE):
+        next(work)  # they have been looked at
+    epoch = cluster.image.brokers[1].broker_epoch
+    cluster.append([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=1)])
+    with pytest.raises(KafkaError, match="for partition 0 are fenced or in controlled shutdown") as refused:
+        finish(work)
+    assert refused.value.code == Error.INVALID_REPLICA_ASSIGNMENT
 
 
 # Directories
