@@ -254,6 +254,7 @@ def _find_in(
     try:
         while offset < log.next_offset and (end_offset is None or offset < end_offset):
             batch, next_offset = _next_since(log, timestamp, offset)
+            record = None
             if batch is None:
                 yield SOUGHT_US
             else:
@@ -263,7 +264,10 @@ def _find_in(
                     epoch = batch.partition_leader_epoch
                     is_visible = record.offset < limit_offset
                     return Found(record.timestamp, record.offset, epoch if epoch >= 0 else None) if is_visible else None
-            offset = next_offset if end_offset is not None else max(next_offset, log.log_start_offset)
+            if record is not None:
+                offset = log.log_start_offset  # it has moved behind the record; the rest of the batch may hold another
+            else:
+                offset = next_offset if end_offset is not None else max(next_offset, log.log_start_offset)
     except ProtocolError as error:
         raise _damaged(log, error) from error
     return None

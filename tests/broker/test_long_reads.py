@@ -204,19 +204,19 @@ async def test_the_loop_is_not_held_by_batches_that_are_too_old() -> None:
     assert count.stretches > 1, vars(count)
 
 
-@pytest.mark.parametrize("change", ["lost", "deleted below", "led anew", "cleaned away"])
+@pytest.mark.parametrize("change", ["lost", "deleted below", "deleted within", "led anew", "cleaned away"])
 async def test_what_is_searched_by_time_is_looked_at_again_after_a_pause(change: str) -> None:
-    """The log changes while its second batch is searched, whose last record it is."""
+    """The log changes while its second batch is searched; the last two records of each are what is looked for."""
     async with running() as node:
         node.create_topic("orders", 1)
         replica = node.replicas["orders", 0]
         log = replica.log
-        records = [Record(None, b"", (), NOW_MS + each // (RECORDS - 1)) for each in range(RECORDS)]
+        records = [Record(None, b"", (), NOW_MS + each // (RECORDS - 2)) for each in range(RECORDS)]
         for _ in range(3):
             replica.append(bytearray(build_batch(2, records, codec=GZIP)), now_ms=NOW_MS, steady_ms=0)
             log.roll()
         log.advance_log_start(RECORDS)
-        wanted = [2 * RECORDS - 1]
+        wanted = [2 * RECORDS - 2]
 
         def at_turn(turn: int) -> None:
             if turn != 1:
@@ -225,9 +225,12 @@ async def test_what_is_searched_by_time_is_looked_at_again_after_a_pause(change:
                 replica.leader_id = 77
             elif change == "led anew":
                 replica.leader_epoch += 1
+            elif change == "deleted within":
+                log.advance_log_start(2 * RECORDS - 1)
+                wanted[0] = 2 * RECORDS - 1
             else:
                 log.advance_log_start(2 * RECORDS)
-                wanted[0] = 3 * RECORDS - 1
+                wanted[0] = 3 * RECORDS - 2
                 if change == "cleaned away":
                     drop_oldest(log, 1)
 

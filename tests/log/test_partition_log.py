@@ -332,6 +332,36 @@ def test_special_timestamps() -> None:
     assert reading.find_offset(log, 300, limit_offset=1) is None
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_search_by_time_misses_nothing_though_records_are_deleted_meanwhile(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is found is the first since one of the log's starts that there were, whenever they moved."""
+    monkeypatch.setattr(reading, "SOUGHT_BYTES_PIECE", 5_000)
+    chance, log = Random(seed), new_log()
+    times: list[int] = []
+    for _ in range(30):
+        batch = [chance.randrange(1_000) for _ in range(chance.randrange(1, 12))]
+        times += batch
+        data = build_batch(2, [Record(b"k", b"", (), time) for time in batch], codec=chance.choice([0, 1]))
+        log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=0)
+    while log.log_start_offset < len(times):
+        wanted = chance.choice([*times, 2_000])
+        work = reading.find_offset_in_pieces(log, wanted, limit_offset=len(times))
+        starts = [log.log_start_offset]
+        try:
+            while True:
+                next(work)
+                if chance.random() < 0.5:
+                    starts.append(min(log.log_start_offset + chance.randrange(1, 12), len(times)))
+                    log.advance_log_start(starts[-1])
+        except StopIteration as end:
+            found = end.value
+        rights = [next((at for at in range(start, len(times)) if times[at] >= wanted), None) for start in starts]
+        assert (None if found is None else found.offset) in rights, (wanted, starts)
+        log.advance_log_start(min(log.log_start_offset + 5, len(times)))
+
+
 def test_list_offsets_of_version_0_counts_segments() -> None:
     log = new_log()
     while len(log.segments) < 4:
