@@ -232,8 +232,8 @@ LONG_FILES = {
     "minibroker/broker/handlers/group_offsets.py": 450,  # offsets of groups: commit, fetch, delete
     "minibroker/schema/types.py": 450,  # the language, and how a message is read and written
     "minibroker/log/scan.py": 430,  # both ways to go through records
-    "minibroker/log/build.py": 416,  # a batch at once, or of records that come some at a time
-    "minibroker/log/validate.py": 480,  # from bytes that came to bytes that may be appended
+    "minibroker/log/build.py": 426,  # a batch at once, or of records that come some at a time
+    "minibroker/log/validate.py": 484,  # from bytes that came to bytes that may be appended
     "minibroker/log/compression.py": 560,  # four codecs, with their framings
     "minibroker/broker/led_partition.py": 510,  # a partition's life: read, written, committed, refused
     "minibroker/metadata/image.py": 410,  # each kind of record: what it makes of the image, and how it is written again

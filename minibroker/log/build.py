@@ -120,6 +120,7 @@ class BatchBuilder:
     def __init__(self, magic: int, **settings: Any):
         """settings: those of `build_batch`."""
         self.size_bytes = 0  # of the records, before they are compressed; 0 as long as they are few
+        self._is_kept = True  # False: what is written is only counted
         self._magic, self._settings = magic, settings
         self._few: list[Record] = []
         self._few_bytes = 0
@@ -168,6 +169,8 @@ class BatchBuilder:
         self._max_built = max(self._max_built, max_built)
         self.size_bytes += len(made)
         yield 1 + BUILT_NS * len(records) // 1000 + len(made) // BUILT_BYTES_PER_US
+        if not self._is_kept:
+            return
         for step_us in self._compressor.add(made):
             yield step_us // WRITTEN_SHARE
 
@@ -203,8 +206,15 @@ class BatchBuilder:
         self._producer = producer_id, producer_epoch, base_sequence
         self._compressor = Compressor(codec, level=level, magic=self._magic)
 
+    def drop(self) -> None:
+        """Forget what has been written, and only count what comes, in `size_bytes`; there is no batch in the end."""
+        if self._is_kept and self._compressor is not None:
+            self._is_kept = False
+            self._compressor = Compressor(self._codec, magic=self._magic)
+
     def end(self) -> bytes:
         """Return the batch."""
+        assert self._is_kept, "it was dropped"
         if self._compressor is None:
             return build_batch(self._magic, self._few, **self._settings)
         payload = self._compressor.end()

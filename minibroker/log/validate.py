@@ -381,6 +381,10 @@ def _rebuilt(
         transactional=first.is_transactional,
     )
     some_are_early = False
+
+    def is_too_large() -> bool:
+        return not codec and builder.size_bytes > settings.max_message_bytes
+
     waiting: list[Record] = []  # single messages come one by one
 
     def add(records: list[Record]) -> Iterator[int]:
@@ -388,8 +392,8 @@ def _rebuilt(
         some_are_early = some_are_early or min(record.timestamp for record in records) < -1
         if some_are_early:
             return
-        if not codec and builder.size_bytes > settings.max_message_bytes:
-            raise _too_large(builder.size_bytes, settings.max_message_bytes)
+        if is_too_large():
+            builder.drop()  # errors of later records come first, and the size is that of all of them
         yield from builder.add([Record(key, value, headers, time) for key, value, headers, time, _ in records])
 
     def take(records: list[Record]) -> Iterator[int]:
@@ -410,6 +414,8 @@ def _rebuilt(
     _check_producer(first)
     if some_are_early:
         raise _too_early()
+    if is_too_large():
+        raise _too_large(HEADER_BYTES + builder.size_bytes, settings.max_message_bytes)
     built = builder.end()
     if len(built) > settings.max_message_bytes:
         raise _too_large(len(built), settings.max_message_bytes)

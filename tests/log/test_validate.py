@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import batches
-from minibroker.log.build import build_batch, build_transaction_marker
+from minibroker.log.build import BatchBuilder, build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE, ZSTD
 from minibroker.log.formats import APPEND_TIME, COMMIT, CREATE_TIME, HEADER_BYTES
 from minibroker.log.in_pieces import finish
@@ -360,6 +360,61 @@ def test_a_batch_that_unpacks_to_too_much_is_too_large() -> None:
         with pytest.raises(KafkaError) as refused:
             run(sent, settings)
         assert refused.value.code == Error.MESSAGE_TOO_LARGE
+
+
+def old_records(magic: int, **last: Any) -> bytes:
+    """Return a small batch of many records, the last of them another."""
+    records = [Record(b"k", bytes(100), (), NOW if magic else -1, index) for index in range(2_000)]
+    records[-1] = records[-1]._replace(**last)
+    return build_batch(magic, records, codec=GZIP)
+
+
+@WAYS
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_batch_written_anew_that_is_too_large_is_told_with_all_its_bytes(magic: int, way: Way) -> None:
+    sent = old_records(magic)
+    built_bytes = sum(map(len, run(sent, ValidationSettings(compression_type=UNCOMPRESSED)).chunks))
+    assert built_bytes > 10 * len(sent)
+    for limit_bytes in (len(sent), built_bytes - 1):
+        settings = ValidationSettings(compression_type=UNCOMPRESSED, max_message_bytes=limit_bytes)
+        with pytest.raises(KafkaError, match=f"a batch of {built_bytes} bytes; {limit_bytes} ") as refused:
+            way(sent, settings, next_offset=0, leader_epoch=0, now_ms=NOW, partition="t-0")
+        assert refused.value.code == Error.MESSAGE_TOO_LARGE
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "magic, last, code",
+    [
+        *[(magic, {"key": None}, Error.INVALID_RECORD) for magic in (0, 1, 2)],
+        *[(magic, {"timestamp": NOW + 10**8}, Error.INVALID_TIMESTAMP) for magic in (1, 2)],
+        *[(magic, {"timestamp": -2}, Error.UNKNOWN_SERVER_ERROR) for magic in (1, 2)],
+    ],
+)
+def test_what_is_wrong_with_records_is_told_before_their_size(
+    magic: int, last: dict[str, Any], code: Error, way: Way
+) -> None:
+    sent = old_records(magic, **last)
+    settings = ValidationSettings(compression_type=UNCOMPRESSED, compacted=True, max_message_bytes=len(sent))
+    with pytest.raises(KafkaError) as refused:
+        way(sent, settings, next_offset=0, leader_epoch=0, now_ms=NOW, partition="t-0")
+    assert refused.value.code == code
+    if isinstance(refused.value, RecordsRejected):
+        assert [index for index, _ in refused.value.record_errors] == [1_999]
+
+
+def test_of_what_is_too_large_no_more_is_kept() -> None:
+    record = Record(b"k", bytes(1 << 20), (), NOW)
+    builder = BatchBuilder(2, base_offset=0)
+    finish(builder.add([record]))
+    tracemalloc.start()
+    builder.drop()
+    for _ in range(9):
+        finish(builder.add([record]))
+    kept_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept_bytes < 100_000
+    assert HEADER_BYTES + builder.size_bytes == len(build_batch(2, [record] * 10, base_offset=0))
 
 
 # Properties
