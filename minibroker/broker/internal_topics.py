@@ -58,13 +58,15 @@ def make_missing(node: Node, topics: Iterable[str], *, waits: bool = True) -> Co
 
 def _make(node: Node, plans: Mapping[str, TopicPlan], *, waits: bool) -> Work[None]:
     rows = list(plans.items())
+    made = []
     for start in range(0, len(rows), SHARE_TOPICS):
         share = rows[start : start + SHARE_TOPICS]
         with node.together():
             for name, (partitions, factor, configs) in share:
                 with suppress(KafkaError):
                     node.create_topic(name, partitions, configs, replication_factor=factor, at_once=False)
+                    made.append((name, range(len(node.image.topics[name].partitions))))
         yield TOPIC_US * len(share)
-    waiting = node.settled() if waits else None
+    waiting = node.opened(made) if waits else None
     if waiting is not None:
         yield waiting

@@ -383,9 +383,9 @@ class Node:
         """Write records into the metadata log and do what they say; at_once: all of it before this returns."""
         self._own_metadata.change(records, at_once=at_once)
 
-    def settled(self) -> Coroutine[Any, Any, None] | None:
-        """Return what waits until all partitions are open that have been made; None: they are."""
-        return None if self.partitions.is_settled else self.partitions.settled()
+    def opened(self, made: Iterable[tuple[str, Iterable[int]]]) -> Coroutine[Any, Any, None] | None:
+        """Return what waits until these partitions of topics are open, which have been made; None: they are."""
+        return self.partitions.opened(made)
 
     def together(self) -> AbstractContextManager[None]:
         """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""

@@ -4,7 +4,9 @@ Many of them take their time: where that is allowed, more than a few are opened 
 served. Until one is open, its clients hear that it is not here yet, as from a broker of Kafka that has read of a topic
 and not caught up with it; `settled` says when all is done. What is to be opened is looked up in the metadata when its
 turn comes, so a topic may change or go meanwhile. One that has much to be read, as it was found damaged and its files
-have changed, is opened in pieces: a deletion, a stop or a kill gives that up first, and all else leaves it alone.
+have changed, is opened in pieces: a deletion, a stop or a kill gives that up first, and all else leaves it alone. What
+is opened takes turns, piece by piece, so a new partition does not wait until a large log is back; and whatever has been
+looked up before a piece (settings, metadata) is looked up again behind the last.
 A log that is to be removed serves nobody any more, and it has gone before another one gets its name.
 """
 
@@ -117,9 +119,12 @@ class Partitions:
         key, replication = (topic.name, number), self.node.replication
         try:
             replica = yield from self._opening_replica(topic, number)
-        except StorageError as failure:
+        except (StorageError, MemoryError) as error:
+            failure: Exception = error
+            if isinstance(error, MemoryError):
+                failure = StorageError(f"{topic.name}-{number}: there is no memory to open it")
             if replication is not None and not replication.directories.is_possible:
-                raise StorageError(f"{topic.name}-{number}: {failure}") from failure
+                raise StorageError(f"{topic.name}-{number}: {failure}") from error
             if str(self.unopened.get(key)) != str(failure):
                 self.node.disk_trouble.note(failure)
             self.unopened[key] = failure
@@ -193,10 +198,20 @@ class Partitions:
         if not keys:
             return None
         self._to_open = keys | self._to_open
-        return self._opened(keys)
+        return self._opened(list(keys))
 
-    async def _opened(self, keys: Iterable[tuple[str, int]]) -> None:
-        while any(key in self._to_open for key in keys):
+    def opened(self, made: Iterable[tuple[str, Iterable[int]]]) -> Coroutine[Any, Any, None] | None:
+        """Return what waits for these partitions of topics, and for no others; None: they are open."""
+        if not self._to_open:
+            return None
+        keys = [(topic, number) for topic, numbers in made for number in numbers if (topic, number) in self._to_open]
+        return self._opened(keys) if keys else None
+
+    async def _opened(self, keys: list[tuple[str, int]]) -> None:
+        while keys:
+            if keys[-1] not in self._to_open:  # the last ones take longest: all others are looked at once
+                keys.pop()
+                continue
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._shared.append(done)
             await done
@@ -273,6 +288,7 @@ class Partitions:
             return OPENING_US
 
     def _open_next(self) -> int:
+        """Open a partition, or a piece of it: then it is the turn of all others before it goes on."""
         key = next(iter(self._to_open))
         work = self._begun.get(key)
         if work is None:
@@ -286,6 +302,7 @@ class Partitions:
         try:
             spent_us = next(work)
             is_over = False
+            self._to_open[key] = self._to_open.pop(key)
         except StopIteration:
             spent_us = OPENING_US
         finally:
@@ -313,6 +330,7 @@ class Partitions:
         node, key = self.node, (topic.name, number)
         if key in self._to_remove:
             self._remove(key)  # a topic of the same name has just been deleted
+        offset = node.image.offset
         log = yield from node.directory.opening(
             topic.name,
             number,
@@ -321,6 +339,8 @@ class Partitions:
             topic_id=topic.id,
             is_synced=False,
         )
+        if node.image.offset != offset:  # they may have been altered while it was opened in pieces
+            log.settings = self._log_settings(topic.name)
         replica = self.replicas[key] = Replica(
             topic.name,
             topic.id,

@@ -46,7 +46,7 @@ from minibroker.server.shares import Shares
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from random import Random
     from typing import Any
 
@@ -277,7 +277,7 @@ class ControllerNode:
 
     # What handlers of wishes ask
 
-    def settled(self) -> None:
+    def opened(self, made: Iterable[tuple[str, Iterable[int]]]) -> None:
         """Brokers open partitions when they have read of them; here is none to wait for."""
 
     def topic_config(self, topic: str) -> TopicConfig:

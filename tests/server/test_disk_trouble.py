@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,15 +20,18 @@ from minibroker.errors import Error, StorageError
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN
 from minibroker.log.in_pieces import PIECE_US
 from minibroker.log.memory_storage import Content, MemoryStorage
+from minibroker.log.segment import Segment
 from minibroker.log.simulated_storage import SimulatedFile, SimulatedStorage, Step
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.damage import FLUSHED_END
+from minibroker.metadata.image import BROKER, TOPIC
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.steered_clock import SteeredClock
+from minibroker.stored.topics import ConfigRecord, PartitionChangeRecord
 from tests.server.running import Client, Said, append, batch, connected, fetch, produce, running, said, values_of
 
 SMALL = {"log.index.size.max.bytes": "80"}
@@ -345,6 +348,90 @@ async def test_a_change_of_the_metadata_leaves_an_opening_alone() -> None:
         assert not node.partitions.is_settled
         await node.partitions.settled()
         assert node.replicas["a", 0].is_leader and len(values_of(node, "a")) == BATCHES
+
+
+def config(resource_type: int, name: str, key: str, value: int) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=str(value))
+
+
+async def test_whatever_is_altered_between_two_pieces_of_an_opening_reaches_the_log() -> None:
+    async with coming_back() as watched:
+        node = watched.node
+        topic = node.image.topics["a"]
+        epoch, pieces = topic.partitions[0].leader_epoch, 0
+        await watched.begin()
+        while ("a", 0) not in node.replicas:
+            pieces += 1
+            of_topic = [("retention.ms", 7_000), ("max.message.bytes", 8_000), ("min.insync.replicas", 1)]
+            node.change([config(TOPIC, "a", key, start + pieces) for key, start in of_topic], at_once=False)
+            node.change([config(BROKER, "", "log.segment.bytes", 2_000_000 + pieces)], at_once=False)
+            change = PartitionChangeRecord(partition_id=0, topic_id=topic.id, leader=node.node_id)
+            node.change([change], at_once=False)
+            node.partitions._do_next()
+        assert pieces > 40
+        replica, settings = node.replicas["a", 0], node.replicas["a", 0].log.settings
+        assert (settings.retention_ms, settings.segment_bytes) == (7_000 + pieces, 2_000_000 + pieces)
+        assert settings.validation.max_message_bytes == 8_000 + pieces and replica.min_in_sync == 1 + pieces
+        assert replica.leader_epoch == topic.partitions[0].leader_epoch == epoch + pieces
+        assert replica.is_leader and len(values_of(node, "a")) == BATCHES
+
+
+async def test_a_new_partition_waits_for_one_piece_of_a_log_that_comes_back() -> None:
+    async with coming_back() as watched:
+        node = watched.node
+        await watched.begin()
+        for index in range(40):
+            node.create_topic(f"new{index}", 2, at_once=False)
+            for _ in range(3):
+                node.partitions._do_next()
+            assert (f"new{index}", 1) in node.replicas and ("a", 0) not in node.replicas
+        await node.partitions.settled()
+        assert len(values_of(node, "a")) == BATCHES
+
+
+def one_that_lasts(opening: Iterator[int], held: list[bool]) -> Generator[int, None, None]:
+    while held:
+        yield PIECE_US
+    yield from opening
+
+
+async def test_who_makes_partitions_waits_for_them_and_not_for_a_log_that_comes_back() -> None:
+    more = CreatePartitionsRequest.CreatePartitionsTopic(name="a", count=3, assignments=None)
+    extension = CreatePartitionsRequest(topics=[more], timeout_ms=0, validate_only=False)
+    async with coming_back() as watched:
+        node, client = watched.node, watched.client
+        await watched.begin()
+        held, opening = [True], node.partitions._begun["a", 0]
+        node.partitions._begun["a", 0] = one_that_lasts(opening, held)
+        created = await client.ask(create("new"), 7)
+        assert created.topics[0].error_code == Error.NONE and ("new", 0) in node.replicas
+        again = await client.ask(create("a"), 7)
+        assert again.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
+        extended = await client.ask(extension, 3)
+        assert extended.results[0].error_code == Error.NONE and ("a", 2) in node.replicas
+        asked = await client.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="asked")]), 9)
+        assert asked.topics[0].error_code == Error.NONE and ("asked", 0) in node.replicas
+        assert ("a", 0) not in node.replicas
+        held.clear()
+        await node.partitions.settled()
+        assert len(values_of(node, "a")) == BATCHES
+
+
+async def test_a_partition_for_which_there_is_no_memory_is_opened_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(segment: Segment, index_bytes: int) -> None:
+        raise MemoryError
+
+    clock = SteeredClock(1_700_000_000_000)
+    async with running(clock=clock) as node:
+        with monkeypatch.context() as patch:
+            patch.setattr(Segment, "create", no_memory)
+            node.create_topic("a", at_once=False)
+            await node.partitions.settled()
+            assert said(node)[-1] == str(node.partitions.unopened["a", 0])
+            assert said(node)[-1].endswith("a-0: there is no memory to open it")
+        await clock.advance("10s", sessions=True)
+        append(node, "a", b"v")
+        assert not node.partitions.unopened
 
 
 async def test_a_topic_that_is_deleted_while_it_is_opened_leaves_nothing() -> None:

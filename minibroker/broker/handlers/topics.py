@@ -66,7 +66,11 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> Work[Create
                     _create(topic, result, plan, node)
                 spent_us += WRITTEN_US * max(result.num_partitions, 0)
         yield spent_us
-    waiting = node.settled()
+    waiting = node.opened(
+        (result.name, range(result.num_partitions))
+        for result in results.values()
+        if result.error_code == Error.NONE and not request.validate_only
+    )
     if waiting is not None:
         yield waiting
     return CreateTopicsResponse(topics=list(results.values()))
@@ -236,6 +240,7 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Wor
         return CreatePartitionsResponse(throttle_time_ms=0, results=list(refused.values()))
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, Extended] = {}
+    made = []
     for topic in request.topics:
         result = Extended(name=topic.name, error_code=Error.NONE, error_message=None)
         count = 0
@@ -253,13 +258,14 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Wor
                     records = node.controller.create_partitions(topic.name, *wish)
                 count = len(records)
                 node.change(records, at_once=False)
+                made.append((topic.name, range(topic.count - count, topic.count)))
         except KafkaError as error:
             result.error_code = error.code
             # Kafka has no words for a topic that is not there.
             result.error_message = None if error.code == Error.UNKNOWN_TOPIC_OR_PARTITION else error.message
         results[topic.name] = result
         yield TOPIC_US + WRITTEN_US * count
-    waiting = node.settled()
+    waiting = node.opened(made)
     if waiting is not None:
         yield waiting
     return CreatePartitionsResponse(throttle_time_ms=0, results=list(results.values()))
