@@ -33,8 +33,9 @@ def failure(doing: str, path: str, error: int, told: str = "") -> StorageError:
 class Content:
     """The bytes of one file, whatever its names are.
 
-    Invariant: the buffer is zero behind `size_bytes`. A `bytes` buffer is shared with others and copied before the
-    first write and before the first view.
+    Invariant: the buffer is zero behind `size_bytes`, and where it ends before, the rest is zeros that take no memory,
+    as the hole of a file on a disk: indexes are as long as they may become. A `bytes` buffer is shared with others and
+    copied before the first write and before the first view.
     """
 
     __slots__ = ("_buffer", "_retired", "modified_ms", "size_bytes")
@@ -58,17 +59,18 @@ class Content:
             self.size_bytes = end
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        return bytes(self._buffer[position : min(position + size_bytes, self.size_bytes)])
+        end = min(position + size_bytes, self.size_bytes)
+        found = bytes(self._buffer[position:end])
+        return found if len(found) >= end - position else found.ljust(end - position, b"\0")
 
     def view(self) -> memoryview:
-        buffer = self._buffer if isinstance(self._buffer, bytearray) else self._grow(self.size_bytes)
+        buffer = self._buffer
+        if len(buffer) < self.size_bytes or isinstance(buffer, bytes):
+            buffer = self._grow(self.size_bytes)
         return memoryview(buffer)[: self.size_bytes].toreadonly()
 
     def truncate(self, size_bytes: int) -> None:
-        if size_bytes >= self.size_bytes:
-            if size_bytes > len(self._buffer):
-                self._grow(size_bytes)
-        else:
+        if size_bytes < self.size_bytes:
             self._cut(size_bytes)
         self.size_bytes = size_bytes
 
@@ -84,14 +86,15 @@ class Content:
         size_bytes += max(size_bytes // SPARE_SHARE, SPARE_BYTES_MIN)
         # A new buffer, and not a longer one: its end is not touched before somebody writes there.
         self._buffer = grown = bytearray(size_bytes)
-        grown[: self.size_bytes] = memoryview(buffer)[: self.size_bytes]
+        held = min(len(buffer), self.size_bytes)
+        grown[:held] = memoryview(buffer)[:held]
         self._retired = [old for old in (*self._retired, buffer) if _is_viewed(old)]
         return grown
 
     def _cut(self, size_bytes: int) -> None:
         """Shorten; from now on the views show the past."""
         self._retired = []
-        if isinstance(self._buffer, bytearray):
+        if isinstance(self._buffer, bytearray) and size_bytes < len(self._buffer):
             try:
                 del self._buffer[size_bytes:]
                 return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -119,6 +121,39 @@ def test_a_file_can_be_opened_again(storage: Storage) -> None:
 
 
 # Views
+
+
+def test_a_file_that_is_made_longer_is_zeros_there_whoever_writes_around_them(storage: Storage) -> None:
+    file = storage.open("f", create=True)
+    file.append([b"abc"])
+    file.truncate(1000)
+    assert (file.size_bytes, file.read_at(1, 4), file.read_at(990, 20)) == (1000, b"bc\0\0", bytes(10))
+    assert file.read_at(1000, 5) == file.read_at(2000, 5) == b""
+    view = file.map()
+    assert bytes(view) == b"abc" + bytes(997)
+    file.truncate(2000)
+    file.write_at(1500, b"x")
+    file.append([b"end"])
+    expected = b"abc" + bytes(1497) + b"x" + bytes(499) + b"end"
+    assert file.read_at(0, 5000) == bytes(file.map()) == expected and bytes(view) == expected[:1000]
+    file.truncate(1700)
+    file.truncate(1800)
+    assert file.read_at(0, 5000) == expected[:1501] + bytes(299)
+
+
+@pytest.mark.parametrize("kind", [MemoryStorage, SimulatedStorage])
+def test_a_file_in_memory_takes_what_was_written_and_not_how_long_it_is(kind: type[MemoryStorage]) -> None:
+    storage = kind(lambda: 0)
+    tracemalloc.start()
+    try:
+        for index in range(20):
+            with closing(storage.open(f"f{index}", create=True)) as file:
+                file.truncate(10 << 20)
+                file.write_at(0, b"entry")
+                assert file.read_at(0, 6) == b"entry\0" and file.size_bytes == 10 << 20
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_view_shows_the_file_and_cannot_be_written(storage: Storage) -> None:
