@@ -219,6 +219,7 @@ Names, types, defaults and valid values are those of Kafka 4.4. A start takes th
 What is altered while the broker runs comes before all of them. A setting that is unknown or has no effect is named at
 the start. What stops it, and is refused while the broker runs: a value that its setting does not take, values that do
 not go together, and whatever asks for what is not there and whose absence a client would notice, TLS and logins first.
+Counts of threads change by half or double at a time, as with Kafka: `num.recovery.threads.per.data.dir` and the pools.
 
 ```python
 from minibroker.config import BrokerConfig, ConfigError

@@ -29,6 +29,14 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # as in IncrementalAlterConfigs
 
 # A broker has one of these per listener only.
 _SECURITY = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
+# While a broker runs, these change by half or double at most.
+_THREADS = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
 
 
 def alter_topic(current: Mapping[str, str], operations: Sequence[Operation], broker: BrokerConfig) -> dict[str, str]:
@@ -84,6 +92,16 @@ def _check_together(changed: Mapping[str, str], broker: BrokerConfig, every: boo
         check_together(then)
     except ConfigError as error:
         raise _refused(error.allowed) from None
+    for name in _THREADS:
+        _check_thread_count(name, broker[name], then[name])
+
+
+def _check_thread_count(name: str, now: int, then: int) -> None:
+    words = f"Dynamic thread count update validation failed for {name}={then}, value should"
+    if then < now // 2:
+        raise _refused(f"{words} be at least half the current value {now}")
+    if then > now * 2:
+        raise _refused(f"{words} not be greater than double the current value {now}")
 
 
 def _check_broker(changed: dict[str, str], every: bool) -> None:

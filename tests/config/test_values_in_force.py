@@ -56,6 +56,34 @@ def test_a_running_broker_refuses_what_a_start_would() -> None:
     assert alter_broker({}, [("ssl.client.auth", SET, "none")], BrokerConfig(), every=False)
 
 
+@pytest.mark.parametrize("every", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "background.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    ],
+)
+def test_a_running_broker_halves_or_doubles_its_threads_at_most(name: str, every: bool) -> None:
+    broker = BrokerConfig({name: "9"})
+    for count in ("4", "9", "18"):
+        assert alter_broker({}, [(name, SET, count)], broker, every=every) == {name: count}
+    words = f"Dynamic thread count update validation failed for {name}="
+    for count, rest in (
+        ("3", "3, value should be at least half the current value 9"),
+        ("19", "19, value should not be greater than double the current value 9"),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            alter_broker({}, [(name, SET, count)], broker, every=every)
+        assert (refused.value.code, refused.value.message) == (Error.INVALID_REQUEST, words + rest)
+    broker.set_dynamic(broker={name: "18"})
+    with pytest.raises(KafkaError, match="half the current value 18"):
+        alter_broker({name: "18"}, [(name, SET, "8")], broker, every=False)
+
+
 def test_an_unknown_name_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         BrokerConfig()["log.segmnt.bytes"]
