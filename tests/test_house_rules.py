@@ -241,9 +241,9 @@ LONG_FILES = {
     "minibroker/replication/controller.py": 470,  # topics and partitions, at once and in pieces, settings, features
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
     "minibroker/broker/partitions.py": 430,  # which logs are open, and what is still to be opened or removed
-    "minibroker/log/directory.py": 470,  # the logs of a broker, and the files that speak of all of them
-    "minibroker/log/segment.py": 530,  # writing and reading one file with its indexes
-    "minibroker/log/partition_log.py": 522,  # appending, rolling, flushing, cutting: one state
+    "minibroker/log/directory.py": 475,  # the logs of a broker, and the files that speak of all of them
+    "minibroker/log/segment.py": 542,  # writing and reading one file with its indexes
+    "minibroker/log/partition_log.py": 530,  # appending, rolling, flushing, cutting: one state
     "minibroker/server/connection.py": 506,  # one connection: frames, buffers, answers and what is left of them
 }
 

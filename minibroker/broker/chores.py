@@ -38,6 +38,7 @@ class Chores:
         self.keeps_all = False  # settings may be others than they should be: nothing is deleted in this life
         self._cleaning: Cleaning | None = None
         self._flushing: Flushing | None = None
+        self._has_stopped = False
         node.directory.has_rolled = self.has_rolled
 
     def start(self) -> None:
@@ -62,6 +63,8 @@ class Chores:
         )
 
     def stop(self) -> None:
+        """Begin nothing more; `finish` waits for a sync that is in a thread, unless the process is dead."""
+        self._has_stopped = True
         self._begun_ms = -1
         for timer in self._timers.values():
             timer.cancel()
@@ -70,6 +73,11 @@ class Chores:
             self._cleaning.stop()
         if self._flushing is not None:
             self._flushing.stop()
+
+    def finish(self) -> None:
+        """Return when nothing is under way any more, after a stop."""
+        if self._flushing is not None:
+            self._flushing.finish()
 
     def settle(self, settings: LogSettings) -> None:
         """See to what the settings of a log ask for, from now on."""
@@ -104,7 +112,9 @@ class Chores:
         return self._cleaning
 
     def has_rolled(self, key: tuple[str, int]) -> None:
-        """A segment of a log has ended: see to it that it gets to the disk."""
+        """A segment of a log has ended: see to it that it gets to the disk, if the end of the broker does not."""
+        if self._has_stopped:
+            return
         if self._flushing is None:
             from minibroker.broker.flushing import Flushing
 

@@ -3,7 +3,8 @@
 On a disk this is done in a thread: a gigabyte takes seconds. What must hold: a recovery point moves only when all
 before it is on the disk, and not if something of that has been cut off meanwhile.
 At the end of a broker all logs are flushed, on a disk in several threads: it has waited for each sync otherwise, and
-whoever stops it waits for all of them.
+whoever stops it waits for all of them. What a thread has been told by then of an earlier sync is not lost: Linux tells
+each open file once of what it could not write, and a file that is opened later hears nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 from collections import deque
 from functools import partial
 
-from minibroker.broker.pieces import Pieces
+from minibroker.broker.pieces import Pieces, start_if_possible
 from minibroker.errors import StorageError
 from minibroker.log.outcomes import carry_out_in_turn
 
@@ -42,10 +43,13 @@ class Flushing:
             self._pieces = Pieces(self.node.clock, self._work(), is_hurried=True)
 
     def stop(self) -> None:
-        """Leave what is left to the end of the broker, which flushes everything."""
-        if self._pieces is not None:
-            self._pieces.stop()
+        """Leave what has not begun to the end of the broker, which flushes everything."""
         self._rolled.clear()
+
+    def finish(self) -> None:
+        """Return when what has begun is done, and its log knows what came of it."""
+        if self._pieces is not None:
+            self._pieces.finish()
 
     def _work(self) -> Work:
         while self._rolled:
@@ -63,13 +67,12 @@ class Flushing:
                 yield carry_out
             else:
                 carry_out()
+            log.flushed(plan)
         except StorageError as failure:
             if plan.cuts == log.cuts:
                 # What the disk has dropped it does not write later: nobody knows what it holds now.
                 log.fail(failure)
                 self.node.disk_failed(failure)
-        else:
-            log.flushed(plan)
 
 
 def carry_out_in_threads(thread_count: int, storage: Storage, plans: Sequence[FlushPlan]) -> list[StorageError | None]:
@@ -90,9 +93,14 @@ def carry_out_in_threads(thread_count: int, storage: Storage, plans: Sequence[Fl
             except Exception as failure:
                 outcomes[index] = failure
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(thread_count, len(plans)))]
-    for thread in threads:
-        thread.start()
+    # The caller is one of them, so some are carried out even if there is no thread to be had.
+    threads: list[threading.Thread] = []
+    while len(threads) + 1 < min(thread_count, len(plans)):
+        thread = threading.Thread(target=work, daemon=True)
+        if not start_if_possible(thread):
+            break
+        threads.append(thread)
+    work()
     for thread in threads:
         thread.join()
     failures: list[StorageError | None] = []

@@ -228,9 +228,11 @@ class Node:
                 self.replication.stop()
                 await self._close_servers()
         finally:
-            reason = self._close_logs(left)
-            self.replicas.clear()
-            self.storage.unlock()
+            try:
+                reason = self._close_logs(left)
+            finally:
+                self.replicas.clear()
+                self.storage.unlock()
         if reason:
             self.reporter.say(f"{reason}: the next start is as after a crash")
 
@@ -245,6 +247,7 @@ class Node:
 
     def _close_logs(self, left: bool) -> str:
         """Flush and close everything, and set the clean mark, which says that all is on the disk; or return why not."""
+        self.chores.finish()
         try:
             self.partitions.finish_removing()
             self.metadata.close()

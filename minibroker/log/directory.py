@@ -432,11 +432,16 @@ class LogDirectory:
                 if plan is not None:
                     plans.append(plan)
                     ended.append(log)
-        for log, plan, failure in zip(ended, plans, carry_out(self.storage, plans), strict=True):
-            if failure is None:
-                log.flushed(plan)
-            else:
-                log.fail(failure)
+        try:
+            for log, plan, failure in zip(ended, plans, carry_out(self.storage, plans), strict=True):
+                if failure is not None:
+                    log.fail(failure)
+                    continue
+                with suppress(StorageError):
+                    log.flushed(plan)
+        finally:
+            for log in ended:
+                log.release()
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:

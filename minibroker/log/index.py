@@ -122,6 +122,11 @@ class _SparseIndex:
             self._file = self.storage.open(self.path, create=True)
         return self._file
 
+    @property
+    def open_file(self) -> File | None:
+        """The file, if it is open."""
+        return self._file
+
     def _forget(self) -> None:
         """What has been read of the file need not be so any more."""
         self._window = b""
@@ -311,6 +316,11 @@ class TransactionIndex:
         self.is_trusted = False  # whether somebody has made sure that nothing is missing
         self._file: File | None = None
         self._entries: list[AbortedTxn] | None = None
+
+    @property
+    def open_file(self) -> File | None:
+        """The file, if it is open."""
+        return self._file
 
     @property
     def exists(self) -> bool:

@@ -7,9 +7,11 @@ from minibroker.log.checkpoints import sync_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from minibroker.log.storage import Storage
+    from minibroker.log.storage import File, Storage
+
+NOTHING_OPEN: Mapping[str, File] = {}
 
 
 class Recovery:
@@ -42,19 +44,37 @@ class Appended:
 class FlushPlan:
     """Files to be synced, and up to which offset a log is on the disk then."""
 
-    __slots__ = ("cuts", "directory", "end_offset", "outdated", "paths")
+    __slots__ = ("cuts", "directory", "end_offset", "opened", "outdated", "paths")
 
-    def __init__(self, directory: str, paths: list[str], end_offset: int, cuts: int, outdated: Sequence[str] = ()):
+    def __init__(
+        self,
+        directory: str,
+        paths: list[str],
+        end_offset: int,
+        cuts: int,
+        *,
+        outdated: Sequence[str] = (),
+        opened: Mapping[str, File] = NOTHING_OPEN,
+    ):
+        """opened: files by path that are open, and stay so until this has been carried out."""
         self.directory = directory
         self.paths = paths
         self.end_offset = end_offset
         self.cuts = cuts  # of the log when it was made: what has been cut since is another log's
+        self.opened = opened
         self.outdated = outdated  # files that are to go once the others are on the disk
 
     def carry_out(self, storage: Storage) -> None:
-        """Sync the files that are still there, and their names; what has gone meanwhile was cut off or deleted."""
+        """Sync the files that are still there, and their names; what has gone meanwhile was cut off or deleted.
+
+        A file that is open is synced as it is: Linux tells once of what it could not write, to each that is open then.
+        """
         for path in self.paths:
-            _sync_unless_gone(storage, path, sync_file)
+            file = self.opened.get(path)
+            if file is not None:
+                file.sync()
+            else:
+                _sync_unless_gone(storage, path, sync_file)
         for path in self.outdated:
             storage.remove(path)
         _sync_unless_gone(storage, self.directory, lambda storage, path: storage.sync_directory(path))

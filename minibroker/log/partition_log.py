@@ -29,13 +29,13 @@ from minibroker.log.validate import CLIENT, look, place, validate, validate_repl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from minibroker.log.epochs import LeaderEpochs
     from minibroker.log.in_pieces import InPieces
     from minibroker.log.producers import ProducerStates, Verification
     from minibroker.log.settings import LogSettings
-    from minibroker.log.storage import Chunk, Storage
+    from minibroker.log.storage import Chunk, File, Storage
     from minibroker.log.validate import Looked
     from minibroker.log.validation import AcceptedBatch, Allowance
 
@@ -398,36 +398,44 @@ class PartitionLog:
         """Leave the directory as a clean stop does: everything flushed, indexes cut to their length, a snapshot."""
         plan = self.end()
         if plan is not None:
-            with self.or_offline:
-                plan.carry_out(self.storage)
-            self.flushed(plan)
+            try:
+                with self.or_offline:
+                    plan.carry_out(self.storage)
+                self.flushed(plan)
+            finally:
+                self.release()
 
     def end(self) -> FlushPlan | None:
-        """Write what a clean stop leaves, close all files, and return what is to be synced then, if anything.
+        """Write what a clean stop leaves, and return what is to be synced then, if anything; else close all files.
 
-        Whoever does it, in a thread too, tells `flushed`, or `fail`. Nothing may be written any more.
+        Whoever does it, in a thread too, tells `flushed`, or `fail`, and then `release`: files that were written to
+        while they were open are synced as they are. Nothing may be written any more.
         A log that never had a record needs no flush: what a crash takes of it, opening makes again.
         """
+        opened: dict[str, File] = {}
         try:
             if self.offline is not None or self._is_settled:
                 return None
+            segments = self.segments[self.segment_of(self.recovery_point) :]
+            written = {path: file for segment in segments for path, file in segment.open_files().items()}
             with self.or_offline:
                 self.active.seal()
                 if not self.next_offset:
                     return None
                 write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
+            opened = written
         finally:
-            self.release()
-        segments = self.segments[self.segment_of(self.recovery_point) :]
+            self.release(opened)  # of thousands of logs no more are open in the end than were before
         paths = [path for segment in segments for path in map(segment.path_of, KINDS)]
         if self._epochs_unsynced:
             paths.append(path_in(self.directory, LEADER_EPOCHS))
-        return FlushPlan(self.directory, paths, self.next_offset, self.cuts, [path for _, path in self._rolls])
+        outdated = [path for _, path in self._rolls]
+        return FlushPlan(self.directory, paths, self.next_offset, self.cuts, outdated=outdated, opened=opened)
 
-    def release(self) -> None:
-        """Close all files, whatever is in them."""
+    def release(self, keep: Container[str] = ()) -> None:
+        """Close all files but those of some paths, whatever is in them."""
         for segment in self.segments:
-            segment.close()
+            segment.close(keep)
 
     # Cutting
 

@@ -164,11 +164,12 @@ class Names:
 class LossyContent(Content):
     """The bytes of a file as programs see them, and beside them what is on the disk."""
 
-    __slots__ = ("disk",)
+    __slots__ = ("disk", "drops")
 
     def __init__(self, data: bytes, modified_ms: int, *, is_certain: bool):
         super().__init__(data, modified_ms)
         self.disk = Writes(data if is_certain else b"", modified_ms)
+        self.drops = 0  # how many syncs have failed, and dropped what they should have written
 
 
 class LossyDirectory(Directory):

@@ -32,7 +32,7 @@ from minibroker.log.place import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
     from typing import Protocol, TypeVar
 
     from minibroker.log.in_pieces import InPieces
@@ -313,15 +313,28 @@ class Segment:
         self.time_index.trim()
 
     def sync(self) -> None:
-        for file in (self._opened(), self.offset_index, self.time_index, self.transaction_index):
+        for file in (self._opened(), *self._indexes):
             file.sync()
 
-    def close(self) -> None:
-        file = self._file if self._find_shared() is None else None  # a shared one closes when nobody reads it any more
-        for each in (file, self.offset_index, self.time_index, self.transaction_index):
-            if each is not None:
-                each.close()
-        self._file = self._shared = None
+    def open_files(self) -> dict[str, File]:
+        """Return the files that are open, by path."""
+        found = {index.path: index.open_file for index in self._indexes}
+        found[self.path] = self._file
+        return {path: file for path, file in found.items() if file is not None}
+
+    def close(self, keep: Container[str] = ()) -> None:
+        """Close the files but those of some paths."""
+        for index in self._indexes:
+            if index.path not in keep:
+                index.close()
+        if self.path not in keep:
+            if self._file is not None and self._find_shared() is None:
+                self._file.close()  # a shared one closes when nobody reads it any more
+            self._file = self._shared = None
+
+    @property
+    def _indexes(self) -> tuple[OffsetIndex, TimeIndex, TransactionIndex]:
+        return self.offset_index, self.time_index, self.transaction_index
 
     # Reading
 

@@ -118,7 +118,8 @@ class SimulatedStorage(MemoryStorage):
 
         `doing` is that of a Step, or "read", which is no step; `path` for a rename is "OLD to NEW".
         An append or write gets `written_bytes` through before it fails. A sync `drops` what it should have written, as
-        Linux does: it is still read, a later sync succeeds, and it is gone after a power loss.
+        Linux does: it is still read, and gone after a power loss. Each other file that is open then is told of it by
+        its own next sync; a later sync, or one of a file that is opened later, succeeds.
         """
         self.faults.append(Fault(error, at, times, doing, path, written_bytes, drops=drops))
 
@@ -195,11 +196,12 @@ class SimulatedStorage(MemoryStorage):
 class SimulatedFile(MemoryFile):
     """An open file on the simulated disk."""
 
-    __slots__ = ("_disk",)
+    __slots__ = ("_disk", "_drops_known")
 
     def __init__(self, storage: SimulatedStorage, path: str, content: Content):
         super().__init__(storage, path, content)
         self._disk = storage
+        self._drops_known = self.lossy("open").drops
 
     def lossy(self, doing: str) -> LossyContent:
         content = self._content or self._closed(doing)
@@ -249,5 +251,10 @@ class SimulatedFile(MemoryFile):
         if fault := self._disk.step("sync", self.path):
             if fault.drops:
                 content.disk = content.disk.dropped()
+                content.drops += 1
+                self._drops_known = content.drops
             raise failure("sync", self.path, fault.error)
         content.disk = content.disk.synced()
+        if self._drops_known < content.drops:
+            self._drops_known = content.drops
+            raise failure("sync", self.path, errno.EIO)

@@ -439,6 +439,37 @@ def test_after_a_failed_flush_the_log_is_offline_until_it_is_opened_again() -> N
     assert values_of(log)[:1] == [b"a"]
 
 
+@pytest.mark.parametrize("kind", [".log", ".txnindex"])
+def test_a_log_that_ends_hears_of_what_another_was_told_of_its_files(kind: str) -> None:
+    storage = SimulatedStorage()
+    log = opened(storage)
+    produce(log, [b"a"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    marker = build_transaction_marker(
+        commit=False, offset=0, timestamp=0, producer_id=1, producer_epoch=0, coordinator_epoch=0
+    )
+    log.append_as_leader(bytearray(marker), leader_epoch=0, now_ms=0, origin=COORDINATOR)
+    path = log.active.path_of(kind)
+    storage.fail(doing="sync", path=path)
+    with pytest.raises(StorageError):
+        storage.open(path).sync()
+    with pytest.raises(StorageError):
+        log.close()
+    assert log.offline is not None and log.recovery_point == 0
+    assert log.active.open_files() == {}
+
+
+def test_a_log_that_ends_has_no_more_files_open_than_before() -> None:
+    log = opened(SimulatedStorage())
+    for _ in range(20):
+        produce(log, [b"a" * 100])
+    before = [segment.open_files() for segment in log.segments]
+    assert len(before) > 3
+    assert log.end() is not None
+    assert [segment.open_files() for segment in log.segments] == before
+    log.release()
+    assert not any(segment.open_files() for segment in log.segments)
+
+
 def test_flush_messages_flushes_after_so_many() -> None:
     log = new_log(LogSettings(flush_messages=3))
     for _ in range(2):

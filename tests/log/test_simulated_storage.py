@@ -258,6 +258,18 @@ def test_what_fails_has_not_happened(
     act(storage, file)
 
 
+def test_each_file_that_is_open_is_told_once_of_what_was_dropped() -> None:
+    storage = SimulatedStorage()
+    first, second = storage.open("f", create=True), storage.open("f")
+    first.append([b"a"])
+    storage.fail(doing="sync")
+    for file in (first, second):
+        with pytest.raises(StorageError):
+            file.sync()
+        file.sync()
+    storage.open("f").sync()
+
+
 def test_a_failed_sync_drops_what_it_should_have_written() -> None:
     storage, file = settled("f", b"1")
     file.append([b"2"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from minibroker.errors import StorageError
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.outcomes import FlushPlan
-from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.log.partition_log import PartitionLog
+from minibroker.log.simulated_storage import SimulatedStorage, Step
 from minibroker.log.storage import OsStorage
 from tests.server.running import append, running, said, turns, values_of
 
@@ -102,7 +104,7 @@ async def test_a_stop_flushes_logs_in_as_many_threads_as_the_setting_says(
         for number in range(6):
             append(node, "t", b"v", partition=number)
         monkeypatch.setattr(FlushPlan, "carry_out", watched)
-    assert len(threads) == 6 and threading.get_ident() not in threads
+    assert len(threads) == 6 and len({*threads}) == count
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
     async with running(storage=OsStorage(str(tmp_path))) as node:
         assert node.directory.was_clean
@@ -135,6 +137,126 @@ async def test_a_stop_that_cannot_flush_one_log_flushes_the_others_and_leaves_no
                 await node.stop()
     assert {"t-0", "t-2", "t-3"} <= {*flushed}
     assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+@pytest.mark.parametrize("threads_left", [0, 1])
+async def test_a_stop_needs_no_thread_that_it_cannot_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads_left: int
+) -> None:
+    start, left = threading.Thread.start, threads_left
+
+    def start_some(thread: threading.Thread) -> None:
+        nonlocal left
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left -= 1
+        start(thread)
+
+    async with running({"num.recovery.threads.per.data.dir": "8"}, storage=OsStorage(str(tmp_path))) as node:
+        node.create_topic("t", 6)
+        for number in range(6):
+            append(node, "t", b"v", partition=number)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start_some)
+            await node.stop()
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        assert node.directory.was_clean
+        assert [values_of(node, "t", partition=number) for number in range(6)] == [[b"v"]] * 6
+
+
+async def test_a_segment_is_flushed_where_no_thread_is_to_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            fill(node)
+        assert node.replicas["t", 0].log.recovery_point == 6
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+async def test_what_a_thread_is_told_while_the_broker_stops_keeps_the_mark_away(
+    monkeypatch: pytest.MonkeyPatch, is_back: bool
+) -> None:
+    """is_back: the thread has come to its end when the logs are closed, else the stop must wait for it."""
+    storage = SimulatedStorage(lambda: 1_700_000_000_000)
+    monkeypatch.setattr(storage, "is_slow", True, raising=False)
+    begun, may_end = threading.Event(), threading.Event()
+    others: list[threading.Thread] = []
+    path = "t-0/00000000000000000000.log"
+
+    def hold(step: Step) -> None:
+        if step.doing == "sync" and step.path == path and not others:
+            others.append(threading.current_thread())
+            begun.set()
+            assert may_end.wait(60)
+
+    async with running(SETTINGS, storage=storage) as node:
+        node.create_topic("t")
+        append(node, "t", b"a")
+        storage.before_step = hold
+        storage.fail(doing="sync", path=path)
+        node.replicas["t", 0].log.roll()
+        assert begun.wait(60) and others != [threading.main_thread()]
+        leave, finish = node.metadata.leave, node.chores.finish
+
+        async def leave_late() -> None:
+            await leave()
+            if is_back:
+                may_end.set()
+                others[0].join(60)
+
+        def finish_late() -> None:
+            threading.Timer(0, may_end.set).start()
+            finish()
+
+        monkeypatch.setattr(node.metadata, "leave", leave_late)
+        monkeypatch.setattr(node.chores, "finish", finish_late)
+        await node.stop()
+        assert any("as after a crash" in line for line in said(node))
+        assert node.disk_trouble.count == 1
+    assert not storage.exists(CLEAN_SHUTDOWN)
+    assert read_offsets(storage, RECOVERY_POINTS).get(("t", 0), 0) == 0
+
+
+async def test_once_a_stop_has_begun_no_segment_is_flushed_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[PartitionLog] = []
+    flush_plan = PartitionLog.flush_plan
+
+    def watched(log: PartitionLog) -> FlushPlan:
+        plans.append(log)
+        return flush_plan(log)
+
+    monkeypatch.setattr(PartitionLog, "flush_plan", watched)
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        node.chores.stop()
+        fill(node)
+        await turns(5)
+        assert plans == [] and node.replicas["t", 0].log.recovery_point == 0
+
+
+@pytest.mark.parametrize("failure", [StorageError("no disk"), ValueError("an error of our own")])
+async def test_a_directory_is_free_after_a_stop_whatever_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def refuse(plan: FlushPlan, storage: Any) -> None:
+        raise failure
+
+    async with running(storage=OsStorage(str(tmp_path))) as node:
+        node.create_topic("t")
+        append(node, "t", b"v")
+        with monkeypatch.context() as patch:
+            patch.setattr(FlushPlan, "carry_out", refuse)
+            with suppress(ValueError):
+                await node.stop()
+        assert node.replicas == {}
+        async with running(storage=OsStorage(str(tmp_path))) as again:
+            assert not again.directory.was_clean
 
 
 async def test_what_was_cut_off_while_it_was_flushed_is_not_taken_for_flushed() -> None:
