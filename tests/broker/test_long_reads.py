@@ -11,12 +11,13 @@ from minibroker.broker.handlers.context import Context
 from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.handlers.offsets import list_offsets
 from minibroker.broker.node import Node
-from minibroker.errors import Error
+from minibroker.errors import Error, LogOffline, StorageError
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, ZSTD
+from minibroker.log.in_pieces import finish
 from minibroker.log.pruning import drop_oldest
-from minibroker.log.reading import MAX_TIMESTAMP
+from minibroker.log.reading import MAX_TIMESTAMP, find_time_in_pieces
 from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
@@ -204,7 +205,9 @@ async def test_the_loop_is_not_held_by_batches_that_are_too_old() -> None:
     assert count.stretches > 1, vars(count)
 
 
-@pytest.mark.parametrize("change", ["lost", "deleted below", "deleted within", "led anew", "cleaned away"])
+@pytest.mark.parametrize(
+    "change", ["lost", "failed", "deleted below", "deleted within", "cut and led anew", "cleaned away"]
+)
 async def test_what_is_searched_by_time_is_looked_at_again_after_a_pause(change: str) -> None:
     """The log changes while its second batch is searched; the last two records of each are what is looked for."""
     async with running() as node:
@@ -223,8 +226,14 @@ async def test_what_is_searched_by_time_is_looked_at_again_after_a_pause(change:
                 return
             if change == "lost":
                 replica.leader_id = 77
-            elif change == "led anew":
+            elif change == "failed":
+                log.fail(StorageError("the disk is gone"))
+            elif change == "cut and led anew":
                 replica.leader_epoch += 1
+                log.truncate_to(RECORDS)
+                others = [Record(None, b"", (), NOW_MS + each // 10) for each in range(RECORDS)]
+                replica.append(bytearray(build_batch(2, others, codec=GZIP)), now_ms=NOW_MS, steady_ms=0)
+                wanted[0] = RECORDS + 10
             elif change == "deleted within":
                 log.advance_log_start(2 * RECORDS - 1)
                 wanted[0] = 2 * RECORDS - 1
@@ -240,8 +249,21 @@ async def test_what_is_searched_by_time_is_looked_at_again_after_a_pause(change:
     assert turns >= 1
     if change == "lost":
         assert (row.error_code, row.offset) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+    elif change == "failed":
+        assert (row.error_code, row.offset) == (Error.KAFKA_STORAGE_ERROR, -1)
     else:
         assert (row.error_code, row.offset) == (Error.NONE, wanted[0])
+
+
+async def test_what_was_found_in_a_log_that_has_failed_meanwhile_is_nothing() -> None:
+    async with running() as node:
+        filled(node, 1)
+        replica = node.replicas["orders", 0]
+        search = find_time_in_pieces(replica.log, NOW_MS + RECORDS - 1, limit_offset=RECORDS)
+        next(search)
+        replica.log.fail(StorageError("the disk is gone"))
+        with pytest.raises(LogOffline):
+            finish(search)
 
 
 @pytest.mark.parametrize("change", ["lost", "led anew", "deleted"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,14 @@ from minibroker.protocol.messages.create_partitions import CreatePartitionsReque
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.replication.placement import new_partition
+from minibroker.stored.brokers import BrokerRegistrationChangeRecord
 from tests.cluster.virtual import Lab, in_cluster
 from tests.groups.test_growth import steps_of
 from tests.server.running import Client, FedTransport, batch, connected, frame, produce, running, turns
 
 OPENED_MAX = 8  # partitions in a turn of the loop
 DECIDED_MAX = 500  # of which it is decided where they go
+ENCODED_MAX = 1_000  # whose records are encoded
 Wanted = CreateTopicsRequest.CreatableTopic
 Config = Wanted.CreatableTopicConfig
 CREATE, PING = (19, 7), (18, 0)
@@ -203,19 +206,21 @@ def test_brokers_of_a_cluster_open_many_partitions_in_shares() -> None:
 
 
 class Made:
-    """How many records of partitions are made, in all and in one turn of the loop at most."""
+    """How many records are made by a function, in all and in one turn of the loop at most."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "minibroker.replication.controller.new_partition"):
         self.in_turn = self.in_turn_max = self.in_all = 0
+        module, _, attribute = name.rpartition(".")
+        make = getattr(import_module(module), attribute)
 
         def counted(*arguments: Any) -> Any:
             if not self.in_turn:
                 asyncio.get_running_loop().call_soon(self.end_turn)
             self.in_turn += 1
             self.in_all += 1
-            return new_partition(*arguments)
+            return make(*arguments)
 
-        monkeypatch.setattr("minibroker.replication.controller.new_partition", counted)
+        monkeypatch.setattr(name, counted)
 
     def end_turn(self) -> None:
         self.in_turn_max, self.in_turn = max(self.in_turn_max, self.in_turn), 0
@@ -231,11 +236,13 @@ async def test_the_partitions_of_one_topic_are_decided_while_others_are_served(
 ) -> None:
     async with running() as node, connected(node) as client:
         made = Made(monkeypatch)
+        encoded = Made(monkeypatch, "minibroker.metadata.metadata_log.write_record")
         answer = await client.ask(creation(("wide", 2_000)), CREATE[1])
         assert answer.topics[0].error_code == 0 and answer.topics[0].num_partitions == 2_000
         more = await client.ask(extension("wide", 4_000), 3)
         assert more.results[0].error_code == 0 and len(node.replicas) == 4_000
         assert made.in_all == 4_000 and made.in_turn_max <= DECIDED_MAX
+        assert encoded.in_all > 4_000 and encoded.in_turn_max <= ENCODED_MAX
 
 
 async def test_a_trial_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,6 +371,56 @@ def test_a_broker_that_is_fenced_and_back_meanwhile_leaves_no_partition_behind(
             assert len(partitions) == 700
 
     in_cluster(main)
+
+
+MOVED = bytes(range(16))  # the only directory of a broker that had another
+
+
+def cordoned(broker: Any) -> Any:
+    return changed(broker, cordoned_log_dirs=broker.log_dirs)
+
+
+def with_another_directory(broker: Any) -> Any:
+    return changed(broker, log_dirs=[MOVED])
+
+
+def changed(broker: Any, **what: Any) -> Any:
+    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, **what)
+
+
+def in_another_rack(broker: Any) -> Any:
+    record = copy(broker)
+    record.rack = "a"
+    return record
+
+
+@pytest.mark.parametrize(
+    ("change", "holds"),
+    [
+        (cordoned, lambda each: 3 not in each.replicas),
+        (
+            with_another_directory,
+            lambda each: dict(zip(each.replicas, each.directories, strict=True)).get(3, MOVED) == MOVED,
+        ),
+        (in_another_rack, lambda each: 2 in each.replicas),  # of two racks, it is alone in its own
+    ],
+)
+def test_what_is_changed_of_a_broker_meanwhile_counts(
+    change: Callable[[Any], Any], holds: Callable[[Any], bool]
+) -> None:
+    async def main(lab: Lab) -> None:
+        controller = lab.cluster.controller
+        wish = creation(("wide", 600))
+        wish.topics[0].replication_factor = 2
+        asked = asyncio.ensure_future(controller.answer(0, wish, CREATE[1]))
+        await asyncio.sleep(0)
+        assert "wide" not in controller.image.topics
+        controller.change([change(controller.image.brokers[3])], "the test says so")
+        answer = await asked
+        assert answer.topics[0].error_code == 0
+        assert all(map(holds, controller.image.topics["wide"].partitions))
+
+    in_cluster(main, racks=("a", "b", "b"))
 
 
 # What is too much
