@@ -8,6 +8,7 @@ list, with the reason.
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ def marked_settings() -> dict[str, list[str]]:
         text = path.read_text(encoding="utf-8")
         if "mark.setting(" not in text:
             continue
+        module = ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
         for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
@@ -54,7 +56,7 @@ def marked_settings() -> dict[str, list[str]]:
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.setting":
                     assert node.name.startswith("test_"), f"{path.name}: {node.name} is no test"
                     for name in map(ast.literal_eval, decorator.args):
-                        found.setdefault(name, []).append(f"{path.name}::{node.name}")
+                        found.setdefault(name, []).append(f"{module}.{node.name}")
     return found
 
 
@@ -65,6 +67,61 @@ def test_every_honoured_setting_is_looked_at_from_outside() -> None:
     marked = marked_settings()
     assert honoured - probed - set(marked) == set(UNSEEN)
     assert set(marked) <= honoured, "a marker names what is no setting, or one that is not honoured"
+
+
+# What starts brokers that read the settings which they are told.
+STARTS = {
+    "minibroker.Broker",
+    "minibroker.Cluster",
+    "minibroker.broker.node.Node",
+    "minibroker.client.Cluster",
+    "tests.server.test_serve.serving",
+}
+
+
+@cache
+def defined(module: str) -> tuple[dict[str, str], dict[str, ast.AST]]:
+    """Return what a module imports, by its name there, and the functions and classes that it defines."""
+    tree = ast.parse((TESTS.parent / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    imports: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            above = f"{module.rpartition('.')[0]}." if node.level else ""
+            imports |= {each.asname or each.name: f"{above}{node.module}.{each.name}" for each in node.names}
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return imports, {node.name: node for node in ast.walk(tree) if isinstance(node, kinds)}
+
+
+def reach(name: str, reached: set[str]) -> None:
+    """Add what a function of the tests calls, its fixtures, and what these call."""
+    if name in reached:
+        return
+    reached.add(name)
+    module, _, attribute = name.rpartition(".")
+    if not module.startswith("tests.") or not (TESTS.parent / f"{module.replace('.', '/')}.py").exists():
+        return
+    imports, definitions = defined(module)
+    if attribute in imports:
+        reach(imports[attribute], reached)
+    elif attribute in definitions:
+        for node in ast.walk(definitions[attribute]):
+            used = node.func if isinstance(node, ast.Call) else node
+            called = used.id if isinstance(used, ast.Name) and used is not node else getattr(node, "arg", None)
+            if called in imports:
+                reach(imports[called], reached)
+            elif called in definitions:
+                reach(f"{module}.{called}", reached)
+
+
+def test_who_looks_at_a_setting_starts_a_broker() -> None:
+    """What is given to a part of it alone would be seen there although no broker read it."""
+    without = []
+    for test in {test for found in marked_settings().values() for test in found}:
+        reached: set[str] = set()
+        reach(test, reached)
+        if not reached & STARTS:
+            without.append(test)
+    assert not without
 
 
 @pytest.mark.setting("broker.rack")
@@ -186,6 +243,21 @@ def test_a_partition_goes_back_to_its_preferred_leader_if_auto_leader_rebalance_
         cluster.wait_in_sync()
         cluster.advance("5s")
         assert cluster.leader("t") == (preferred if is_on else other)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.setting("unclean.leader.election.enable")
+def test_who_lacks_something_leads_if_unclean_leader_election_enable_says_so(is_on: bool) -> None:
+    with Cluster(2, topics=["t:1:2"], config={"unclean.leader.election.enable": is_on}) as cluster:
+        cluster.wait_in_sync()
+        leader = cluster.leader("t")
+        (other,) = {1, 2} - {leader}
+        cluster.kill(other)
+        cluster.wait_isr("t", 0, [leader])
+        cluster.kill(leader)
+        cluster.start_broker(other)
+        cluster.advance("10m")
+        assert cluster.leader("t") == (other if is_on else -1)
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -62,7 +62,6 @@ def test_without_a_replica_in_sync_nobody_leads_unless_the_topic_says_so(cluster
     assert cluster.state[0] == 2
 
 
-@pytest.mark.setting("unclean.leader.election.enable")
 @pytest.mark.parametrize("where", [(2, "a"), (4, ""), (4, "0"), None])
 def test_unclean_elections_are_allowed_by_topic_cluster_or_controller(
     cluster: SmallCluster, where: tuple[int, str] | None
