@@ -78,7 +78,8 @@ class Pieces:
         else:
             loop, aside = asyncio.get_running_loop(), _Aside(step)
             self._aside = aside
-            if not aside.begin(partial(loop.call_soon_threadsafe, self._clock.run, partial(self._go_on, aside))):
+            go_on = partial(self._go_on, aside)
+            if not aside.begin(lambda: loop.call_soon_threadsafe(self._clock.run, go_on)):
                 self._aside = None
                 self._step(_failure_of(step))
 
