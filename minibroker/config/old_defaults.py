@@ -14,6 +14,7 @@ OLD_DEFAULTS: dict[str, tuple[tuple[str, str], ...]] = {
     "log.cleaner.enable": (("0.9.0", "false"),),
     "log.message.timestamp.after.max.ms": (("4.0", str((1 << 63) - 1)),),  # KIP-937
     "message.max.bytes": (("2.5", "1000012"),),  # of records; since then with the header of a v2 batch
+    "num.recovery.threads.per.data.dir": (("4.0", "1"),),  # KIP-1030
     "offsets.retention.minutes": (("2.0", "1440"),),  # KIP-186
     "replica.lag.time.max.ms": (("2.5", "10000"),),  # KIP-537
     "unclean.leader.election.enable": (("0.11.0", "true"),),  # KIP-106
