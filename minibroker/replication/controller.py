@@ -15,7 +15,7 @@ Topics, partitions, settings, features and producer ids are here. Elsewhere, as 
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
-from minibroker.log.in_pieces import finish
+from minibroker.log.in_pieces import at_once
 from minibroker.metadata.bootstrap import METADATA_TOPIC
 from minibroker.metadata.features import ELR, ELR_VERSION, METADATA_VERSION
 from minibroker.metadata.image import BROKER, TOPIC, metric_name
@@ -32,6 +32,7 @@ from minibroker.replication.placement import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Required, TypedDict, Unpack
 
     from minibroker.log.in_pieces import InPieces
     from minibroker.metadata.image import MetadataImage, Topic
@@ -39,6 +40,17 @@ if TYPE_CHECKING:
 
     # Looks at all settings that a resource would have; raises KafkaError(INVALID_CONFIG).
     CheckConfigs = Callable[[int, str, Mapping[str, str]], object]
+
+    class TopicWish(TypedDict, total=False):
+        """What a new topic is to be like: numbers, of which -1 takes the default, or the brokers of each partition."""
+
+        partitions: Required[int]
+        replication_factor: Required[int]
+        assignments: Sequence[tuple[int, Sequence[int]]]  # instead of both numbers, which must be -1 then
+        configs: Mapping[str, str | None] | None
+        default_partitions: int
+        default_replication_factor: int
+
 
 NAME_LENGTH_MAX = 249
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -79,66 +91,27 @@ class Controller:
 
     # Topics
 
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication_factor: int,
-        assignments: Sequence[tuple[int, Sequence[int]]] = (),
-        configs: Mapping[str, str | None] | None = None,
-        default_partitions: int = 1,
-        default_replication_factor: int = 1,
-    ) -> list[MetadataRecord]:
-        """Return the records of a new topic; partitions and replication factor -1 take the defaults.
-
-        assignments: partition and broker ids of each, instead of both numbers, which must be -1 then.
-        """
-        return finish(
-            self.create_topic_in_pieces(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                assignments=assignments,
-                configs=configs,
-                default_partitions=default_partitions,
-                default_replication_factor=default_replication_factor,
-            )
-        )
-
-    def create_topic_in_pieces(
-        self,
-        name: str,
-        *,
-        partitions: int,
-        replication_factor: int,
-        assignments: Sequence[tuple[int, Sequence[int]]] = (),
-        configs: Mapping[str, str | None] | None = None,
-        default_partitions: int = 1,
-        default_replication_factor: int = 1,
-    ) -> InPieces[list[MetadataRecord]]:
-        """Do what `create_topic` does; if others came in meanwhile, `facts` and the name are to be looked at again."""
+    def create_topic_in_pieces(self, name: str, **wish: Unpack[TopicWish]) -> InPieces[list[MetadataRecord]]:
+        """Return the records of a new topic; if others came in meanwhile, `facts` and its name are looked at again."""
         from minibroker.stored.topics import ConfigRecord, TopicRecord
 
-        settings = self.check_new_topic(name, configs)
-        if assignments:
-            placed = yield from as_assigned(self.image, partitions, replication_factor, assignments)
-            count, factor = len(placed), 0
-        else:
-            count = default_partitions if partitions == -1 else partitions
-            factor = default_replication_factor if replication_factor == -1 else replication_factor
-            self._check_numbers(partitions, replication_factor, count, factor)
-            placed = None
+        settings, placed, count, factor = yield from self._checked_topic(name, **wish)
         topic_id = self.new_id()
         records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=topic_id)]
         records += [
             ConfigRecord(resource_type=TOPIC, resource_name=name, name=key, value=value)
             for key, value in settings.items()
         ]
-        _check_count(len(records) + count)
         return (yield from self._add_partitions(records, topic_id, 0, count, factor, placed))
 
-    def try_topic(
+    create_topic = at_once(create_topic_in_pieces)
+
+    def try_topic(self, name: str, **wish: Unpack[TopicWish]) -> InPieces[tuple[bytes, int, int]]:
+        """Return id, number of partitions and replication factor of a topic that could be made, and make none of it."""
+        _, _, count, factor = yield from self._checked_topic(name, **wish)
+        return self.new_id(), count, factor
+
+    def _checked_topic(
         self,
         name: str,
         *,
@@ -148,9 +121,10 @@ class Controller:
         configs: Mapping[str, str | None] | None = None,
         default_partitions: int = 1,
         default_replication_factor: int = 1,
-    ) -> InPieces[tuple[bytes, int, int]]:
-        """Return id, number of partitions and replication factor of a topic that could be made, and make none of it."""
+    ) -> InPieces[tuple[dict[str, str], list[list[int]] | None, int, int]]:
+        """Return settings, brokers of each partition if they are assigned, number of partitions, replication factor."""
         settings = self.check_new_topic(name, configs)
+        placed = None
         if assignments:
             placed = yield from as_assigned(self.image, partitions, replication_factor, assignments)
             count, factor = len(placed), len(placed[0])
@@ -159,7 +133,7 @@ class Controller:
             factor = default_replication_factor if replication_factor == -1 else replication_factor
             self._check_numbers(partitions, replication_factor, count, factor)
         _check_count(1 + len(settings) + count)
-        return self.new_id(), count, factor
+        return settings, placed, count, factor
 
     def facts(self, name: str) -> tuple[object, ...]:
         """Return what decisions about the partitions of a topic rest on: they hold as long as it is the same.
@@ -200,20 +174,19 @@ class Controller:
         topic = self.get_topic(name) if name is not None else self.get_topic_by_id(topic_id or bytes(16))
         return [RemoveTopicRecord(topic_id=topic.id)]
 
-    def create_partitions(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
-    ) -> list[MetadataRecord]:
-        """Return the records of more partitions for a topic, `count` being how many it then has."""
-        return finish(self.create_partitions_in_pieces(name, count, assignments))
-
     def create_partitions_in_pieces(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
     ) -> InPieces[list[MetadataRecord]]:
-        """Do what `create_partitions` does; if others came in meanwhile, `facts` is to be looked at again."""
+        """Return the records of more partitions for a topic, `count` being how many it then has.
+
+        If others came in meanwhile, `facts` is to be looked at again.
+        """
         topic, present = self.get_topic(name), len(self.get_topic(name).partitions)
         placed = yield from self.try_partitions(name, count, assignments)
         factor = len(topic.partitions[0].replicas)
         return (yield from self._add_partitions([], topic.id, present, count - present, factor, placed))
+
+    create_partitions = at_once(create_partitions_in_pieces)
 
     def try_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
