@@ -34,7 +34,7 @@ from minibroker.cleaning.keys import (
 )
 from minibroker.cleaning.survivors import STAYS, TOMBSTONE
 from minibroker.errors import EncodeError, InvalidRecord
-from minibroker.log.build import build_batch
+from minibroker.log.build import build_batch, origin_of
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
 from minibroker.schema.varint import read_uvarint
 
@@ -281,12 +281,7 @@ def _built(batch: Batch, records: list[Record], magic: int, horizon: int | None)
             timestamp_type=timestamp_type,
             max_timestamp=max_timestamp,
             delete_horizon=horizon,
-            partition_leader_epoch=batch.partition_leader_epoch,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            base_sequence=batch.base_sequence,
-            transactional=batch.is_transactional,
-            control=batch.is_control,
+            **origin_of(batch),
         )
     except EncodeError as error:
         # Numbers that can be read but not be written: offsets that fall, times beyond 64 bits.

@@ -38,9 +38,21 @@ from minibroker.schema.varint import uvarint, zigzag
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
+    from typing import Any, TypedDict
 
+    from minibroker.log.batches import Batch
     from minibroker.log.in_pieces import InPieces
+
+    class Origin(TypedDict):
+        """Who wrote a batch, and in which epoch."""
+
+        partition_leader_epoch: int
+        producer_id: int
+        producer_epoch: int
+        base_sequence: int
+        transactional: bool
+        control: bool
+
 
 FEW_BYTES_MAX, RECORD_BYTES = 16 * 1024, 8  # of records that are written at once; one of them, beside key and value
 WRITTEN_SHARE = 2  # what is said of compression is of what can hardly be compressed
@@ -86,16 +98,11 @@ def build_batch(
         except (StructError, TypeError, ValueError) as failure:
             raise _misfit(rows, failure) from failure
 
-    if delete_horizon is not None:
-        attributes |= DELETE_HORIZON_BIT
-    if transactional:
-        attributes |= TRANSACTIONAL_BIT
-    if control:
-        attributes |= CONTROL_BIT
+    attributes |= _v2_bits(delete_horizon, transactional=transactional, control=control)
     base_timestamp = delete_horizon if delete_horizon is not None else rows[0].timestamp if rows else -1
     try:
         payload, last_built, max_built = _records(rows, base_offset, base_timestamp, base_offset)
-        covered = _pack_covered(
+        header = (
             attributes,
             (last_built if last_offset is None else last_offset) - base_offset,
             base_timestamp,
@@ -104,11 +111,23 @@ def build_batch(
             producer_epoch,
             base_sequence,
             len(rows),
-        ) + (compress(codec, payload, level=level) if codec and rows else payload)
-        size = HEADER_BYTES - PREFIX_BYTES - _COVERED_BYTES + len(covered)
-        return _pack_front(base_offset, size, partition_leader_epoch, 2, crc32c(covered)) + covered
+        )
+        packed = compress(codec, payload, level=level) if codec and rows else payload
+        return _v2_batch(base_offset, partition_leader_epoch, header, packed)
     except (StructError, TypeError, ValueError, AttributeError) as failure:
         raise _misfit(rows, failure) from failure
+
+
+def origin_of(batch: Batch) -> Origin:
+    """Return what a batch that is written anew keeps of the old one, whatever becomes of its records."""
+    return {
+        "partition_leader_epoch": batch.partition_leader_epoch,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "transactional": batch.is_transactional,
+        "control": batch.is_control,
+    }
 
 
 class BatchBuilder:
@@ -191,14 +210,9 @@ class BatchBuilder:
         transactional: bool = False,
         control: bool = False,
     ) -> None:
-        attributes = codec | timestamp_type << 3
-        if delete_horizon is not None:
-            attributes |= DELETE_HORIZON_BIT
-        if transactional:
-            attributes |= TRANSACTIONAL_BIT
-        if control:
-            attributes |= CONTROL_BIT
-        self._codec, self._attributes = codec, attributes
+        self._codec, self._attributes = codec, codec | timestamp_type << 3
+        if self._magic == 2:
+            self._attributes |= _v2_bits(delete_horizon, transactional=transactional, control=control)
         self._base_offset, self._base_timestamp = base_offset, delete_horizon
         self._last_offset: int | None = last_offset
         self._max_timestamp: int | None = max_timestamp
@@ -227,21 +241,15 @@ class BatchBuilder:
                 wrapper = Record(None, payload, (), max_timestamp, self._next_offset - 1)
                 return _messages(self._magic, [wrapper], attributes, 0, 0, None)[0]
             base_offset, last_built = self._base_offset or 0, self._next_offset - 1
-            covered = b"".join(
-                (
-                    _pack_covered(
-                        self._attributes,
-                        (last_built if self._last_offset is None else self._last_offset) - base_offset,
-                        -1 if self._base_timestamp is None else self._base_timestamp,
-                        max_timestamp,
-                        *self._producer,
-                        self._count,
-                    ),
-                    payload,
-                )
+            header = (
+                self._attributes,
+                (last_built if self._last_offset is None else self._last_offset) - base_offset,
+                -1 if self._base_timestamp is None else self._base_timestamp,
+                max_timestamp,
+                *self._producer,
+                self._count,
             )
-            size = HEADER_BYTES - PREFIX_BYTES - _COVERED_BYTES + len(covered)
-            return b"".join((_pack_front(base_offset, size, self._front, 2, crc32c(covered)), covered))
+            return _v2_batch(base_offset, self._front, header, payload)
         except (StructError, TypeError, ValueError) as failure:
             raise EncodeError(str(failure), "batch") from failure
 
@@ -274,6 +282,22 @@ def build_transaction_marker(
 
 
 # Records
+
+
+def _v2_bits(delete_horizon: int | None, *, transactional: bool, control: bool) -> int:
+    """Return the attributes that only format 2 has."""
+    return (
+        (0 if delete_horizon is None else DELETE_HORIZON_BIT)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+    )
+
+
+def _v2_batch(base_offset: int, partition_leader_epoch: int, header: tuple[int, ...], payload: bytes) -> bytes:
+    """Return a batch of format 2; header: from attributes on, which the checksum covers as it does the payload."""
+    covered = _pack_covered(*header) + payload
+    size = HEADER_BYTES - PREFIX_BYTES - _COVERED_BYTES + len(covered)
+    return _pack_front(base_offset, size, partition_leader_epoch, 2, crc32c(covered)) + covered
 
 
 def _records(

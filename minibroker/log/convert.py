@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from minibroker.errors import EncodeError, InvalidRecord, ProtocolError, UnknownCodec
 from minibroker.log.batches import Batch, batches
-from minibroker.log.build import BatchBuilder
+from minibroker.log.build import BatchBuilder, origin_of
 from minibroker.log.compression import ZSTD, compress, decompress
 from minibroker.log.crc import crc32c
 from minibroker.log.formats import APPEND_TIME, CODEC_MASK, CREATE_TIME, HEADER_BYTES, PREFIX_BYTES
@@ -216,10 +216,5 @@ def _builder(batch: Batch, to_magic: int, codec: int, level: int | None, *, keep
         timestamp_type=timestamp_type,
         max_timestamp=append_time,
         delete_horizon=batch.delete_horizon,
-        partition_leader_epoch=batch.partition_leader_epoch,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        transactional=batch.is_transactional,
-        control=batch.is_control,
+        **origin_of(batch),
     )
