@@ -14,13 +14,13 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.client import Cluster, Consumer, Producer
 from minibroker.config import BrokerConfig
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.link import NetworkError
 from minibroker.replication.network import Network
+from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import World, simulate
 
 ROUNDS = 3

@@ -13,7 +13,7 @@ import signal
 import sys
 from random import SystemRandom
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig, ConfigError
 from minibroker.config.listeners import address, is_local
@@ -98,6 +98,7 @@ async def _serve_one(options: argparse.Namespace, topics: list[WantedTopic]) -> 
 
 
 async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic]) -> None:
+    from minibroker.clock.steered import SteeredClock
     from minibroker.embedded.cluster_engine import (
         ClusterEngine,
         ClusterStart,
@@ -108,7 +109,6 @@ async def _serve_cluster(options: argparse.Namespace, topics: list[WantedTopic])
     )
     from minibroker.embedded.engine import BrokerError
     from minibroker.events import EventStream
-    from minibroker.steered_clock import SteeredClock
 
     first_id = 1 if options.node_id is None else options.node_id
     if options.repair:

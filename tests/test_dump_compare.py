@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from minibroker.cleaning.candidates import cleanable
-from minibroker.cleaning.cleaner import Cleaned, clean
+from minibroker.cleaner.candidates import cleanable
+from minibroker.cleaner.cleaner import Cleaned, clean
 from minibroker.cli import main
+from minibroker.in_pieces import finish
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
-from minibroker.log.in_pieces import finish
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from tests import goldens
@@ -416,7 +416,7 @@ def test_what_our_cleaner_does_is_explained_and_what_it_would_never_do_is_not(
 
 def cleaned(log: PartitionLog, first_dirty: int | None, now_ms: int) -> int:
     """Compact a log as far as it may be; return where that is."""
-    stable_offset = log.last_stable_offset(log.next_offset)
+    stable_offset = log.last_stable_offset(log.log_end_offset)
     candidate = cleanable(log, first_dirty_offset=first_dirty, last_stable_offset=stable_offset, now_ms=now_ms)
     found: Cleaned = finish(clean(log, candidate, now_ms=now_ms, map_bytes_max=1 << 20))
     log.close()

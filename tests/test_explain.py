@@ -11,10 +11,10 @@ import pytest
 
 from minibroker.cli import main
 from minibroker.errors import CorruptCrc, InvalidMagic, Truncated, UnknownMessage, UnsupportedVersion
-from minibroker.explain import Explanation, explain, file_kind, guess
 from minibroker.protocol import message
 from minibroker.protocol.framing import encode_request, encode_response
 from minibroker.protocol.headers import Request
+from minibroker.tools.explain import Explanation, explain, file_kind, guess
 from tests import goldens
 
 V2 = next(bytes.fromhex(case["hex"]) for case in goldens.records("records") if case["id"] == "known-v2-key-value")

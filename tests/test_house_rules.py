@@ -31,136 +31,68 @@ SCRIPTS = sorted([*(ROOT / "bench").rglob("*.py"), *(ROOT / "docs").rglob("*.py"
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": set(),
     "__main__": {"cli"},
+    "errors": set(),
     "clock": set(),
-    "steered_clock": {"clock"},
+    "in_pieces": set(),
     "events": {"clock"},
     "event_kinds": {"events"},
-    "errors": set(),
+    "turns": {"errors"},
+    "reporter": set(),
     "schema": {"errors"},
     "protocol": {"schema", "errors", "stored"},  # stored only by name: `message("OffsetCommitValue")`
     "stored": {"schema", "errors"},
-    "log": {"schema", "errors", "stored"},
-    "cleaning": {"schema", "errors", "stored", "log"},
-    "metadata": {"schema", "errors", "stored", "log"},
-    "replication": {"errors", "clock", "events", "event_kinds", "protocol", "stored", "log", "metadata"},
+    "log": {"schema", "errors", "stored", "in_pieces"},
+    "metadata": {"errors", "protocol", "stored", "log"},
     "config": {"errors", "log"},
-    "groups": {"errors", "protocol", "stored", "config", "replication"},  # of the last only the planted bugs
+    "parts": {"errors", "clock", "turns", "reporter", "events", "log", "metadata", "config"},
+    "replication": {
+        *("errors", "clock", "turns", "reporter", "events", "event_kinds"),
+        *("protocol", "log", "metadata", "config", "parts"),
+    },
+    "controller": {"errors", "events", "event_kinds", "protocol", "stored", "metadata", "replication"},
+    "groups": {
+        *("errors", "clock", "turns", "event_kinds"),
+        *("protocol", "stored", "log", "metadata", "config", "parts", "replication"),
+    },
+    "cleaner": {
+        *("errors", "clock", "event_kinds"),
+        *("schema", "stored", "log", "metadata", "parts", "replication"),
+    },
     "client": {"__init__", "clock", "schema", "errors", "protocol", "log"},
-    "server": {"errors", "clock"},
+    "server": {"errors", "clock", "turns", "reporter"},
     "faults": {"errors", "clock", "events", "event_kinds", "schema", "protocol", "server"},
     "broker": {
-        "errors",
-        "clock",
-        "events",
-        "event_kinds",
-        "schema",
-        "protocol",
-        "stored",
-        "log",
-        "metadata",
-        "replication",
-        "config",
-        "cleaning",
-        "groups",
-        "server",
-        "faults",
+        *("errors", "clock", "in_pieces", "turns", "reporter", "events", "event_kinds"),
+        *("schema", "protocol", "stored", "log", "metadata", "config", "parts"),
+        *("replication", "controller", "groups", "cleaner", "server", "faults"),
     },
     "cluster": {
-        "steered_clock",
-        "errors",
-        "clock",
-        "events",
-        "event_kinds",
-        "protocol",
-        "stored",
-        "log",
-        "metadata",
-        "replication",
-        "config",
-        "server",
-        "broker",
-    },
-    "serve": {
-        "errors",
-        "clock",
-        "steered_clock",
-        "events",
-        "log",
-        "metadata",
-        "config",
-        "server",
-        "broker",
-        "embedded",
-        "faults",
-    },
-    "explain": {"schema", "errors", "protocol", "stored", "log"},
-    "dump": {"schema", "errors", "protocol", "stored", "log", "explain"},
-    "cli": {
-        "__init__",
-        "schema",
-        "errors",
-        "events",
-        "protocol",
-        "stored",
-        "log",
-        "explain",
-        "dump",
-        "serve",
-        "client",
-        "clock",
-        "cluster",
-        "lessons",
-        "watch",
-        "spark",
-        "groups",  # only the expressions that members bring, for --validate-regex
+        *("errors", "clock", "turns", "reporter", "events", "event_kinds"),
+        *("protocol", "stored", "log", "metadata", "config", "parts"),
+        *("replication", "controller", "groups", "cleaner", "broker"),
     },
     "embedded": {
-        "errors",
-        "clock",
-        "steered_clock",
-        "events",
-        "event_kinds",
-        "log",
-        "metadata",
-        "replication",
-        "config",
-        "server",
-        "broker",
-        "cluster",
-        "client",
-        "faults",
+        *("errors", "clock", "reporter", "events", "event_kinds", "log", "metadata", "config"),
+        *("replication", "groups", "cleaner", "server", "faults", "broker", "cluster", "client"),
     },
-    "watch": {"log", "replication", "cluster", "events", "event_kinds", "steered_clock"},
+    "serve": {"errors", "clock", "events", "log", "metadata", "config", "server", "faults", "broker", "embedded"},
+    "simulation": {"clock", "events", "event_kinds", "log"},
+    "tools": {"schema", "errors", "protocol", "stored", "log"},
+    "watch": {"cluster", "event_kinds"},
     "lessons": {
-        "errors",
-        "events",
-        "event_kinds",
-        "steered_clock",
-        "protocol",
-        "stored",
-        "log",
-        "replication",
-        "cluster",
-        "client",
-        "server",
-        "simulation",
-        "watch",
+        *("errors", "clock", "reporter", "events", "event_kinds", "protocol", "stored", "log", "replication"),
+        *("cluster", "client", "simulation", "watch"),
     },
     "spark": {
-        "clock",
-        "errors",
-        "schema",
-        "stored",
-        "protocol",
-        "log",
-        "client",
-        "cleaning",
-        "metadata",
-        "replication",
-        "config",
+        *("clock", "errors", "in_pieces", "schema", "stored", "protocol", "log", "metadata", "config", "controller"),
+        *("cleaner", "client", "tools"),
+    },
+    "cli": {
+        *("__init__", "errors", "clock", "events", "protocol", "log", "client", "cluster", "tools", "serve"),
+        *("lessons", "watch", "spark"),
+        "groups",  # only the expressions that members bring, for --validate-regex
     },
     "pytest_plugin": {"embedded"},
-    "simulation": {"clock", "events", "event_kinds"},
 }
 HANDED_OUT = ("__init__", "embedded")  # by the root when somebody asks for Broker or Cluster, so nothing depends on it
 
@@ -178,7 +110,7 @@ FILE_CALLS = (
 )
 DOORS = {
     "time": Door(
-        ("clock.py", "steered_clock.py", "simulation/"),
+        ("clock/", "simulation/"),
         r"time\.(time|monotonic|perf_counter|process_time)(_ns)?|time\.(sleep|localtime)"
         r"|datetime\.(datetime|date)\.(now|utcnow|today)"
         r"|asyncio\.(sleep|wait_for|timeout|timeout_at)|\?\.(call_later|call_at)",
@@ -214,18 +146,18 @@ HEAVY = {
     *("google_crc32c", "lz4", "re2", "snappy", "uvloop", "zstandard"),
 }
 LIGHT_PARTS = {
-    *("__init__", "errors", "clock", "steered_clock", "events", "event_kinds", "schema", "protocol", "stored", "log"),
-    *("metadata", "replication", "config"),
+    *("__init__", "errors", "clock", "events", "event_kinds", "schema", "protocol", "stored", "log"),
+    *("in_pieces", "metadata", "config", "controller"),
 }
 
 # Files above FILE_LINES_MAX, lines rounded up to the next 50: long is fine for a table or a codec, growing unnoticed
 # is not.
 FILE_LINES_MAX = 400
 LONG_FILES = {
-    "minibroker/broker/node.py": 550,  # a broker's life, and what is asked of it
+    "minibroker/broker/broker.py": 550,  # a broker's life, and what is asked of it
     "minibroker/broker/handlers/fetch.py": 555,  # one request from its session to its answer
-    "minibroker/cluster/controller_node.py": 420,  # the controller's life, and what brokers ask of it
-    "minibroker/broker/feeding.py": 450,  # a session of a follower, and one request in it
+    "minibroker/cluster/controller_server.py": 420,  # the controller's life, and what brokers ask of it
+    "minibroker/replication/follower_sessions.py": 450,  # a session of a follower, and one request in it
     "minibroker/errors.py": 457,  # the table of error codes
     "minibroker/event_kinds.py": 550,  # the table of events
     "minibroker/broker/handlers/produce.py": 430,  # one request, at once or in shares
@@ -235,12 +167,12 @@ LONG_FILES = {
     "minibroker/log/build.py": 455,  # a batch at once, or of records that come some at a time
     "minibroker/log/validate.py": 484,  # from bytes that came to bytes that may be appended
     "minibroker/log/compression.py": 560,  # four codecs, with their framings
-    "minibroker/broker/led_partition.py": 510,  # a partition's life: read, written, committed, refused
+    "minibroker/groups/offsets_partition.py": 510,  # a partition's life: read, written, committed, refused
     "minibroker/metadata/image.py": 410,  # each kind of record: what it makes of the image, and how it is written again
     "minibroker/metadata/metadata_log.py": 433,  # load, repair, lead, append, snapshots: the life of one log
-    "minibroker/replication/controller.py": 450,  # topics and partitions, at once and in pieces, settings, features
+    "minibroker/controller/controller.py": 470,  # topics and partitions, at once and in pieces, settings, features
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
-    "minibroker/broker/partitions.py": 430,  # which logs are open, and what is still to be opened or removed
+    "minibroker/replication/replica_set.py": 430,  # which logs are open, and what is still to be opened or removed
     "minibroker/log/directory.py": 475,  # the logs of a broker, and the files that speak of all of them
     "minibroker/log/segment.py": 542,  # writing and reading one file with its indexes
     "minibroker/log/partition_log.py": 530,  # appending, rolling, flushing, cutting: one state
@@ -249,7 +181,7 @@ LONG_FILES = {
 
 # An optional part may import what its extra installs.
 EXTRA_OF_PART = {"spark": "spark", "pytest_plugin": "test"}
-NEEDS_NUMPY = re.compile(r"log/column\w*\.py")  # records as columns, for Spark
+NEEDS_NUMPY = re.compile(r"spark/columns/\w*\.py")  # records as columns, for Spark
 
 
 # Reading source

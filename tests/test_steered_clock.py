@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.client import Cluster, Producer
 from minibroker.clock import CHORE, IDLE, REQUEST, SESSION, LoopClock
+from minibroker.clock.steered import SteeredClock, duration_ms
 from minibroker.config import BrokerConfig
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.simulation.run import World, simulate
-from minibroker.steered_clock import SteeredClock, duration_ms
 
 DAY_MS = 86_400_000
 

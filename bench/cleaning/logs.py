@@ -93,7 +93,7 @@ def write(root: Path, kind: Kind, size_bytes: int) -> Written:
     log.roll(now_ms=START_MS)
     last = build_batch(2, [Record(b"last", b"", (), START_MS + count, 0)])
     log.append_as_leader(bytearray(last), leader_epoch=0, now_ms=START_MS + count)
-    directory.close({(TOPIC, 0): log.next_offset}, broker_epoch=1)
+    directory.close({(TOPIC, 0): log.log_end_offset}, broker_epoch=1)
     return Written(root, count, sum(segment.size_bytes for segment in log.segments[:-1]))
 
 

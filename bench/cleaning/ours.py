@@ -13,15 +13,15 @@ import time
 from pathlib import Path
 
 from bench.cleaning.logs import NOW_MS, opened
-from minibroker.cleaning.candidates import cleanable
-from minibroker.cleaning.cleaner import clean
+from minibroker.cleaner.candidates import cleanable
+from minibroker.cleaner.cleaner import clean
 
 MEMORY_PIECES = 500  # so often its memory is looked at
 
 
 def main(root: str, map_bytes: str) -> None:
     log = opened(Path(root))
-    candidate = cleanable(log, first_dirty_offset=None, last_stable_offset=log.next_offset, now_ms=NOW_MS)
+    candidate = cleanable(log, first_dirty_offset=None, last_stable_offset=log.log_end_offset, now_ms=NOW_MS)
     before = peak = anonymous_mb()
     work = clean(log, candidate, now_ms=NOW_MS, map_bytes_max=int(map_bytes))
     pieces, busy, clock, busy_clock = [], [], time.perf_counter, time.thread_time

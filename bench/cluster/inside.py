@@ -18,10 +18,10 @@ from bench.broker.load import batch
 from bench.broker.rounds import Figures
 from bench.cluster.kinds import BROKERS
 from bench.cluster.watched import new_cluster
+from minibroker.clock.steered import SteeredClock
 from minibroker.events import Event, EventStream
 from minibroker.replication.replica import Replica
 from minibroker.server.loops import new_loop
-from minibroker.steered_clock import SteeredClock
 
 TOPIC = "inside"
 WARM_UP = 300
@@ -85,7 +85,7 @@ async def unobserved(replica: Replica, events: EventStream, data: bytes, count: 
         done: asyncio.Future[float] = loop.create_future()
 
         def changed(size_bytes: int, done: asyncio.Future[float] = done) -> None:
-            if replica.high_watermark == replica.log.next_offset and not done.done():
+            if replica.high_watermark == replica.log.log_end_offset and not done.done():
                 done.set_result(time.perf_counter())
 
         await asyncio.sleep(0)

@@ -12,13 +12,13 @@ import gc
 import sys
 from random import SystemRandom
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
+from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
 from minibroker.embedded.cluster_engine import ClusterEngine, ClusterStart
 from minibroker.events import Event, EventStream, Subscription
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.server.loops import new_loop
-from minibroker.steered_clock import SteeredClock
 
 
 def new_cluster(clock: SteeredClock, events: EventStream, brokers: int) -> ClusterEngine:

@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from minibroker.client.partitioner import partition_of_key
 from minibroker.log.build import build_batch
-from minibroker.log.column_building import RowColumns, build_batches
-from minibroker.log.column_partitions import partitions_of
-from minibroker.log.columns import HEADERS
 from minibroker.log.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.log.records import Record
+from minibroker.spark.columns.building import RowColumns, build_batches
+from minibroker.spark.columns.partitions import partitions_of
+from minibroker.spark.columns.reader import HEADERS
 
 START_MS = 1600000000000
 VALUE_BYTES = 200

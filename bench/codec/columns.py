@@ -18,9 +18,9 @@ from collections.abc import Callable
 
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
-from minibroker.log.columns import ColumnReader
 from minibroker.log.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.log.records import Record
+from minibroker.spark.columns.reader import ColumnReader
 
 START_MS = 1600000000000
 VALUE_BYTES = 200

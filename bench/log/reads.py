@@ -88,7 +88,7 @@ def make_log(root: str, size_bytes: int, header: Header) -> PartitionLog:
 
 def timed(log: PartitionLog, offsets: list[int]) -> float:
     """Return the time of one lookup, in µs."""
-    limit = log.next_offset
+    limit = log.log_end_offset
     start = time.perf_counter()
     for offset in offsets:
         read(log, offset, FETCH_BYTES, limit_offset=limit)
@@ -96,7 +96,7 @@ def timed(log: PartitionLog, offsets: list[int]) -> float:
 
 
 def check(log: PartitionLog, offset: int) -> None:
-    found = read(log, offset, FETCH_BYTES, limit_offset=log.next_offset)
+    found = read(log, offset, FETCH_BYTES, limit_offset=log.log_end_offset)
     assert found is not None
     first = next(batches(found.view()))
     assert first.base_offset <= offset <= first.last_offset, (offset, first)
@@ -123,10 +123,10 @@ def main(rounds: int) -> None:
         samples: dict[str, list[tuple[float, float]]] = {title: [] for title in logs}
         for log in logs.values():
             for _ in range(1000):
-                check(log, chance.randrange(log.next_offset))
+                check(log, chance.randrange(log.log_end_offset))
         for _ in range(rounds):
             for title, log in logs.items():
-                offsets = [chance.randrange(log.next_offset) for _ in range(LOOKUPS)]
+                offsets = [chance.randrange(log.log_end_offset) for _ in range(LOOKUPS)]
                 samples[title].append((timed(log, offsets), timed(log, offsets[:1] * LOOKUPS)))
         print(f"{'':26}{'segments':>9}{'entries':>9}{'lookup':>8}{'again':>8}")
         for title, log in logs.items():

@@ -5,7 +5,7 @@ A handler is a plain function `handler(request, context)`; it returns the respon
 is done at once, while the bytes of the request still lie in the receive buffer; `Records` of the request are not to be
 touched later.
 Where a client can make the work long, the handler is a generator that returns the response, and yields after each
-element how long about that took, in microseconds, or what it has to wait for: server/shares.py lets others in between.
+element how long about that took, in microseconds, or what it has to wait for: turns.py lets others in between.
 Modules are imported when their first request comes.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.protocol.headers import Request, Response
     from minibroker.server.later import Later
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
     Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
     Handler = Callable[[Any, Context], Eventually | Work[Response]]

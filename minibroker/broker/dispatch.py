@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.broker.apis import Eventually, Handler
-    from minibroker.broker.injection import Injection
-    from minibroker.broker.node import Node
+    from minibroker.broker.broker import Node
+    from minibroker.broker.inject_faults import Injection
     from minibroker.protocol.headers import Request
     from minibroker.server.connection import Answer, Connection
     from minibroker.server.http import HttpAnswer, HttpRequest
 
 PRODUCE, API_VERSIONS = 0, 18
-# Wishes that the controller of a cluster fulfils, whichever broker they come to.
+# ClusterAdmin that the controller of a cluster fulfils, whichever broker they come to.
 FORWARDED = frozenset((19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 64, 80, 81, 94))
 SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
 LARGE_FRAME_BYTES = 8 * 1024  # from here on a request is read in pieces: some 2,000 elements are in one
@@ -157,19 +157,19 @@ class Dispatcher:
     def switch_faults(self, is_on: bool) -> None:
         """Ask the rules for faults before each request, or no more."""
         if is_on:
-            from minibroker.broker.injection import Injection
+            from minibroker.broker.inject_faults import Injection
 
             self.injection = Injection(self.node)
         else:
             self.injection = None
 
     def http_refusal(self, request: HttpRequest) -> HttpAnswer | None:
-        from minibroker.broker.control import find_refusal
+        from minibroker.broker.http_verbs import find_refusal
 
         return find_refusal(self.node, request)
 
     def http(self, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
-        from minibroker.broker.control import answer
+        from minibroker.broker.http_verbs import answer
 
         return answer(self.node, request)
 

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from functools import partial
 
-from minibroker.broker.pieces import Pieces, start_if_possible
+from minibroker.cleaner.pieces import Pieces, start_if_possible
 from minibroker.errors import StorageError
 from minibroker.log.outcomes import carry_out_in_turn
 
@@ -21,8 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from minibroker.broker.node import Node
-    from minibroker.broker.pieces import Work
+    from minibroker.broker.broker import Node
+    from minibroker.cleaner.pieces import Work
     from minibroker.log.outcomes import FlushPlan
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.storage import Storage

@@ -11,21 +11,21 @@ What must hold: looking changes nothing. What cannot be known is None.
 
 from __future__ import annotations
 
-from minibroker.broker.group_rows import GroupMember, GroupPartition, GroupRow, GroupView
 from minibroker.clock import LoopClock
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.names import OFFSETS_TOPIC, partition_of
+from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from minibroker.broker.led_partition import LedPartition
-    from minibroker.broker.node import Node
+    from minibroker.broker.broker import Node
     from minibroker.events import EventStream
     from minibroker.groups.consumer import ConsumerGroup
+    from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.metadata.image import MetadataImage
     from minibroker.replication.replica import Replica
 
@@ -112,7 +112,7 @@ class SeenGroups:
         except KafkaError:
             return -1
 
-    def _led(self) -> Iterator[LedPartition]:
+    def _led(self) -> Iterator[OffsetsPartition]:
         """Yield the partitions of the topic that some broker coordinates, and is to coordinate."""
         topic = self._image().topics.get(OFFSETS_TOPIC)
         for number, partition in enumerate(topic.partitions if topic is not None else ()):
@@ -122,7 +122,7 @@ class SeenGroups:
                 if led is not None and not led.is_loading:
                     yield led
 
-    def _find(self, group_id: str) -> LedPartition:
+    def _find(self, group_id: str) -> OffsetsPartition:
         topic = self._image().topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise _no_group(group_id)
@@ -145,7 +145,7 @@ class SeenGroups:
         if replica is None:
             return GroupPartition(*place, member, position, offset, *[None] * 7)
         log, high_watermark = replica.log, replica.high_watermark
-        ends = (log.last_stable_offset(high_watermark), high_watermark, log.next_offset)
+        ends = (log.last_stable_offset(high_watermark), high_watermark, log.log_end_offset)
         lags = [None if offset is None else max(end - offset, 0) for end in ends]
         return GroupPartition(*place, member, position, offset, log.log_start_offset, *ends, *lags)
 
@@ -275,7 +275,7 @@ def member_count(group: ClassicGroup | ConsumerGroup) -> int:
     return len(group.members) if isinstance(group, ClassicGroup) else len(group.state.members)
 
 
-def _epoch_and_assignor(led: LedPartition, group: ClassicGroup | ConsumerGroup) -> tuple[int, str]:
+def _epoch_and_assignor(led: OffsetsPartition, group: ClassicGroup | ConsumerGroup) -> tuple[int, str]:
     if isinstance(group, ClassicGroup):
         return group.generation, group.protocol or ""
     default = group.default_assignor(led.coordinator.settings_of(group.group_id))
@@ -310,7 +310,7 @@ def _assigned(data: bytes) -> list[Place]:
     return sorted((topic.topic, number) for topic in found.assigned_partitions for number in topic.partitions)
 
 
-def _consumer_members(led: LedPartition, group: ConsumerGroup) -> list[GroupMember]:
+def _consumer_members(led: OffsetsPartition, group: ConsumerGroup) -> list[GroupMember]:
     coordinator = led.coordinator
     described = group.describe(coordinator.topics, coordinator.settings_of(group.group_id))
     return [

@@ -7,12 +7,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
     from typing import Any, TypeAlias
 
-    from minibroker.broker.led_partition import LedPartition
-    from minibroker.broker.node import Node
+    from minibroker.broker.broker import Node
+    from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.metadata.image import Partition
     from minibroker.replication.replica import Replica
     from minibroker.server.http import HttpAnswer
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
     Row: TypeAlias = tuple[str, int]  # labels and figure
     Rows: TypeAlias = Iterator[Row | None]
@@ -45,7 +45,7 @@ def _readiness(node: Node) -> tuple[str, str, bytes]:
     """Ready, unless the disk has just refused something or nothing is served; partitions that are not are named."""
     if not node.is_ready:
         return "503 Service Unavailable", TEXT, b"not ready\n"
-    offline = node.disk_trouble.offline()
+    offline = node.offline()
     lines = [f"{topic}-{partition} is offline: {why}" for (topic, partition), why in offline.items()]
     reason = node.disk_trouble.recent()
     if offline and len(offline) == len(node.directory.logs) + len(node.partitions.unopened):
@@ -88,7 +88,7 @@ def _metrics(node: Node) -> Iterator[str]:
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, _of_partitions(node, figure))
     for name, what, measure in OF_REPLICAS:
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, _of_replicas(node, measure))
-    offline = [(f'partition="{partition}",topic="{topic}"', 1) for topic, partition in node.disk_trouble.offline()]
+    offline = [(f'partition="{partition}",topic="{topic}"', 1) for topic, partition in node.offline()]
     yield from _metric("minibroker_offline_partition", "gauge", "1 for a partition whose disk or log fails.", offline)
     failures = [("", node.disk_trouble.count)]
     yield from _metric("minibroker_storage_failures_total", "counter", "What a disk has refused.", failures)
@@ -144,7 +144,7 @@ def _groups(node: Node) -> Iterator[str]:
         yield from _metric(f"kafka_consumergroup_{metric}", "gauge", what, _of_groups(node, rows))
 
 
-def _of_groups(node: Node, rows: Callable[[Node, LedPartition, str], Rows]) -> Rows:
+def _of_groups(node: Node, rows: Callable[[Node, OffsetsPartition, str], Rows]) -> Rows:
     for _, led in sorted(node.groups.coordinator.led.items()):
         if led.is_loading:
             continue
@@ -154,13 +154,13 @@ def _of_groups(node: Node, rows: Callable[[Node, LedPartition, str], Rows]) -> R
             yield None
 
 
-def _members(node: Node, led: LedPartition, group_id: str) -> Rows:
+def _members(node: Node, led: OffsetsPartition, group_id: str) -> Rows:
     from minibroker.broker.group_view import member_count
 
     yield f'consumergroup="{_escaped(group_id)}"', member_count(led.shard.groups[group_id])
 
 
-def _committed(node: Node, led: LedPartition, group_id: str) -> Rows:
+def _committed(node: Node, led: OffsetsPartition, group_id: str) -> Rows:
     name = _escaped(group_id)
     for topic, partition in sorted(led.shard.offsets.places(group_id)):
         found = led.shard.offsets.find(group_id, topic, partition)
@@ -168,7 +168,7 @@ def _committed(node: Node, led: LedPartition, group_id: str) -> Rows:
             yield f'consumergroup="{name}",partition="{partition}",topic="{topic}"', found.offset
 
 
-def _lags(node: Node, led: LedPartition, group_id: str) -> Rows:
+def _lags(node: Node, led: OffsetsPartition, group_id: str) -> Rows:
     name = _escaped(group_id)
     for topic, partition in sorted(led.shard.offsets.places(group_id)):
         found, replica = led.shard.offsets.find(group_id, topic, partition), node.replicas.get((topic, partition))

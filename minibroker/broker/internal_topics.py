@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from minibroker.broker.own_metadata import OwnMetadata
+from minibroker.broker.metadata_standalone import StandaloneMetadata
+from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC
-from minibroker.replication.controller import RECORDS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
     from typing import Any
 
-    from minibroker.broker.node import Node
+    from minibroker.broker.broker import Node
     from minibroker.config import BrokerConfig
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
     TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings
 
@@ -51,7 +51,7 @@ def make_missing(node: Node, topics: Iterable[str], *, waits: bool = True) -> Co
     default = node.config["num.partitions"]
     if sum(default if partitions < 0 else partitions for partitions, _, _ in plans.values()) > RECORDS_MAX:
         return None
-    if not isinstance(node.metadata, OwnMetadata):
+    if not isinstance(node.metadata, StandaloneMetadata):
         return node.metadata.create_topics(plans)
     return node.shares.start(_make(node, plans, waits=waits))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from minibroker.broker.own_metadata import OwnMetadata
+from minibroker.broker.metadata_standalone import StandaloneMetadata
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.node import Node
+    from minibroker.broker.broker import Node
 
 
 class ProducerIds:
@@ -22,7 +22,7 @@ class ProducerIds:
             self._next += 1
             return self._next - 1
         metadata = self.node.metadata
-        if isinstance(metadata, OwnMetadata):
+        if isinstance(metadata, StandaloneMetadata):
             self._take(*metadata.allocate_producer_ids())
             return self.next()
         return None
@@ -31,7 +31,7 @@ class ProducerIds:
         """Return an id from a block that the controller of the cluster is asked for."""
         metadata = self.node.metadata
         while (found := self.next()) is None:
-            assert not isinstance(metadata, OwnMetadata)
+            assert not isinstance(metadata, StandaloneMetadata)
             self._take(*await metadata.allocate_producer_ids())
         return found
 

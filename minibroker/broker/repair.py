@@ -12,18 +12,18 @@ Only for a broker that is its own controller: of a cluster each broker has a par
 from __future__ import annotations
 
 from minibroker.broker.internal_topics import plan_of
+from minibroker.controller.placement import new_partition
 from minibroker.errors import ProtocolError
 from minibroker.groups.names import OFFSETS_TOPIC
 from minibroker.log.checkpoints import read_leader_epochs, read_topic_id
 from minibroker.metadata.image import TOPIC, partition_record
 from minibroker.metadata.rescue import forgotten
-from minibroker.replication.placement import new_partition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from minibroker.broker.node import Node
+    from minibroker.broker.broker import Node
     from minibroker.metadata.image import Topic
     from minibroker.metadata.rescue import Rescue
     from minibroker.stored.kinds import MetadataRecord
@@ -62,7 +62,7 @@ class Restoration:
         if not self._is_complete or records:
             records += self._nobodys_settings(counts)
             records.append(self._producer_ids())
-            node.chores.keeps_all = True
+            node.scheduler.keeps_all = True
             if self._without_settings:
                 node.reporter.say(NO_SETTINGS.format(topics=_shortened(self._without_settings)))
             node.reporter.say(KEPT)

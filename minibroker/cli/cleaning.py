@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Row = dict[str, Any]  # of minibroker/broker/cleaning_rows.py, by the names of its fields
+    Row = dict[str, Any]  # of minibroker/cleaner/results.py, by the names of its fields
 
 INTERNAL = "__"
 

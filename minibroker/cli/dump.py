@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _dump_lines(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
-    from minibroker.dump.files import Dump, Options
+    from minibroker.tools.dump.files import Dump, Options
 
     dump = Dump(
         Options(
@@ -138,7 +138,7 @@ def _dump_lines(files: list[str], options: argparse.Namespace, complain: Callabl
 
 
 def _dump_bytes(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
-    from minibroker.dump.fields import pieces
+    from minibroker.tools.dump.fields import pieces
 
     broken = False
     for path in files:
@@ -152,7 +152,7 @@ def _dump_bytes(files: list[str], options: argparse.Namespace, complain: Callabl
 
 
 def _dump_lesson(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
-    from minibroker.dump.offsets import lesson
+    from minibroker.tools.dump.offsets import lesson
 
     for path in files:
         if path.endswith(LESSON_SUFFIXES[0]):
@@ -163,8 +163,8 @@ def _dump_lesson(files: list[str], options: argparse.Namespace, complain: Callab
 
 def _dump_comparison(before: str, after: str, options: argparse.Namespace, complain: Callable[[object], None]) -> int:
     """Print what became of each partition; the status says whether cleaning can have done it."""
-    from minibroker.dump.changes import Side
-    from minibroker.dump.comparison import Comparison, Totals
+    from minibroker.tools.dump.changes import Side
+    from minibroker.tools.dump.comparison import Comparison, Totals
 
     earlier, later = _partitions(before), _partitions(after)
     for path, found in ((before, earlier), (after, later)):

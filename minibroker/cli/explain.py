@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any
 
-    from minibroker.explain import Explanation, Part
+    from minibroker.tools.explain import Explanation, Part
 
 DESCRIPTION = "Say what bytes mean, field by field: a request, a response, batches, an index, a checkpoint."
 EPILOG = "A file of a log directory is known by its name. Bytes that fit are taken for a request or for batches."
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from minibroker.explain import explain, file_kind
+    from minibroker.tools.explain import explain, file_kind
 
     try:
         data, name = _read(" ".join(options.what))

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from minibroker.errors import StorageError
     from minibroker.log.storage import OsStorage
-    from minibroker.log.verify import Verified, verify_directory
+    from minibroker.tools.verify.log_directory import Verified, verify_directory
 
     if not os.path.isdir(options.directory):
         print(f"minibroker verify: {options.directory}: is no directory", file=sys.stderr)

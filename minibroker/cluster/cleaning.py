@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.broker.cleaning import VERBS, check_place
+from minibroker.cleaner.scheduler import VERBS, check_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,24 +25,25 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from minibroker.broker.node import RACK_AWARE, Node
+from minibroker.broker.broker import Node
 from minibroker.clock import LoopClock
-from minibroker.cluster.controller_node import NODE_ID as CONTROLLER_ID
-from minibroker.cluster.controller_node import ControllerNode
+from minibroker.clock.steered import SteeredClock
+from minibroker.cluster.admin import ClusterAdmin
+from minibroker.cluster.controller_server import NODE_ID as CONTROLLER_ID
+from minibroker.cluster.controller_server import ControllerNode
 from minibroker.cluster.disks import Disks
 from minibroker.cluster.links import Links
 from minibroker.cluster.steps import Steps
 from minibroker.cluster.waits import Waits
 from minibroker.cluster.watchers import Watchers
-from minibroker.cluster.wishes import Wishes
 from minibroker.config import BrokerConfig
 from minibroker.config.listeners import address
 from minibroker.event_kinds import Broker as BrokerChanged
 from minibroker.log.unsynced import lose, unsynced
+from minibroker.parts import RACK_AWARE
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.network import Network
-from minibroker.server.server import Reporter
-from minibroker.steered_clock import SteeredClock
+from minibroker.reporter import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class WrongState(NoSuchBroker):
     """There is such a broker, and it is in another state than the verb needs: killed already, or still running."""
 
 
-class Cluster(Wishes):
+class Cluster(ClusterAdmin):
     """Brokers with ids one after the other, and a controller."""
 
     def __init__(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.groups import OFFSETS_TOPIC, seen_groups
 from minibroker.log.batches import batches
 from minibroker.log.reading import read
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.link import CONTROLLER
-from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def replica_state(replica: Replica, clean_offset: int) -> ReplicaState:
     return {
         "start_offset": log.log_start_offset,
         "high_watermark": replica.high_watermark,
-        "end_offset": log.next_offset,
+        "end_offset": log.log_end_offset,
         "leader_epoch": replica.leader_epoch,
         "is_leader": replica.is_leader and isinstance(replica.role, LeaderState),
         "epochs": [(entry.epoch, entry.start_offset) for entry in log.epochs.entries],
@@ -207,7 +207,7 @@ def _contents(log: PartitionLog) -> tuple[dict[str, str], list[tuple[int, int]]]
     texts: dict[str, str] = {}
     gaps: list[tuple[int, int]] = []
     position = start = _look_from(log)
-    while slice_ := read(log, position, SHORT_LOG_BYTES_MAX, limit_offset=log.next_offset):
+    while slice_ := read(log, position, SHORT_LOG_BYTES_MAX, limit_offset=log.log_end_offset):
         for batch in batches(slice_.view()):
             for record in batch.records():
                 if record.offset < start:
@@ -218,13 +218,13 @@ def _contents(log: PartitionLog) -> tuple[dict[str, str], list[tuple[int, int]]]
                     texts[str(record.offset)] = record_text(record, with_key=log.settings.compact)
             _note_gap(gaps, position, batch.next_offset)
             position = batch.next_offset
-    _note_gap(gaps, position, log.next_offset)
+    _note_gap(gaps, position, log.log_end_offset)
     return texts, gaps
 
 
 def _look_from(log: PartitionLog) -> int:
     """Return the offset from which on a log is looked into."""
-    offset, room_bytes = log.next_offset, SHORT_LOG_BYTES_MAX
+    offset, room_bytes = log.log_end_offset, SHORT_LOG_BYTES_MAX
     for segment in reversed(log.segments):
         room_bytes -= segment.size_bytes
         if room_bytes < 0:

@@ -6,19 +6,19 @@ A signature is all that is known of a verb: what comes by HTTP is checked agains
 
 from __future__ import annotations
 
-from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL
+from minibroker.cleaner.results import COMPACT, RETENTION, ROLL
+from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.cleaning import clean
 from minibroker.cluster.control import node_of
 from minibroker.cluster.groups import seen_groups
-from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from minibroker.broker.group_rows import GroupView
     from minibroker.cluster.cluster import Cluster
+    from minibroker.groups.view_rows import GroupView
     from minibroker.replication.link import NodeId
 
     Verb = Callable[..., Any]
@@ -335,7 +335,7 @@ def state(cluster: Cluster) -> dict[str, Any]:
                         "leader_epoch": replica.leader_epoch,
                         "log_start": replica.log.log_start_offset,
                         "high_watermark": replica.high_watermark,
-                        "log_end": replica.log.next_offset,
+                        "log_end": replica.log.log_end_offset,
                     }
                 replicas.append(row)
             partitions.append(
@@ -364,7 +364,7 @@ async def watch(cluster: Cluster, since: int = -1, *, wait_ms: float = 0) -> dic
 
 
 def _view(view: GroupView) -> dict[str, Any]:
-    from minibroker.broker.group_rows import view_as_json
+    from minibroker.groups.view_rows import view_as_json
 
     return view_as_json(view)
 

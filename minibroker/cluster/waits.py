@@ -76,7 +76,7 @@ class Waits:
                 if broker is None
                 else self.cluster.replica(topic, partition, broker)
             )
-            return (-1, 0) if replica is None else (replica.high_watermark, replica.log.next_offset)
+            return (-1, 0) if replica is None else (replica.high_watermark, replica.log.log_end_offset)
 
         def has_it() -> bool:
             high_watermark, end_offset = found()
@@ -130,12 +130,16 @@ class Waits:
         leader = self.cluster.leader(name, number)
         if leader is None or len(partition.isr) < len(partition.replicas):
             return True
-        role, end_offset = leader.role, leader.log.next_offset
+        role, end_offset = leader.role, leader.log.log_end_offset
         if not isinstance(role, LeaderState) or role.proposal is not None or leader.high_watermark != end_offset:
             return True
         for broker in partition.replicas:
             replica = self.cluster.replica(name, number, broker)
-            if replica is None or replica.leader_epoch != leader.leader_epoch or replica.log.next_offset != end_offset:
+            if (
+                replica is None
+                or replica.leader_epoch != leader.leader_epoch
+                or replica.log.log_end_offset != end_offset
+            ):
                 return True
         return False
 

@@ -19,12 +19,12 @@ from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.cleaning_rows import CompactionRow as CompactionRow
-    from minibroker.broker.cleaning_rows import RetentionRow as RetentionRow
-    from minibroker.broker.cleaning_rows import RollRow as RollRow
-    from minibroker.broker.group_rows import GroupView as GroupView
+    from minibroker.cleaner.results import CompactionRow as CompactionRow
+    from minibroker.cleaner.results import RetentionRow as RetentionRow
+    from minibroker.cleaner.results import RollRow as RollRow
     from minibroker.embedded.cluster import Cluster as Cluster
     from minibroker.embedded.cluster_views import ReplicaRow as ReplicaRow
+    from minibroker.groups.view_rows import GroupView as GroupView
 
 __all__ = [
     "Broker",
@@ -47,11 +47,11 @@ def __getattr__(name: str) -> object:
 
         return Cluster
     if name == "GroupView":
-        from minibroker.broker.group_rows import GroupView
+        from minibroker.groups.view_rows import GroupView
 
         return GroupView
     if name in ("CompactionRow", "RetentionRow", "RollRow"):
-        from minibroker.broker import cleaning_rows
+        from minibroker.cleaner import results as cleaning_rows
 
         return getattr(cleaning_rows, name)
     if name == "ReplicaRow":

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 
+from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig, ConfigError
 from minibroker.config.sources import known_names, text_of
 from minibroker.config.tables import find_broker_setting
 from minibroker.config.topic_texts import parse_topic
-from minibroker.steered_clock import SteeredClock
 
 STEERED = "steered"
 # What people look for where it is not: (class, argument) -> where it is.

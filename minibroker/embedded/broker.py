@@ -15,24 +15,24 @@ from __future__ import annotations
 import os
 
 from minibroker.clock import LoopClock
+from minibroker.clock.steered import SteeredClock
 from minibroker.config.listeners import address
 from minibroker.config.start import data_directory
 from minibroker.embedded.arguments import check_kinds, clock_from, config_of, setting_texts, steered, wanted_topics
 from minibroker.embedded.engine import Engine, Start
 from minibroker.embedded.hosted import Hosted
 from minibroker.embedded.in_process import InProcess, new_storage
-from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Literal
 
-    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
-    from minibroker.broker.group_rows import GroupRow, GroupView
+    from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
     from minibroker.clock import Clock
     from minibroker.embedded.engine import Record
     from minibroker.embedded.faults import BrokerFaults
+    from minibroker.groups.view_rows import GroupRow, GroupView
 
 
 MODULES_OF_KAFKA_PYTHON = ("admin", "consumer", "errors", "producer", "structs")

@@ -15,6 +15,7 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from minibroker.clock import LoopClock
+from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.cluster import PAUSED, RUNNING, Cluster
 from minibroker.config import ConfigError
 from minibroker.embedded.engine import START_FAILURES, BrokerError
@@ -26,7 +27,6 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.meta_properties import META_PROPERTIES
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import CLUSTER_DIRECTORY, WrongDirectory
-from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from minibroker.events import EventStream
     from minibroker.log.storage import Storage
     from minibroker.replication.link import NodeId
-    from minibroker.server.server import Reporter
+    from minibroker.reporter import Reporter
 
 # What each broker has for itself, and what the cluster's one controller decides.
 OWN_SETTINGS = (
@@ -194,7 +194,7 @@ class ClusterEngine:
     async def let_know(self) -> None:
         """Return when every broker that can hear of it knows what has been decided up to now."""
         core = self.core
-        offset = core.controller.log.next_offset - 1
+        offset = core.controller.log.log_end_offset - 1
 
         def missing() -> list[int]:
             return [each for each in self._hearing() if core.nodes[each].image.offset < offset]

@@ -6,7 +6,7 @@ What must hold: a verb that changes the metadata returns when every broker that 
 
 from __future__ import annotations
 
-from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL
+from minibroker.cleaner.results import COMPACT, RETENTION, ROLL
 from minibroker.cluster.cleaning import clean
 from minibroker.embedded.arguments import setting_texts, steered
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
+    from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
     from minibroker.embedded.cluster_engine import ClusterEngine
     from minibroker.replication.link import NodeId
 

@@ -19,10 +19,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.embedded.cluster_engine import ClusterEngine
     from minibroker.embedded.engine import Record
     from minibroker.events import Event
+    from minibroker.groups.view_rows import GroupRow, GroupView
     from minibroker.metadata.image import Partition, Topic
     from minibroker.replication.link import NodeId
     from minibroker.replication.replica import Replica
@@ -82,7 +82,7 @@ async def describe(engine: ClusterEngine, /, topic: str) -> list[ReplicaRow]:
                 continue
             role = LEADER if replica.is_leader else FOLLOWER
             log = replica.log
-            ends = (log.log_start_offset, log.next_offset, replica.high_watermark)
+            ends = (log.log_start_offset, log.log_end_offset, replica.high_watermark)
             rows.append(ReplicaRow(partition.id, broker, role, *ends, replica.leader_epoch, is_in_sync))
     return rows
 

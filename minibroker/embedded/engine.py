@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
-    from minibroker.broker.group_rows import GroupRow, GroupView
+    from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
     from minibroker.config.topic_texts import WantedTopic
+    from minibroker.groups.view_rows import GroupRow, GroupView
 
 START_FAILURES = (KafkaError, ConfigError, ProtocolError, WrongDirectory, OSError)  # and no bugs of ours
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -78,7 +78,7 @@ class Engine(Runs, Protocol):
     async def records(self, topic: str) -> list[Record]: ...
 
     async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        """Do what HTTP would, by the routes of broker/control.py; FaultError says why not."""
+        """Do what HTTP would, by the routes of broker/http_verbs.py; FaultError says why not."""
         ...
 
     async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]: ...

@@ -7,7 +7,7 @@
 
     with cluster.faults(2).add(api="Fetch", delay_ms=200): ...
 
-The verbs are those of HTTP (broker/control.py), so they are the same wherever the broker runs; each has a twin to await
+The verbs are those of HTTP (broker/http_verbs.py), so they are the same wherever the broker runs; each has a twin to await
 with an `a` in front. A broker that is stopped forgets its faults.
 """
 

@@ -7,8 +7,9 @@ import logging
 import os
 from random import SystemRandom
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.clock import LoopClock
+from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
 from minibroker.config.listeners import address
 from minibroker.embedded.engine import START_FAILURES, BrokerError, too_few
@@ -17,19 +18,18 @@ from minibroker.errors import Error, KafkaError
 from minibroker.faults import FaultError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
-from minibroker.server.server import Reporter
-from minibroker.steered_clock import SteeredClock
+from minibroker.reporter import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
-    from minibroker.broker.group_rows import GroupRow, GroupView
     from minibroker.broker.group_view import SeenGroups
+    from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
     from minibroker.clock import Clock
     from minibroker.embedded.engine import Record, Start
+    from minibroker.groups.view_rows import GroupRow, GroupView
     from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
 
@@ -48,7 +48,7 @@ def new_storage(data_dir: str | None, clock: Clock) -> Storage:
 
 async def control(node: Node, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
     """Do what HTTP would; FaultError says why not."""
-    from minibroker.broker.control import Refused, call
+    from minibroker.broker.http_verbs import Refused, call
 
     try:
         return await call(node, method, path, body)
@@ -134,7 +134,7 @@ class InProcess:
     # Groups: nothing of them is loaded before somebody asks
 
     def _seen(self) -> SeenGroups:
-        from minibroker.broker.control import seen_groups
+        from minibroker.broker.http_verbs import seen_groups
 
         return seen_groups(self._node)
 

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 
-from minibroker.broker.cleaning_rows import COMPACT, RETENTION, ROLL, ROWS
+from minibroker.cleaner.results import COMPACT, RETENTION, ROLL, ROWS
 from minibroker.clock import LoopClock
 from minibroker.embedded.engine import BrokerError, Record, too_few
 from minibroker.errors import Error, KafkaError
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO, Any
 
-    from minibroker.broker.cleaning_rows import CompactionRow, RetentionRow, RollRow
-    from minibroker.broker.group_rows import GroupRow, GroupView
+    from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
     from minibroker.client import Cluster, Consumer
     from minibroker.embedded.engine import Start
+    from minibroker.groups.view_rows import GroupRow, GroupView
 
 PREFIX = "minibroker serve: "
 PAUSE_MS = 20
@@ -178,19 +178,19 @@ class Subprocess:
             raise FaultError(str(refusal)) from None
 
     async def groups(self) -> list[GroupRow]:
-        from minibroker.broker.group_rows import GroupRow
+        from minibroker.groups.view_rows import GroupRow
 
         return [GroupRow(**row) for row in await self._ask_groups("GET", "/groups")]
 
     async def group(self, group: str) -> GroupView:
         from urllib.parse import quote
 
-        from minibroker.broker.group_rows import view_from_json
+        from minibroker.groups.view_rows import view_from_json
 
         return view_from_json(await self._ask_groups("GET", f"/groups/{quote(group, safe='')}"))
 
     async def wait_group(self, group: str, members: int | None, state: str | None, timeout_ms: float) -> GroupView:
-        from minibroker.broker.group_rows import view_from_json
+        from minibroker.groups.view_rows import view_from_json
 
         wanted = {"group": group, "members": members, "state": state, "timeout_ms": timeout_ms}
         return view_from_json(await self._ask_groups("POST", "/wait-group", wanted))

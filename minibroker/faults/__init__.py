@@ -6,7 +6,7 @@ faults.py   the rules and toxics of one broker, counted and told of as events
 toxics.py   what can be wrong with a stream of bytes, by Toxiproxy's names
 links.py    a connection with toxics between its transport and its protocol
 
-Nothing here knows the broker: broker/injection.py asks the rules, and the server tells of new connections. A broker
+Nothing here knows the broker: broker/inject_faults.py asks the rules, and the server tells of new connections. A broker
 without faults loads faults.py alone.
 """
 

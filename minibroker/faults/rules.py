@@ -4,7 +4,7 @@
 
 What must hold: a rule that could never strike, or that contradicts itself, is refused when it is made, with a message
 that says what would do. Values may be texts, as a command line and a query have nothing else.
-Not here: how an answer with an error looks (answers.py), and who carries a rule out (broker/injection.py).
+Not here: how an answer with an error looks (answers.py), and who carries a rule out (broker/inject_faults.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Members bring them and the broker runs them: so RE2 does it, which takes time in proportion to the name, and an
 expression that would take more than `MEMORY_BYTES_MAX` is none. Matching many names with many expressions is work in
-shares (server/shares.py): others come in between.
+shares (turns.py): others come in between.
 Invariant: an expression matches a whole name or not at all.
 
 Kafka: has RE2/J, which agrees with RE2 on what an expression matches, and not on a few that no topic needs. RE2 takes

@@ -7,7 +7,7 @@
 
 What must hold: what `replay` makes of the rows of a log is what the coordinator had that wrote them, up to who is about
 to join. Whoever decides and writes goes by what was appended, whoever answers by what is committed.
-Pure. Not here: reading and writing the log, timers (broker/led_partition.py), requests (the handlers).
+Pure. Not here: reading and writing the log, timers (groups/offsets_partition.py), requests (the handlers).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from minibroker.steered_clock import duration_ms
+from minibroker.clock.steered import duration_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

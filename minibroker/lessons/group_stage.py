@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.clock.steered import duration_ms
 from minibroker.cluster.groups import seen_groups
 from minibroker.errors import KafkaError
 from minibroker.lessons.clients import Asking, NotPossible, Reader
 from minibroker.lessons.members import CONSUMER, EAGER, JOIN, REBALANCE_MS, SESSION_MS, SYNC, Member, Members, commit
-from minibroker.steered_clock import duration_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from __future__ import annotations
 from contextlib import suppress
 from random import Random
 
+from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.snapshot import snapshot
 from minibroker.errors import KafkaError
 from minibroker.events import EventStream
 from minibroker.lessons.scenario import ERROR, EVENT, NEVER, STATE, TOLD
 from minibroker.lessons.stage import Stage
 from minibroker.lessons.states import differences
-from minibroker.steered_clock import SteeredClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.clock.steered import duration_ms
 from minibroker.cluster.cluster import RUNNING, Cluster
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
@@ -19,17 +20,16 @@ from minibroker.lessons.clients import Asking, Batch, NotPossible, Reader, delet
 from minibroker.lessons.group_stage import GROUP_ACTS, GroupStage
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.replication import bugs
-from minibroker.server.server import Reporter
-from minibroker.steered_clock import duration_ms
+from minibroker.reporter import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from random import Random
 
+    from minibroker.clock.steered import SteeredClock
     from minibroker.events import EventStream
     from minibroker.lessons.commands import Command
-    from minibroker.steered_clock import SteeredClock
 
 CLIENT_ID = "lesson"
 RULES = {"epoch": frozenset[str](), "high-watermark": frozenset({"truncates-to-hw"})}

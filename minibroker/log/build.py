@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, TypedDict
 
+    from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
-    from minibroker.log.in_pieces import InPieces
 
     class Origin(TypedDict):
         """Who wrote a batch, and in which epoch."""

@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
 
 PIECE_BYTES = 16 * 1024  # 1 ms for gzip, which is the slowest
 PIECE_US = {GZIP: 1100, SNAPPY: 250, LZ4: 130, ZSTD: 320}

@@ -25,13 +25,13 @@ from struct import Struct as Layout
 from struct import error as StructError
 
 from minibroker.errors import DecompressionFailed, DecompressionLimit, UnknownCodec
-from minibroker.log.in_pieces import PIECE_US, finish
+from minibroker.in_pieces import PIECE_US, finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import zstandard
 
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")  # index = codec number; the names of `compression.type`

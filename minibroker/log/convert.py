@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.log.record_pieces import RecordPieces
     from minibroker.log.records import Record
 

@@ -23,6 +23,7 @@ from contextlib import suppress
 from functools import partial
 
 from minibroker.errors import ProtocolError, StorageDamaged, StorageError
+from minibroker.in_pieces import finish
 from minibroker.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -38,7 +39,6 @@ from minibroker.log.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from minibroker.log.in_pieces import finish
 from minibroker.log.outcomes import carry_out_in_turn, no_jitter
 from minibroker.log.recovery import opening
 
@@ -46,7 +46,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.log.outcomes import FlushPlan
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.settings import LogSettings

@@ -31,8 +31,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
+    from minibroker.in_pieces import InPieces
     from minibroker.log.epochs import LeaderEpochs
-    from minibroker.log.in_pieces import InPieces
     from minibroker.log.producers import ProducerStates, Verification
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Chunk, File, Storage
@@ -91,7 +91,7 @@ class PartitionLog:
         self.producers = producers
         self.epochs = epochs
         self.log_start_offset = log_start_offset
-        self.next_offset = next_offset
+        self.log_end_offset = next_offset
         self.recovery_point = recovery_point
         self.recovery = recovery or Recovery()
         self.offline: StorageError | None = None
@@ -148,12 +148,12 @@ class PartitionLog:
         """
         self.check_online()
         if looked is not None:
-            checked = place(looked, next_offset=self.next_offset, leader_epoch=leader_epoch, now_ms=now_ms)
+            checked = place(looked, next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
         else:
             checked = validate(
                 data,
                 self.settings.validation,
-                next_offset=self.next_offset,
+                next_offset=self.log_end_offset,
                 leader_epoch=leader_epoch,
                 now_ms=now_ms,
                 partition=self.directory,
@@ -197,10 +197,10 @@ class PartitionLog:
         start = end = 0
         for batch in checked.batches:
             # Of a compressed batch before v2 the first offset is not in front; the last one stands for it.
-            if batch.first_offset < self.next_offset:
+            if batch.first_offset < self.log_end_offset:
                 raise KafkaError(
                     Error.CORRUPT_MESSAGE,
-                    f"{self.directory}: offset {batch.first_offset} comes, {self.next_offset} or more is due",
+                    f"{self.directory}: offset {batch.first_offset} comes, {self.log_end_offset} or more is due",
                 )
             if run and (
                 self.active.size_bytes + end - start + batch.size_bytes > self.settings.segment_bytes
@@ -218,7 +218,7 @@ class PartitionLog:
         """Append batches that fit into one segment; a new one begins with the first of them."""
         first_offset, last_offset = run[0].first_offset, run[-1].last_offset
         if run[0].magic < 2:
-            first_offset = max(last_offset - OFFSET_DELTA_MAX, self.next_offset)
+            first_offset = max(last_offset - OFFSET_DELTA_MAX, self.log_end_offset)
         for batch in run:
             self._note_epoch(batch.leader_epoch, batch.first_offset)
         self._roll_if_due(len(data), first_offset, last_offset, max(batch.max_timestamp for batch in run), now_ms)
@@ -234,14 +234,14 @@ class PartitionLog:
         except StorageError as failure:
             self._take_back(failure)
             raise
-        self.next_offset = added[-1].last_offset + 1
+        self.log_end_offset = added[-1].last_offset + 1
         for batch in added:
             if batch.producer_id >= 0:
                 aborted = self.producers.apply(batch)
                 if aborted is not None:
                     with self.or_offline:
                         active.transaction_index.add(aborted)
-        if self.next_offset - self.recovery_point >= self.settings.flush_messages:
+        if self.log_end_offset - self.recovery_point >= self.settings.flush_messages:
             self.flush(now_ms=now_ms)
 
     def _take_back(self, failure: StorageError) -> None:
@@ -261,7 +261,7 @@ class PartitionLog:
         epoch in which nothing was written. So a start need not write to every partition there is.
         """
         self.check_online()
-        if self.epochs.assign(leader_epoch, self.next_offset):
+        if self.epochs.assign(leader_epoch, self.log_end_offset):
             self._epochs_unwritten = True
 
     def _note_epoch(self, leader_epoch: int, start_offset: int) -> None:
@@ -307,7 +307,7 @@ class PartitionLog:
 
     def roll(self, base_offset: int | None = None, now_ms: int = 0) -> None:
         """End the active segment and begin another; of the producers' state before it a snapshot is kept."""
-        base_offset = self.next_offset if base_offset is None else base_offset
+        base_offset = self.log_end_offset if base_offset is None else base_offset
         if base_offset == self.active.base_offset:
             return
         self.check_online()
@@ -327,8 +327,8 @@ class PartitionLog:
 
     def _note_roll(self, base_offset: int) -> None:
         """Note where the log ends before a segment, until that is flushed: its end may be lost, and the segment not."""
-        if self.storage.is_durable and self.recovery_point < self.next_offset:
-            path = f"{self.directory}/{base_offset:020}.{self.next_offset:020}{ROLLED}"
+        if self.storage.is_durable and self.recovery_point < self.log_end_offset:
+            path = f"{self.directory}/{base_offset:020}.{self.log_end_offset:020}{ROLLED}"
             self.storage.open(path, create=True).close()
             self._rolls.append((base_offset, path))
 
@@ -358,7 +358,7 @@ class PartitionLog:
     def flush(self, *, now_ms: int = 0) -> None:
         """Return when everything appended so far is on the disk."""
         self.check_online()
-        if self.recovery_point < self.next_offset or self.names_changed:
+        if self.recovery_point < self.log_end_offset or self.names_changed:
             with self.or_offline:
                 for segment in self.segments[self.segment_of(self.recovery_point) :]:
                     segment.sync()
@@ -369,7 +369,7 @@ class PartitionLog:
                 if self.names_changed:
                     self.storage.sync_directory(self.directory)
             self.names_changed = self._epochs_unsynced = False
-            self.recovery_point = self.next_offset
+            self.recovery_point = self.log_end_offset
         self._flushed_ms = now_ms
 
     def flush_plan(self) -> FlushPlan:
@@ -392,7 +392,7 @@ class PartitionLog:
 
     def flush_due(self, now_ms: int) -> bool:
         """Return whether flush.ms has passed since the last flush, and there is something to flush."""
-        return self.recovery_point < self.next_offset and now_ms - self._flushed_ms >= self.settings.flush_ms
+        return self.recovery_point < self.log_end_offset and now_ms - self._flushed_ms >= self.settings.flush_ms
 
     def close(self) -> None:
         """Leave the directory as a clean stop does: everything flushed, indexes cut to their length, a snapshot."""
@@ -420,9 +420,9 @@ class PartitionLog:
             written = {path: file for segment in segments for path, file in segment.open_files().items()}
             with self.or_offline:
                 self.active.seal()
-                if not self.next_offset:
+                if not self.log_end_offset:
                     return None
-                write_snapshot(self.storage, self.directory, self.next_offset, self.producers)
+                write_snapshot(self.storage, self.directory, self.log_end_offset, self.producers)
             opened = written
         finally:
             self.release(opened)  # of thousands of logs no more are open in the end than were before
@@ -430,7 +430,7 @@ class PartitionLog:
         if self._epochs_unsynced:
             paths.append(path_in(self.directory, LEADER_EPOCHS))
         outdated = [path for _, path in self._rolls]
-        return FlushPlan(self.directory, paths, self.next_offset, self.cuts, outdated=outdated, opened=opened)
+        return FlushPlan(self.directory, paths, self.log_end_offset, self.cuts, outdated=outdated, opened=opened)
 
     def release(self, keep: Container[str] = ()) -> None:
         """Close all files but those of some paths, whatever is in them."""
@@ -442,9 +442,9 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Forget every record at `offset` and behind. The disk has forgotten them too when this returns."""
         self.check_online()
-        if offset >= self.next_offset:
+        if offset >= self.log_end_offset:
             # Who led without writing anything has noted an epoch that nobody else knows of.
-            if self.epochs.truncate_from_end(self.next_offset):
+            if self.epochs.truncate_from_end(self.log_end_offset):
                 self.write_epochs()
             return
         if offset < self._bases[0]:
@@ -456,13 +456,13 @@ class PartitionLog:
             self._is_settled = False
             self._remove_segments_above(offset)
             self.active.truncate_to(offset)
-            self.next_offset = min(offset, self.active.next_offset())
-            self.recovery_point = min(self.recovery_point, self.next_offset)
-            self.log_start_offset = min(self.log_start_offset, self.next_offset)
+            self.log_end_offset = min(offset, self.active.next_offset())
+            self.recovery_point = min(self.recovery_point, self.log_end_offset)
+            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             if self.epochs.truncate_from_end(offset):
                 self.write_epochs()
-            forget_snapshots(self.storage, self.directory, above=self.next_offset)
-            load_producers(self.producers, self.storage, self.directory, self.segments, self.next_offset)
+            forget_snapshots(self.storage, self.directory, above=self.log_end_offset)
+            load_producers(self.producers, self.storage, self.directory, self.segments, self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """Forget every record; the next one gets this offset."""
@@ -473,7 +473,7 @@ class PartitionLog:
             forget_snapshots(self.storage, self.directory, above=-1)
             self._begin_segment(offset, now_ms)
             self.storage.sync_directory(self.directory)  # a recovery point says that there is such a segment
-            self.next_offset = self.log_start_offset = self.recovery_point = offset
+            self.log_end_offset = self.log_start_offset = self.recovery_point = offset
             self.epochs.clear()
             self.write_epochs()
             self.producers.clear()
@@ -511,8 +511,8 @@ class PartitionLog:
     def advance_log_start(self, offset: int) -> None:
         """Hide the records below `offset`; their segments can go when retention passes by."""
         self.check_online()
-        if offset > self.next_offset:
-            raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"{offset} is behind the end of the log, {self.next_offset}")
+        if offset > self.log_end_offset:
+            raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"{offset} is behind the end of the log, {self.log_end_offset}")
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             if self.epochs.truncate_from_start(offset):

@@ -11,9 +11,9 @@ partition: not of the others in a request, and never of the connection that it c
 from __future__ import annotations
 
 from minibroker.errors import DecompressionLimit, Error, KafkaError, LogDamaged, ProtocolError
+from minibroker.in_pieces import finish
 from minibroker.log.batches import batches
 from minibroker.log.convert import FormatLacksCodec, convert_in_pieces
-from minibroker.log.in_pieces import finish
 from minibroker.log.producers import ProducerStates
 from minibroker.log.record_pieces import open_records
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, code_of
@@ -25,8 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
-    from minibroker.log.in_pieces import InPieces
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.records import Record
     from minibroker.log.segment import Segment
@@ -101,15 +101,15 @@ def _damaged(log: PartitionLog, error: ProtocolError, code: Error = Error.CORRUP
 def check_range(log: PartitionLog, offset: int) -> None:
     """Raise unless a log can be read from an offset on."""
     log.check_online()
-    if not log.log_start_offset <= offset <= log.next_offset:
+    if not log.log_start_offset <= offset <= log.log_end_offset:
         raise KafkaError(
-            Error.OFFSET_OUT_OF_RANGE, f"{offset} is not within {log.log_start_offset} to {log.next_offset}"
+            Error.OFFSET_OUT_OF_RANGE, f"{offset} is not within {log.log_start_offset} to {log.log_end_offset}"
         )
 
 
 def _end_offset(log: PartitionLog, index: int) -> int:
     """Return the offset behind a segment."""
-    return log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.next_offset
+    return log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.log_end_offset
 
 
 def _end_position(log: PartitionLog, index: int, limit_offset: int) -> int:
@@ -252,7 +252,7 @@ def _find_in(
     began and `offset`: where the log goes on there, in whatever segment, is looked up again.
     """
     try:
-        while offset < log.next_offset and (end_offset is None or offset < end_offset):
+        while offset < log.log_end_offset and (end_offset is None or offset < end_offset):
             batch, next_offset = _next_since(log, timestamp, offset)
             record = None
             if batch is None:
@@ -291,7 +291,7 @@ def _next_since(log: PartitionLog, timestamp: int, offset: int) -> tuple[Batch |
         sought_bytes += SEGMENT_BYTES
         if sought_bytes > SOUGHT_BYTES_PIECE:
             return None, _end_offset(log, index)
-    return None, log.next_offset
+    return None, log.log_end_offset
 
 
 def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: int) -> InPieces[Record | None]:
@@ -322,7 +322,7 @@ def offsets_before(log: PartitionLog, timestamp: int, count_max: int, *, now_ms:
     starts = [max(segment.base_offset, log.log_start_offset) for segment in log.segments]
     written = [log.storage.modified_ms(segment.path) for segment in log.segments]
     if log.active.size_bytes:
-        starts.append(log.next_offset)
+        starts.append(log.log_end_offset)
         written.append(now_ms)
     if timestamp == LATEST:
         count = len(starts)

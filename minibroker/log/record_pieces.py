@@ -29,8 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
-    from minibroker.log.in_pieces import InPieces
     from minibroker.log.records import InnerMessages
 
 PIECE_RECORDS = 2 * CHUNK_RECORDS

@@ -30,6 +30,7 @@ from minibroker.errors import (
     Truncated,
     UnknownCodec,
 )
+from minibroker.in_pieces import finish
 from minibroker.log.compression import decompress_in_pieces
 from minibroker.log.crc import crc32
 from minibroker.log.formats import (
@@ -45,7 +46,6 @@ from minibroker.log.formats import (
     RecordV2,
     layout,
 )
-from minibroker.log.in_pieces import finish
 from minibroker.schema.compile import rows
 from minibroker.schema.plan import message_plan
 from minibroker.schema.walk import Walker
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NamedTuple
 
+    from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
-    from minibroker.log.in_pieces import InPieces
     from minibroker.schema.types import StructMeta
 
     class Record(NamedTuple):

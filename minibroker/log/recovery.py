@@ -12,9 +12,9 @@ before anybody else touches the directory.
 from __future__ import annotations
 
 from minibroker.errors import InvalidValue, ProtocolError, StorageDamaged
+from minibroker.in_pieces import Pace, at_once
 from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
-from minibroker.log.in_pieces import Pace, at_once
 from minibroker.log.outcomes import Recovery, no_jitter
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.producers import ProducerStates
@@ -25,8 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from minibroker.in_pieces import InPieces
     from minibroker.log.epochs import EpochEntry
-    from minibroker.log.in_pieces import InPieces
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn

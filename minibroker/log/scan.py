@@ -19,13 +19,13 @@ from __future__ import annotations
 from struct import unpack
 
 from minibroker.errors import InvalidRecord, InvalidRecordCount
+from minibroker.in_pieces import finish
 from minibroker.log.formats import RECORD_BYTES_MIN
-from minibroker.log.in_pieces import finish
 from minibroker.schema.varint import read_uvarint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
 
     # Smallest and largest timestamp delta (0 without records), whether a key is null, whether offsets are in order
     Scanned = tuple[int, int, bool, bool]

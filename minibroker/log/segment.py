@@ -17,9 +17,9 @@ from struct import Struct as Layout
 from weakref import ref
 
 from minibroker.errors import CorruptCrc, InvalidLength, ProtocolError, StorageError
+from minibroker.in_pieces import Pace, finish
 from minibroker.log.batches import Batch, batches
 from minibroker.log.formats import HEADER_BYTES, MESSAGE_BYTES_MIN, PREFIX_BYTES
-from minibroker.log.in_pieces import Pace, finish
 from minibroker.log.index import (
     NO_TIMESTAMP,
     OFFSET_ENTRY,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
     from typing import Protocol, TypeVar
 
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.log.storage import Chunk, File, Storage
 
     T = TypeVar("T")

@@ -9,15 +9,15 @@ start slower, for an older one is taken and more of the log is replayed.
 from __future__ import annotations
 
 from minibroker.errors import ProtocolError
+from minibroker.in_pieces import Pace, at_once
 from minibroker.log.checkpoints import read_file
-from minibroker.log.in_pieces import Pace, at_once
 from minibroker.log.producers import ProducerStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.log.segment import Segment
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn

@@ -28,6 +28,7 @@ producer (producers.py), which formats a Produce version may send (its handler).
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches, find_batch
 from minibroker.log.build import BatchBuilder, build_batch
 from minibroker.log.compression import NONE, ZSTD
@@ -39,7 +40,6 @@ from minibroker.log.formats import (
     HEADER_BYTES,
     MAGIC_POSITION,
 )
-from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record, code_of
 from minibroker.log.validate_records import Look, RecordRules, scan_small
 from minibroker.log.validation import AcceptedBatch as AcceptedBatch
@@ -51,7 +51,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.log.storage import Chunk
     from minibroker.log.validation import Allowance
 

@@ -38,8 +38,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
-    from minibroker.log.in_pieces import InPieces
     from minibroker.log.records import Record
     from minibroker.log.scan import Scanned
     from minibroker.log.validation import Allowance, ValidationSettings

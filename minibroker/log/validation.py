@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeVar
 
+    from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
-    from minibroker.log.in_pieces import InPieces
     from minibroker.log.records import Record
     from minibroker.log.storage import Chunk
 

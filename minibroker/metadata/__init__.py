@@ -7,5 +7,5 @@ snapshot.py      the format of .checkpoint files
 records.py       records as bytes, in the versions that a metadata.version allows
 features.py      what releases of Kafka finalize and support
 
-Not here: who decides what is written (replication/controller.py).
+Not here: who decides what is written (controller/controller.py).
 """

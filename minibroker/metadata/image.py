@@ -4,7 +4,7 @@
 
 What must hold: the same records in the same order give the same image, whoever applies them: Kafka's or ours. Records
 between BeginTransactionRecord and its end take effect together, at the end, or not at all.
-Not here: whether a record makes sense (who writes it has decided that: replication/controller.py), bytes (records.py).
+Not here: whether a record makes sense (who writes it has decided that: controller/controller.py), bytes (records.py).
 """
 
 from __future__ import annotations

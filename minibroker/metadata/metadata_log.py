@@ -16,6 +16,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from minibroker.errors import InvalidRecord
+from minibroker.in_pieces import PIECE_US, finish
 from minibroker.log.checkpoints import (
     INT32_MAX,
     read_file,
@@ -24,7 +25,6 @@ from minibroker.log.checkpoints import (
     write_topic_id,
 )
 from minibroker.log.formats import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE
-from minibroker.log.in_pieces import PIECE_US, finish
 from minibroker.log.records import Record, control_type
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
@@ -57,7 +57,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.storage import Storage
     from minibroker.metadata.damage import Repair
@@ -123,8 +123,8 @@ class MetadataLog:
         return self._log
 
     @property
-    def next_offset(self) -> int:
-        return self.log.next_offset
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
 
     # Loading
 
@@ -149,7 +149,7 @@ class MetadataLog:
             self.storage, METADATA_DIRECTORY, self.settings, was_clean=was_clean, contiguous=True, now_ms=now_ms
         )
         self._log = log
-        if not log.next_offset:
+        if not log.log_end_offset:
             self.storage.sync_directory("")  # or a loss of power would take the directory, and all that is synced in it
         if log.recovery.reason:
             say(f"{log.recovery.cut_bytes} bytes cut off after a crash: {log.recovery.reason}")
@@ -216,7 +216,7 @@ class MetadataLog:
                 0,
                 METADATA_DIRECTORY,
             )
-        if end_offset > log.next_offset:
+        if end_offset > log.log_end_offset:
             # A snapshot only holds what was committed, so the log is the one that is behind: Kafka starts it anew too.
             log.truncate_fully_and_start_at(end_offset, now_ms=now_ms)
         for record in snapshot.records:
@@ -260,9 +260,9 @@ class MetadataLog:
         self.epoch = max(self._quorum_epoch, self.image.epoch, latest.epoch if latest else 0) + 1
         self._write_quorum_state()
         change = (control_key(LEADER_CHANGE), self._leader_change())
-        batch = control_batch([change], offset=self.next_offset, epoch=self.epoch, now_ms=now_ms)
+        batch = control_batch([change], offset=self.log_end_offset, epoch=self.epoch, now_ms=now_ms)
         self._append(batch, now_ms)
-        self.image.offset, self.image.epoch = self.next_offset - 1, self.epoch
+        self.image.offset, self.image.epoch = self.log_end_offset - 1, self.epoch
         if self.image.in_transaction:
             self.append([AbortTransactionRecord(reason="the leader that began it has gone")], now_ms=now_ms)
         if not self.image.metadata_version:
@@ -306,7 +306,7 @@ class MetadataLog:
         Together they are one batch, so all of them or none, up to 10,000 records or 8 MiB.
         """
         assert self.epoch >= 0, "lead() comes first"
-        first_offset = self.next_offset
+        first_offset = self.log_end_offset
         if isinstance(records, Prepared) and records.metadata_version == self.image.metadata_version:
             prepared = records
         else:
@@ -317,7 +317,7 @@ class MetadataLog:
             for record in prepared[taken : taken + count]:
                 self.image.apply(record)
             taken += count
-            self.image.offset, self.image.epoch, self.image.timestamp = self.next_offset - 1, self.epoch, now_ms
+            self.image.offset, self.image.epoch, self.image.timestamp = self.log_end_offset - 1, self.epoch, now_ms
             self._since_snapshot += count
         if not self.is_together:
             self._flush(now_ms)
@@ -388,7 +388,7 @@ class MetadataLog:
         """Return when all of it is on the disk, and note that."""
         if self.fsync:
             self.log.flush(now_ms=now_ms)
-            self._flushed_end.note(self.next_offset)
+            self._flushed_end.note(self.log_end_offset)
 
     def close(self) -> None:
         """Flush and close the log."""

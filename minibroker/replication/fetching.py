@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from minibroker.replication.leader import Proposal
     from minibroker.replication.replica import Replica
 
-    class Wanted(NamedTuple):
+    class FetchPosition(NamedTuple):
         """What a follower asks for."""
 
         offset: int  # where its log ends
@@ -42,7 +42,7 @@ else:
     # As in records.py: importing typing costs more than this module.
     from collections import namedtuple
 
-    Wanted = namedtuple("Wanted", "offset last_fetched_epoch log_start_offset leader_epoch")
+    FetchPosition = namedtuple("FetchPosition", "offset last_fetched_epoch log_start_offset leader_epoch")
     Divergence = namedtuple("Divergence", "epoch end_offset")
 
 
@@ -60,18 +60,18 @@ class FollowerRead:
         self.found: Slice | None = None
         self.proposal: Proposal | None = None  # to be sent to the controller
 
-    def fill(self, replica: Replica, wanted: Wanted, size_bytes_max: int, *, whole_batch: bool = True) -> None:
+    def fill(self, replica: Replica, wanted: FetchPosition, size_bytes_max: int, *, whole_batch: bool = True) -> None:
         """Read records up to the end of the log."""
         log = replica.log
         self.found = reading.read(
-            log, wanted.offset, size_bytes_max, limit_offset=log.next_offset, whole_batch=whole_batch
+            log, wanted.offset, size_bytes_max, limit_offset=log.log_end_offset, whole_batch=whole_batch
         )
 
 
 def read_for_follower(
     replica: Replica,
     replica_id: int,
-    wanted: Wanted,
+    wanted: FetchPosition,
     *,
     size_bytes_max: int,
     steady_ms: int,
@@ -89,7 +89,7 @@ def read_for_follower(
 def note_fetch(
     replica: Replica,
     replica_id: int,
-    wanted: Wanted,
+    wanted: FetchPosition,
     *,
     steady_ms: int,
     broker_epoch: int = -1,
@@ -126,7 +126,7 @@ def find_divergence(log: PartitionLog, offset: int, last_fetched_epoch: int) -> 
     """
     if last_fetched_epoch < 0 or "no-divergence-check" in bugs.planted:
         return None
-    epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.next_offset)
+    epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is not known")
     if offset < log.log_start_offset:

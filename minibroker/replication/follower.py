@@ -1,6 +1,6 @@
 """A replica that follows: what it asks its leader for, and what it does with the answer.
 
-    next_fetch -> Wanted -> (the leader) -> answer -> on_fetched
+    next_fetch -> FetchPosition -> (the leader) -> answer -> on_fetched
                                             diverging epoch   cut the log there, ask again
                                             records           append them as they are
                                             out of range      ask the leader where its log begins and ends
@@ -18,7 +18,7 @@ from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Epoch, Loss, Truncate
 from minibroker.log.batches import batches
 from minibroker.replication import bugs
-from minibroker.replication.fetching import Wanted
+from minibroker.replication.fetching import FetchPosition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,17 +90,17 @@ class FollowerState:
         elif "truncates-to-hw" in bugs.planted:
             self._cut(replica.high_watermark, "it keeps nothing above its high watermark, as before KIP-101")
 
-    def next_fetch(self) -> Wanted | None:
+    def next_fetch(self) -> FetchPosition | None:
         """Return what to ask the leader for; None: there is nobody to ask, or something else to be known first."""
         if self.leader_id == NO_LEADER or self.is_fenced or self.needs_ends:
             return None
         log = self.replica.log
         epoch = log.epochs.latest_epoch
-        return Wanted(
-            log.next_offset, UNKNOWN_EPOCH if epoch is None else epoch, log.log_start_offset, self.leader_epoch
+        return FetchPosition(
+            log.log_end_offset, UNKNOWN_EPOCH if epoch is None else epoch, log.log_start_offset, self.leader_epoch
         )
 
-    def on_fetched(self, wanted: Wanted, answer: FetchedPartition, now_ms: int) -> str:
+    def on_fetched(self, wanted: FetchPosition, answer: FetchedPartition, now_ms: int) -> str:
         """Do what an answer says; return what that was."""
         replica = self.replica
         if replica.role is not self or (wanted != self.next_fetch() and "takes-old-answers" not in bugs.planted):
@@ -125,7 +125,7 @@ class FollowerState:
         replica, size_bytes = self.replica, 0
         log = replica.log
         if answer.records:
-            active, first_offset = log.active, log.next_offset
+            active, first_offset = log.active, log.log_end_offset
             epoch = log.epochs.latest_epoch
             try:
                 if first_offset == log.log_start_offset:
@@ -144,7 +144,7 @@ class FollowerState:
                 replica.tell_appended(active, first_offset, size_bytes, "leader")
         high_watermark = answer.high_watermark
         if "hw-beyond-own-log" not in bugs.planted:
-            high_watermark = min(high_watermark, log.next_offset)
+            high_watermark = min(high_watermark, log.log_end_offset)
         replica.take_high_watermark(high_watermark, size_bytes)
         start_offset = min(answer.log_start_offset, replica.high_watermark)
         if start_offset > log.log_start_offset:
@@ -160,7 +160,7 @@ class FollowerState:
         """
         log = self.replica.log
         batch = next(iter(batches(records)), None)
-        if batch is not None and batch.magic == 2 and batch.base_offset < log.next_offset <= batch.last_offset:
+        if batch is not None and batch.magic == 2 and batch.base_offset < log.log_end_offset <= batch.last_offset:
             self.truncate(batch.base_offset, "the records before its leader's log start are in the same batch")
             self.replica.truncated()
 
@@ -173,7 +173,7 @@ class FollowerState:
         again with what is left (KIP-279).
         """
         log = self.replica.log
-        own_epoch, own_end_offset = log.epochs.end_offset_for(epoch, log.next_offset)
+        own_epoch, own_end_offset = log.epochs.end_offset_for(epoch, log.log_end_offset)
         if "cuts-to-leaders-end-only" in bugs.planted:
             own_epoch = -1
         if own_end_offset < 0 or own_epoch < 0:
@@ -186,9 +186,9 @@ class FollowerState:
 
     def _cut(self, offset: int, why: str) -> None:
         log = self.replica.log
-        offset = min(offset, log.next_offset)
-        if offset < log.next_offset or (log.epochs.latest is not None and log.epochs.latest.start_offset >= offset):
-            replica, end_offset, high_watermark = self.replica, log.next_offset, self.replica.high_watermark
+        offset = min(offset, log.log_end_offset)
+        if offset < log.log_end_offset or (log.epochs.latest is not None and log.epochs.latest.start_offset >= offset):
+            replica, end_offset, high_watermark = self.replica, log.log_end_offset, self.replica.high_watermark
             self.truncate(offset, why)
             replica.truncated()
             if offset < end_offset and replica.events.observed:
@@ -204,10 +204,10 @@ class FollowerState:
             return
         self.needs_ends = False
         log = self.replica.log
-        if log_end_offset < log.next_offset:
+        if log_end_offset < log.log_end_offset:
             # Only an election of a replica that was not in sync leads here.
             self._cut(log_end_offset, f"its leader's log ends at {log_end_offset}")
-        elif log_start_offset > log.next_offset:
+        elif log_start_offset > log.log_end_offset:
             # What this replica has is older than anything its leader has kept.
             log.truncate_fully_and_start_at(log_start_offset, now_ms=now_ms)
             self.replica.truncated()

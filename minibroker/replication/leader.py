@@ -150,7 +150,7 @@ class LeaderState:
         self.partition_epoch = partition_epoch
         self.in_sync = tuple(in_sync)  # as the controller has last confirmed
         self.proposal: Proposal | None = None  # under way to the controller
-        self.epoch_start_offset = replica.log.next_offset
+        self.epoch_start_offset = replica.log.log_end_offset
         self.lag_ms_max = lag_ms_max
         self.find_broker = find_broker
         # Nothing is kept of an epoch before, even if this broker led it: meanwhile others may have led, and followers
@@ -203,7 +203,7 @@ class LeaderState:
 
     def committed_end(self, steady_ms: int) -> int:
         """Return up to where the records are on all replicas that have to have them; -1: nothing can be said."""
-        end_offset = self.replica.log.next_offset
+        end_offset = self.replica.log.log_end_offset
         if not self.followers:
             return end_offset
         if self.is_under_min and "rises-under-min-isr" not in bugs.planted:
@@ -247,7 +247,7 @@ class LeaderState:
                 f"broker {replica_id} sent this in broker epoch {broker_epoch}, it is {broker.broker_epoch} now",
             )
         end_offset, start_offset = follower.end_offset, follower.log_start_offset
-        follower.note(fetch_offset, log_start_offset, self.replica.log.next_offset, steady_ms, broker_epoch)
+        follower.note(fetch_offset, log_start_offset, self.replica.log.log_end_offset, steady_ms, broker_epoch)
         proposal = self._expand(follower)
         if follower.end_offset != end_offset:
             self.replica.advance(steady_ms)
@@ -283,7 +283,7 @@ class LeaderState:
 
     def check_lag(self, steady_ms: int) -> Proposal | None:
         """Return the proposal without those who have not been caught up for too long; due every half of that time."""
-        end_offset = self.replica.log.next_offset
+        end_offset = self.replica.log.log_end_offset
         kept, lagging = [], []
         for broker_id in self.in_sync:
             follower = self.followers.get(broker_id)

@@ -87,7 +87,7 @@ class Replica:
         self.leader_epoch = -1
         self.replicas: tuple[int, ...] = (node_id,)  # on which brokers
         self.min_in_sync = 1  # min.insync.replicas, as set_min_in_sync has it
-        self.high_watermark = max(min(high_watermark, log.next_offset), log.log_start_offset)
+        self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.waiters: dict[Waiter, None] = {}
         log.producers.on_high_watermark_updated(self.high_watermark)
         log.on_offline = lambda: self.tell(0)
@@ -176,9 +176,9 @@ class Replica:
             find_broker=find_broker,
         )
         if self.events.observed:
-            self.events.emit(Epoch(**self.place, leader_epoch=leader_epoch, start_offset=self.log.next_offset))
+            self.events.emit(Epoch(**self.place, leader_epoch=leader_epoch, start_offset=self.log.log_end_offset))
         if "leader-commits-its-log" in bugs.planted:
-            self.high_watermark = self.log.next_offset
+            self.high_watermark = self.log.log_end_offset
         self.advance(steady_ms)
         self.tell(0)
 
@@ -369,7 +369,7 @@ class Replica:
             self.events.emit(Roll(**self.place, base_offset=log.active.base_offset, why=why))
         if "append" not in self.events.wanted:
             return
-        last_offset, epoch = log.next_offset - 1, log.epochs.latest_epoch
+        last_offset, epoch = log.log_end_offset - 1, log.epochs.latest_epoch
         epoch = -1 if epoch is None else epoch
         self.events.emit(
             Append(self.node_id, self.topic, self.partition, first_offset, last_offset, epoch, size_bytes, origin)
@@ -378,7 +378,7 @@ class Replica:
     def truncated(self) -> None:
         """Tell the replica that the end of its log, or all of it, has been cut off."""
         log = self.log
-        self.high_watermark = max(min(self.high_watermark, log.next_offset), log.log_start_offset)
+        self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
         log.producers.on_high_watermark_updated(self.high_watermark)
         if self.waiters:
             self.tell(0)

@@ -20,20 +20,20 @@ from __future__ import annotations
 import asyncio
 from struct import Struct as Layout
 
+from minibroker.clock.stretches import STRETCH_MS
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.server.later import Later
-from minibroker.server.stretches import STRETCH_MS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
     from typing import Any, Protocol
 
+    from minibroker.clock.stretches import Stretches
     from minibroker.server.buffers import Buffer
     from minibroker.server.http import HttpAnswer, HttpRequest
     from minibroker.server.server import Server
-    from minibroker.server.shares import Shares
-    from minibroker.server.stretches import Stretches
+    from minibroker.turns import Shares
 
     class Stored(Protocol):
         """Bytes that are read when they are to be sent."""

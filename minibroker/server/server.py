@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from minibroker.clock import Clock, Timer
+    from minibroker.reporter import Reporter
     from minibroker.server.connection import Chunk, Service
     from minibroker.server.http import HttpConnection
 
@@ -75,14 +76,6 @@ class Limits:
         self.backlog = backlog  # connections that the system holds until they are accepted
         self.receive_buffer_bytes = receive_buffer_bytes  # of a socket; -1: the system's choice
         self.send_buffer_bytes = send_buffer_bytes
-
-
-class Reporter:
-    """Where lines for people go; by default to stderr."""
-
-    def say(self, line: str) -> None:
-        with suppress(OSError):  # nobody reads any more
-            print(line, file=sys.stderr, flush=True)
 
 
 class Server:

@@ -91,7 +91,7 @@ def asked(servers: str, settings: Mapping[str, str], partitions: Iterable[TopicP
     from minibroker.client.offsets import find_offsets
     from minibroker.client.security import Security
     from minibroker.errors import KafkaError
-    from minibroker.spark.wire.loop import run
+    from minibroker.spark.brokers.loop import run
 
     async def ask() -> Numbers:
         async with Cluster(servers, security=Security.of(settings)) as cluster:

@@ -14,11 +14,11 @@ import sys
 
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
-from minibroker.spark.loading.columns import check_columns
-from minibroker.spark.loading.directory import LoadDirectory
-from minibroker.spark.loading.options import CONFIG, parse_load
-from minibroker.spark.loading.plans import Piece
-from minibroker.spark.loading.segments import load_segments
+from minibroker.spark.bulk_load.columns import check_columns
+from minibroker.spark.bulk_load.directory import LoadDirectory
+from minibroker.spark.bulk_load.options import CONFIG, parse_load
+from minibroker.spark.bulk_load.plans import Piece
+from minibroker.spark.bulk_load.segments import load_segments
 from minibroker.spark.workers import naming_packages, settle
 
 TYPE_CHECKING = False
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame  # pyright: ignore
 
     from minibroker.clock import Clock
-    from minibroker.spark.loading.commit import Loaded
-    from minibroker.spark.loading.options import LoadOptions
-    from minibroker.spark.loading.plans import Plan
+    from minibroker.spark.bulk_load.commit import Loaded
+    from minibroker.spark.bulk_load.options import LoadOptions
+    from minibroker.spark.bulk_load.plans import Plan
 
 PIECES = (
     "topic string, partition int, task int, base_offset bigint, end_offset bigint, suffix string, size_bytes bigint, "

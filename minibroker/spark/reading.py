@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from minibroker.spark.columns import Manner
+from minibroker.spark.columns.rows_of_query import Manner
 from minibroker.spark.options import QUARANTINE
 from minibroker.spark.workers import naming_packages
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from minibroker.spark.brokers.rows import WireTaskReader
+    from minibroker.spark.files.rows import TaskReader
     from minibroker.spark.filters import Filters
     from minibroker.spark.options import Options
-    from minibroker.spark.path.rows import TaskReader
-    from minibroker.spark.wire.rows import WireTaskReader
 
 
 def plan(options: Options, filters: Filters | None = None) -> list[Any]:
     """Return the tasks of a query, by topic, partition and offset."""
     if options.is_path:
-        from minibroker.spark.path.planning import plan as plan_files
+        from minibroker.spark.files.planning import plan as plan_files
 
         return [*plan_files(options, filters)]
-    from minibroker.spark.wire.planning import plan as plan_fetches
+    from minibroker.spark.brokers.planning import plan as plan_fetches
 
     return [*plan_fetches(options, filters)]
 
 
 def reader_of(task: Any, options: Options, filters: Filters | None = None) -> TaskReader | WireTaskReader:
     if options.is_path:
-        from minibroker.spark.path.rows import TaskReader
+        from minibroker.spark.files.rows import TaskReader
 
         return TaskReader(task, Manner(options, filters))
-    from minibroker.spark.wire.rows import WireTaskReader
+    from minibroker.spark.brokers.rows import WireTaskReader
 
     return WireTaskReader(task, options, filters)
 

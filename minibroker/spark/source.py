@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (  # pyright: ignore
 from pyspark.sql.pandas.types import from_arrow_schema  # pyright: ignore
 from pyspark.sql.types import StructType  # pyright: ignore
 
-from minibroker.spark.columns import all_columns, columns_of
+from minibroker.spark.columns.rows_of_query import all_columns, columns_of
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import QUARANTINE, parse
@@ -96,16 +96,16 @@ class MinibrokerSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         prepare()
         if "path" in self.options:
-            from minibroker.spark.loading.sink import segment_writer
+            from minibroker.spark.bulk_load.sink import segment_writer
 
             return segment_writer(self.options, schema, overwrite)
-        from minibroker.spark.sending.sink import wire_writer
+        from minibroker.spark.sink.sink import wire_writer
 
         return wire_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         prepare()
-        from minibroker.spark.sending.sink import stream_writer
+        from minibroker.spark.sink.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.log.memory_storage import MemoryStorage

@@ -20,19 +20,19 @@ from typing import Any, NamedTuple
 import lz4.frame
 import zstandard
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
+from minibroker.clock.steered import SteeredClock
 from minibroker.config.tables import topic_settings
 from minibroker.errors import Error
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import CODEC_NAMES, NONE
 from minibroker.log.records import Record
-from minibroker.log.simulated_storage import SimulatedStorage, Step
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
-from minibroker.steered_clock import SteeredClock
+from minibroker.simulation.disk import SimulatedStorage, Step
 from tests.server.running import Client, connected, fetch, produce, running
 
 TOPIC, BROKER, GROUP = 2, 4, 32

@@ -7,7 +7,7 @@ from types import FrameType, GeneratorType
 from typing import Any
 
 from minibroker.log import compression
-from minibroker.server.shares import FIRST_US, SHARE_US
+from minibroker.turns import FIRST_US, SHARE_US
 
 
 class Counted:
@@ -32,7 +32,7 @@ class Counted:
 
 
 def counted(work: Any) -> tuple[Any, Counted]:
-    """Do the work that a handler returns when it is called, as the shares do it (server/shares.py).
+    """Do the work that a handler returns when it is called, as the shares do it (turns.py).
 
     work: called without arguments. Return what comes of it, and what was counted between its pauses.
     """

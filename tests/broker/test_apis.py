@@ -6,7 +6,7 @@ import pytest
 
 from docs.generate import missing_versions
 from minibroker.broker.apis import SERVED, find_route
-from minibroker.broker.appearance import PRODUCE, Appearance
+from minibroker.broker.emulated_release import PRODUCE, EmulatedRelease
 from minibroker.broker.releases import RELEASES, ranges_of, release_named
 from minibroker.errors import KafkaError
 from minibroker.protocol.registry import APIS
@@ -62,7 +62,7 @@ def guesses(announced: dict[int, tuple[int, int]]) -> set[str]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_broker_that_is_to_look_like_a_release_is_taken_for_it_by_its_apis(release: str) -> None:
-    announced = Appearance(release).announced
+    announced = EmulatedRelease(release).announced
     expected = {
         api: (first, 5 if api == INIT_PRODUCER_ID and last == 6 else last)
         for api, (first, last) in ranges_of(release).items()
@@ -76,8 +76,8 @@ def test_a_broker_that_is_to_look_like_a_release_is_taken_for_it_by_its_apis(rel
 
 
 def test_no_other_release_announces_what_the_newest_does() -> None:
-    newest = Appearance().announced
+    newest = EmulatedRelease().announced
     assert set(newest) == set(ranges_of("4.4")) - NOT_YET
     assert {api: last for api, (_, last) in newest.items()} == {
-        api: last for api, (_, last) in Appearance("4.4").announced.items()
+        api: last for api, (_, last) in EmulatedRelease("4.4").announced.items()
     }

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control import Refused, call
+from minibroker.broker.broker import Node
 from minibroker.broker.http_pages import metrics
-from minibroker.broker.node import Node
-from minibroker.broker.pieces import Pieces
+from minibroker.broker.http_verbs import Refused, call
+from minibroker.cleaner.pieces import Pieces
 from minibroker.client import Admin, Cluster, Consumer, Producer
+from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Compaction
@@ -23,8 +24,7 @@ from minibroker.log.build import build_batch
 from minibroker.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
-from minibroker.server.server import Reporter
-from minibroker.steered_clock import SteeredClock
+from minibroker.reporter import Reporter
 from tests.sealing import seal
 
 BEGIN_MS = 1_795_000_000_000
@@ -585,7 +585,7 @@ async def test_who_asks_and_goes_away_does_no_harm() -> None:
 
 async def test_each_piece_is_small_and_others_have_their_turn_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """No piece reads or writes more than 256 records' worth, and the loop turns between two of them."""
-    from minibroker.cleaning import cleaner
+    from minibroker.cleaner import cleaner
 
     class Looked(cleaner._Pass):
         def run(self) -> Generator[int, None, None]:

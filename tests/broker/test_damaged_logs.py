@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.errors import Error
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, NONE
@@ -184,4 +184,4 @@ async def test_compaction_goes_on_with_the_neighbour_and_says_what_it_leaves_alo
         rows = {row.topic: row for row in await node.cleaning.compact_now()}
         assert (rows[GOOD].records_before, rows[GOOD].records_after) == (BATCHES - 1, 1)
         assert rows[BAD].reason, rows[BAD]
-        assert node.replicas[BAD, 0].log.next_offset == BATCHES
+        assert node.replicas[BAD, 0].log.log_end_offset == BATCHES

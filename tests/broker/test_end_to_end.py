@@ -97,7 +97,7 @@ async def test_a_log_that_is_cut_takes_the_claim_of_what_was_committed_out_of_th
     async with running_node(storage) as node:
         await round_trip(node.bootstrap_servers)
         replica = node.replicas["orders", 0]
-        node.chores.checkpoint_high_watermarks()
+        node.scheduler.checkpoint_high_watermarks()
         assert read_offsets(storage, HIGH_WATERMARKS)["orders", 0] == len(VALUES)
         replica.follow(2, replica.leader_epoch + 1, truncate=partial(node.partitions._cut, ("orders", 0)))
         role = replica.role

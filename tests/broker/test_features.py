@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.errors import Error
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.metadata.features import FINALIZED, LOWEST, SERVED
@@ -50,7 +50,7 @@ async def test_no_feature_is_announced_whose_apis_are_not_served(as_version: str
 async def test_levels_that_another_kafka_finalized_are_kept_and_not_announced_where_nothing_serves_them() -> None:
     storage = MemoryStorage(lambda: 1_700_000_000_000)
     async with running_node(storage) as node:
-        node.need_feature("transaction.version", 2)
+        node.metadata.need_feature("transaction.version", 2)
     async with running_node(storage) as node, connected(node) as client:
         assert node.image.features["transaction.version"] == 2
         assert "transaction.version" not in {row.name for row in (await client.ask(ASK, 4)).finalized_features}

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from tests.server.running import Client, append, connected, running
 

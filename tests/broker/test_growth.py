@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.broker import Node
 from minibroker.broker.handlers import fetch as fetching
 from minibroker.broker.handlers.context import Context
-from minibroker.broker.node import Node
+from minibroker.in_pieces import finish
 from minibroker.log import reading
 from minibroker.log.build import build_batch
-from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.replication.replica import Replica

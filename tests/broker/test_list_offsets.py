@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.errors import Error
 from minibroker.log.build import build_batch
 from minibroker.log.memory_storage import MemoryStorage

@@ -8,9 +8,9 @@ from types import GeneratorType
 
 import pytest
 
+from minibroker.broker.broker import Node
 from minibroker.broker.handlers.context import Context
 from minibroker.broker.handlers.produce import produce
-from minibroker.broker.node import Node
 from minibroker.errors import Error
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
@@ -94,7 +94,7 @@ async def test_the_loop_is_not_held_by_the_largest_batch(kind: str) -> None:
         (row,) = answer.responses[0].partition_responses
         (batch,) = batches(data)
         log = node.replicas["orders", 0].log
-        assert (row.error_code, log.next_offset) == (code, 0 if code else batch.count)
+        assert (row.error_code, log.log_end_offset) == (code, 0 if code else batch.count)
         assert len(row.record_errors) == (batch.count if code else 0)
     assert count.longest_lines <= LINES_MAX, vars(count)
     assert count.longest_bytes <= (GUNZIPPED_BYTES_MAX if "gzip" in kind else UNPACKED_BYTES_MAX), vars(count)
@@ -108,7 +108,7 @@ async def test_many_batches_hold_the_loop_no_longer_than_one() -> None:
         node.create_topic("orders", 60)
         answer, count = produced(node, request_of(*[data] * 60))
         assert [row.error_code for row in answer.responses[0].partition_responses] == [Error.NONE] * 60
-        assert [node.replicas["orders", each].log.next_offset for each in range(60)] == [1_500] * 60
+        assert [node.replicas["orders", each].log.log_end_offset for each in range(60)] == [1_500] * 60
     assert count.longest_lines <= LINES_MAX, vars(count)
 
 
@@ -121,7 +121,7 @@ async def test_old_wrappers_hold_the_loop_no_longer_than_one(magic: int) -> None
         node.create_topic("orders", 40)
         answer, count = produced(node, request_of(*[data] * 40), version=2)
         assert [row.error_code for row in answer.responses[0].partition_responses] == [Error.NONE] * 40
-        assert [node.replicas["orders", each].log.next_offset for each in range(40)] == [3_000] * 40
+        assert [node.replicas["orders", each].log.log_end_offset for each in range(40)] == [3_000] * 40
     assert count.longest_lines <= LINES_MAX, vars(count)
     assert count.stretches > 40, vars(count)
 
@@ -145,7 +145,7 @@ async def test_the_loop_is_not_held_by_the_largest_old_batch(kind: str) -> None:
         answer, count = produced(node, request_of(data), version=2)
         (row,) = answer.responses[0].partition_responses
         log = node.replicas["orders", 0].log
-        assert (row.error_code, log.next_offset) == (Error.NONE, records)
+        assert (row.error_code, log.log_end_offset) == (Error.NONE, records)
         assert sum(1 for batch in log.active.batches() for _ in batch.records(check_crc=True)) == records
     assert count.longest_lines <= LINES_MAX, vars(count)
 
@@ -194,7 +194,7 @@ async def test_a_batch_that_is_looked_at_in_pieces_is_what_came_and_goes_where_t
         replica.append(tiny(5), now_ms=NOW_MS, steady_ms=0)
         answer = await node.shares.run(work)
         (row,) = answer.responses[0].partition_responses
-        assert (row.error_code, row.base_offset, replica.log.next_offset) == (Error.NONE, 5, 10_005)
+        assert (row.error_code, row.base_offset, replica.log.log_end_offset) == (Error.NONE, 5, 10_005)
         first, second = replica.log.active.batches()
         assert (first.count, second.base_offset, second.count) == (5, 5, 10_000)
         assert second.view[HEADER_BYTES:] == sent[HEADER_BYTES:]
@@ -211,5 +211,5 @@ async def test_who_leads_no_more_when_a_batch_has_been_looked_at_appends_nothing
         replica.leader_id = 77
         answer = await node.shares.run(work)
         (row,) = answer.responses[0].partition_responses
-        assert (row.error_code, replica.log.next_offset) == (Error.NOT_LEADER_OR_FOLLOWER, 0)
+        assert (row.error_code, replica.log.log_end_offset) == (Error.NOT_LEADER_OR_FOLLOWER, 0)
         replica.leader_id = node.node_id

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.broker import Node
 from minibroker.broker.handlers.context import Context
 from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.handlers.offsets import list_offsets
-from minibroker.broker.node import Node
 from minibroker.errors import Error, LogOffline, StorageError
+from minibroker.in_pieces import finish
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, ZSTD
-from minibroker.log.in_pieces import finish
 from minibroker.log.pruning import drop_oldest
 from minibroker.log.reading import MAX_TIMESTAMP, find_time_in_pieces
 from minibroker.log.records import Record

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.errors import Error
 from minibroker.log.storage import OsStorage
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -137,7 +137,7 @@ async def test_a_topic_of_the_name_of_one_that_goes_is_a_new_one(tmp_path: Path)
         await client.answer(20, 6)
         await client.answer(*CREATE)
         assert node.image.topics["t"].id != old_id
-        assert len(node.replicas) == 100 and node.replicas["t", 99].log.next_offset == 0
+        assert len(node.replicas) == 100 and node.replicas["t", 99].log.log_end_offset == 0
         assert node.partitions.is_settled
         assert sorted(each.name for each in tmp_path.glob("t-*")) == sorted(f"t-{index}" for index in range(100))
 
@@ -208,7 +208,7 @@ def test_brokers_of_a_cluster_open_many_partitions_in_shares() -> None:
 class Made:
     """How many records are made by a function, in all and in one turn of the loop at most."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "minibroker.replication.controller.new_partition"):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "minibroker.controller.controller.new_partition"):
         self.in_turn = self.in_turn_max = self.in_all = 0
         module, _, attribute = name.rpartition(".")
         make = getattr(import_module(module), attribute)
@@ -354,7 +354,7 @@ def test_a_broker_that_is_fenced_and_back_meanwhile_leaves_no_partition_behind(
         came = BrokerHeartbeatRequest(
             broker_id=ids[0],
             broker_epoch=controller.image.brokers[ids[0]].broker_epoch,
-            current_metadata_offset=controller.log.next_offset - 1,
+            current_metadata_offset=controller.log.log_end_offset - 1,
             want_fence=False,
             want_shut_down=False,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker import Cluster
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.config.old_defaults import OLD_DEFAULTS, old_defaults
 from minibroker.errors import Error
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest

@@ -73,7 +73,7 @@ def test_every_honoured_setting_is_looked_at_from_outside() -> None:
 STARTS = {
     "minibroker.Broker",
     "minibroker.Cluster",
-    "minibroker.broker.node.Node",
+    "minibroker.broker.broker.Node",
     "minibroker.client.Cluster",
     "tests.server.test_serve.serving",
 }

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.simulation.disk import SimulatedStorage
 from tests.broker.test_many_topics import creation, deletion
 from tests.server.running import connected, running
 

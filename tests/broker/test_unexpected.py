@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.broker.unexpected import PLACES_MAX, Unexpected
+from minibroker.reporter import PLACES_MAX, Unexpected
 from tests.server.running import Said
 
 

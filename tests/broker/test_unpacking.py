@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.errors import Error
 from minibroker.log.build import build_batch
 from minibroker.log.compression import CODEC_NAMES, LZ4, NONE, ZSTD

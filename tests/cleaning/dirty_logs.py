@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from minibroker.cleaning.candidates import Candidate, cleanable
-from minibroker.cleaning.cleaner import Cleaned, clean
+from minibroker.cleaner.candidates import Candidate, cleanable
+from minibroker.cleaner.cleaner import Cleaned, clean
+from minibroker.in_pieces import finish
 from minibroker.log import reading
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.formats import ABORT
-from minibroker.log.in_pieces import finish
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record, control_type
 from minibroker.log.recovery import open_log
@@ -46,7 +46,7 @@ class DirtyLog:
 
     def put(self, *pairs: tuple[bytes | None, bytes | None], magic: int = 2, codec: int = 0, gap: int = 0) -> None:
         """Append a batch of keys and values."""
-        offset = self.log.next_offset + gap
+        offset = self.log.log_end_offset + gap
         records = [Record(key, value, (), self.now_ms, offset + number) for number, (key, value) in enumerate(pairs)]
         if magic < 2:
             self.append(build_batch(magic, records, codec=codec))
@@ -59,7 +59,7 @@ class DirtyLog:
             self.put((word[:1].encode(), None if word[1:] == "-" else word[1:].encode()))
 
     def send(self, producer_id: int, *pairs: tuple[bytes, bytes | None], transactional: bool = True) -> None:
-        offset, sequence = self.log.next_offset, self.sequences.get(producer_id, 0)
+        offset, sequence = self.log.log_end_offset, self.sequences.get(producer_id, 0)
         self.sequences[producer_id] = sequence + len(pairs)
         self.append(
             build_batch(
@@ -78,7 +78,7 @@ class DirtyLog:
         self.append(
             build_transaction_marker(
                 commit=commit,
-                offset=self.log.next_offset,
+                offset=self.log.log_end_offset,
                 timestamp=self.now_ms,
                 producer_id=producer_id,
                 producer_epoch=0,
@@ -95,7 +95,7 @@ class DirtyLog:
         return cleanable(
             log,
             first_dirty_offset=first_dirty,
-            last_stable_offset=log.last_stable_offset(log.next_offset),
+            last_stable_offset=log.last_stable_offset(log.log_end_offset),
             now_ms=self.now_ms,
         )
 
@@ -123,7 +123,7 @@ class DirtyLog:
         """Read as a consumer with isolation.level=read_committed does, up to the last stable offset."""
         log, offset, rows = self.log, self.log.log_start_offset, []
         aborted_ids: set[int] = set()
-        limit = log.last_stable_offset(log.next_offset)
+        limit = log.last_stable_offset(log.log_end_offset)
         while (found := reading.read(log, offset, 300, limit_offset=limit)) is not None:
             to_come = sorted(reading.aborted_transactions(log, found, offset), key=lambda entry: entry.first_offset)
             aborted_ids.clear()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from minibroker.cleaning.batch_filter import BatchFilter, Filtered
-from minibroker.cleaning.offset_map import OffsetMap
-from minibroker.cleaning.transactions import Transactions
+from minibroker.cleaner.batch_filter import BatchFilter, Filtered
+from minibroker.cleaner.offset_map import OffsetMap
+from minibroker.cleaner.transactions import Transactions
+from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.log.formats import ABORT, APPEND_TIME, COMMIT, CREATE_TIME, LEADER_CHANGE
-from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record
 from minibroker.stored.producers import AbortedTxn
 

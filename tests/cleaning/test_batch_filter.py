@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minibroker.cleaning.batch_filter import BatchFilter, Filtered, last_batches
-from minibroker.cleaning.offset_map import OffsetMap
-from minibroker.cleaning.transactions import Transactions
+from minibroker.cleaner.batch_filter import BatchFilter, Filtered, last_batches
+from minibroker.cleaner.offset_map import OffsetMap
+from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import ProtocolError
+from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME, LEADER_CHANGE
-from minibroker.log.in_pieces import finish
 from minibroker.log.producers import ProducerStates
 from minibroker.log.records import Record
 from minibroker.stored.producers import AbortedTxn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.cleaning.candidates import cleanable, pick
+from minibroker.cleaner.candidates import cleanable, pick
 from minibroker.log.settings import FOREVER
 
 from .dirty_logs import NOW_MS, DirtyLog
@@ -36,7 +36,7 @@ def test_nothing_is_cleaned_from_the_segment_on_that_holds_the_last_stable_offse
     dirty.roll()
     assert dirty.candidate().end == 1
     dirty.end(7, commit=True)
-    dirty.log.producers.on_high_watermark_updated(dirty.log.next_offset)
+    dirty.log.producers.on_high_watermark_updated(dirty.log.log_end_offset)
     assert dirty.candidate().end == 4
 
 

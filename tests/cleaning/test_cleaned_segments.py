@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.cleaning import cleaner
+from minibroker.cleaner import cleaner
 from minibroker.errors import InvalidValue
 from minibroker.log.build import build_batch
 from minibroker.log.pruning import purge

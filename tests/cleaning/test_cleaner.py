@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from minibroker.cleaning.cleaner import clean
+from minibroker.cleaner.cleaner import clean
+from minibroker.in_pieces import finish
 from minibroker.log import reading
 from minibroker.log.batches import batches
 from minibroker.log.compression import GZIP
-from minibroker.log.in_pieces import finish
 from minibroker.log.recovery import open_log
 from tests.log.audit import audit
 
@@ -65,7 +65,7 @@ def test_a_segment_of_which_nothing_is_left_stays_empty_and_the_log_opens() -> N
     assert [segment.size_bytes > 0 for segment in dirty.log.segments] == [False, True, False]
     dirty.reopen()
     assert [segment.base_offset for segment in dirty.log.segments] == [0, 2, 4]
-    assert dirty.log.next_offset == 4
+    assert dirty.log.log_end_offset == 4
     found = reading.read(dirty.log, 0, 1000, limit_offset=4)
     assert found is not None
     assert next(batches(found.view())).last_offset == 2
@@ -125,7 +125,7 @@ def test_aborted_data_goes_at_once_and_its_marker_after_its_horizon() -> None:
     dirty.end(7, commit=False)
     dirty.send(7, (b"b", b"1"))  # so that the aborted batch is not the producer's last
     dirty.end(7, commit=True)
-    dirty.log.producers.on_high_watermark_updated(dirty.log.next_offset)
+    dirty.log.producers.on_high_watermark_updated(dirty.log.log_end_offset)
     dirty.roll()
     end = dirty.clean().end_offset
     assert [row[0] for row in dirty.rows()] == [0, 3]  # and the aborted value did not supersede the first
@@ -183,7 +183,7 @@ def test_whatever_transactions_there_were_readers_see_the_last_committed_values_
         dirty.now_ms += chance.choice([0, 400, 600])
         if chance.random() < 0.3:
             dirty.reopen()
-        dirty.log.producers.on_high_watermark_updated(dirty.log.next_offset)
+        dirty.log.producers.on_high_watermark_updated(dirty.log.log_end_offset)
         known = {row[0] for row in history}
         history += [row for row in dirty.committed() if row[0] not in known]
         history.sort()
@@ -196,7 +196,7 @@ def test_whatever_transactions_there_were_readers_see_the_last_committed_values_
         assert set(left) <= set(before)
         assert left == sorted(left)
         assert set(seen) <= set(history)
-        stable = dirty.log.last_stable_offset(dirty.log.next_offset)
+        stable = dirty.log.last_stable_offset(dirty.log.log_end_offset)
         expected = latest([row for row in history if row[0] < stable])
         values = {key: found for key, found in expected.items() if found[1] is not None}
         assert {key: found for key, found in latest(seen).items() if found[1] is not None} == values

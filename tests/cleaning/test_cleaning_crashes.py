@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from minibroker.cleaning import retention
+from minibroker.cleaner import retention
 from minibroker.log.build import build_batch
 from minibroker.log.directory import LogDirectory
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.pruning import drop_oldest
 from minibroker.log.records import Record
 from minibroker.log.segment import CLEANED, DELETED, SWAP, Segment
-from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.simulation.disk import SimulatedStorage
 from tests.log.audit import audit
 from tests.log.crash import STATES, CrashFound, explore
 
@@ -45,14 +45,14 @@ def check(storage: SimulatedStorage, known: Known) -> None:
     log = directory.open("t", 0, settings, now_ms=known.now_ms, topic_id=bytes(16))
     rows = audit(log, every_lookup=False)
     # Of checks that the power ended there may be records at the end.
-    ours = next((row.offset for row in rows if (row.key or b"").startswith(AFTER_THE_CRASH)), log.next_offset)
+    ours = next((row.offset for row in rows if (row.key or b"").startswith(AFTER_THE_CRASH)), log.log_end_offset)
     rows = [row for row in rows if row.offset < ours]
     assert ours >= known.flushed, f"the log ends at {ours}, and {known.flushed} was flushed"
     assert known.log_start_min <= log.log_start_offset <= known.log_start_max, (
         f"the log begins at {log.log_start_offset}, not within {known.log_start_min} to {known.log_start_max}"
     )
     check_against(known.histories, log, rows, ours, known.cleaned_end, known.tombstones_gone)
-    key = AFTER_THE_CRASH + b"%d" % log.next_offset
+    key = AFTER_THE_CRASH + b"%d" % log.log_end_offset
     data = build_batch(2, [Record(key, b"", (), known.now_ms + 1)])
     log.append_as_leader(bytearray(data), leader_epoch=1000, now_ms=known.now_ms)
     assert audit(log, every_lookup=False)[-1].key == key

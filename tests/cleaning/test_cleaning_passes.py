@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from minibroker.cleaning import cleaner
-from minibroker.cleaning.cleaner import CleaningAborted, clean
+from minibroker.cleaner import cleaner
+from minibroker.cleaner.cleaner import CleaningAborted, clean
 from minibroker.errors import CorruptCrc, InvalidRecord, StorageError, Truncated
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
@@ -113,8 +113,8 @@ def test_what_is_appended_meanwhile_is_there_afterwards() -> None:
         dirty.put_all(f"b{number}")
         if number == 5:
             dirty.roll()
-    assert [row[0] for row in dirty.rows()] == list(range(99, dirty.log.next_offset))
-    assert dirty.log.next_offset > 110
+    assert [row[0] for row in dirty.rows()] == list(range(99, dirty.log.log_end_offset))
+    assert dirty.log.log_end_offset > 110
     audit(dirty.log)
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minibroker.cleaning.candidates import Candidate, cleanable
-from minibroker.cleaning.cleaner import clean
-from minibroker.cleaning.offset_map import OffsetMap
-from minibroker.cleaning.survivors import Survivors
-from minibroker.cleaning.transactions import Transactions
+from minibroker.cleaner.candidates import Candidate, cleanable
+from minibroker.cleaner.cleaner import clean
+from minibroker.cleaner.offset_map import OffsetMap
+from minibroker.cleaner.survivors import Survivors
+from minibroker.cleaner.transactions import Transactions
 from minibroker.log.partition_log import PartitionLog
-from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.simulation.disk import SimulatedStorage
 from tests.log.audit import audit
 
 from . import worker as worker_module
@@ -37,7 +37,7 @@ ACTIONS: list[Action] = [
 def compare(worker: Worker) -> None:
     known = worker.known()
     rows = audit(worker.log, every_lookup=False)
-    end_offset = worker.log.next_offset
+    end_offset = worker.log.log_end_offset
     check_against(known.histories[-1:], worker.log, rows, end_offset, known.cleaned_end, known.tombstones_gone)
 
 
@@ -48,9 +48,9 @@ def crash(worker: Worker) -> Worker:
     left = worker.after_crash(storage.crashed(worker.chance))
     log = left.log
     rows = audit(log, every_lookup=False)
-    assert log.next_offset >= known.flushed
+    assert log.log_end_offset >= known.flushed
     assert known.log_start_min <= log.log_start_offset <= known.log_start_max
-    outcome = check_against(known.histories, log, rows, log.next_offset, known.cleaned_end, known.tombstones_gone)
+    outcome = check_against(known.histories, log, rows, log.log_end_offset, known.cleaned_end, known.tombstones_gone)
     left.survived(tuple(outcome.entries.values()))
     return left
 
@@ -79,7 +79,7 @@ def test_nothing_committed_is_lost_and_nothing_aborted_comes_back(actions: list[
 
 def clean_what_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_is_stable(log: PartitionLog, **kwargs: Any) -> Candidate:
-        return cleanable(log, **{**kwargs, "last_stable_offset": log.next_offset})
+        return cleanable(log, **{**kwargs, "last_stable_offset": log.log_end_offset})
 
     monkeypatch.setattr(worker_module, "cleanable", all_is_stable)
 

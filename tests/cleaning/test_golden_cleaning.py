@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from minibroker.cleaning.candidates import cleanable, pick
-from minibroker.cleaning.cleaner import clean
+from minibroker.cleaner.candidates import cleanable, pick
+from minibroker.cleaner.cleaner import clean
+from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
-from minibroker.log.in_pieces import finish
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.recovery import open_log
@@ -121,7 +121,9 @@ def test_a_pass_leaves_what_kafka_left(golden: Pass) -> None:
     assert len(horizons) <= 1
     now_ms = horizons.pop() - topic.delete_retention_ms if horizons else log.active.modified_ms
     sealed_end = log.active.base_offset
-    candidate = cleanable(log, first_dirty_offset=golden.first_dirty, last_stable_offset=log.next_offset, now_ms=now_ms)
+    candidate = cleanable(
+        log, first_dirty_offset=golden.first_dirty, last_stable_offset=log.log_end_offset, now_ms=now_ms
+    )
     assert pick([candidate]) is candidate
     cleaned = finish(clean(log, candidate, now_ms=now_ms, map_bytes_max=1 << 20, upgrades=False))
 

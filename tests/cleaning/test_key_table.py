@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minibroker.cleaning import key_table
-from minibroker.cleaning.key_table import SLOT_BYTES, KeyTable, prime_below
-from minibroker.cleaning.keys import EXACT_BYTES_MAX, map_key
+from minibroker.cleaner import key_table
+from minibroker.cleaner.key_table import SLOT_BYTES, KeyTable, prime_below
+from minibroker.cleaner.keys import EXACT_BYTES_MAX, map_key
 
 
 def emptied(slots: int) -> KeyTable:

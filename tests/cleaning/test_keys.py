@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from minibroker.cleaning.keys import (
+from minibroker.cleaner.keys import (
     CHUNK_RECORDS,
     NO_KEY,
     Chunk,

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minibroker.cleaning import offset_map
-from minibroker.cleaning.keys import EXACT_BYTES_MAX, map_key
-from minibroker.cleaning.offset_map import OffsetMap
+from minibroker.cleaner import offset_map
+from minibroker.cleaner.keys import EXACT_BYTES_MAX, map_key
+from minibroker.cleaner.offset_map import OffsetMap
+from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP
-from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record
 from tests.cleaning.random_batches import Case
 

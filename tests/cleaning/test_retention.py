@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from minibroker.cleaning.retention import BELOW_START, TOO_MANY, TOO_OLD, apply, expired
+from minibroker.cleaner.retention import BELOW_START, TOO_MANY, TOO_OLD, apply, expired
 from minibroker.errors import StorageError
 from minibroker.log.build import build_batch
 from minibroker.log.memory_storage import MemoryStorage
@@ -18,8 +18,8 @@ from minibroker.log.pruning import purge
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validation import ValidationSettings
+from minibroker.simulation.disk import SimulatedStorage
 from tests.log.audit import audit
 
 
@@ -39,7 +39,7 @@ def filled(
 
 def gone(log: PartitionLog, now_ms: int = 0, high_watermark: int | None = None) -> list[tuple[int, str]]:
     """Return base offset and reason of what goes."""
-    found = expired(log, now_ms=now_ms, high_watermark=log.next_offset if high_watermark is None else high_watermark)
+    found = expired(log, now_ms=now_ms, high_watermark=log.log_end_offset if high_watermark is None else high_watermark)
     return [(segment.base_offset, why) for segment, why in found]
 
 
@@ -143,7 +143,7 @@ def test_if_everything_has_expired_the_active_segment_is_rolled_and_goes_too() -
     removed = apply(log, now_ms=1000, high_watermark=6)
     assert removed.segments == 3
     assert [(segment.base_offset, segment.size_bytes) for segment in log.segments] == [(6, 0)]
-    assert (log.log_start_offset, log.next_offset, log.recovery_point) == (6, 6, 6)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (6, 6, 6)
     again = apply(log, now_ms=1000, high_watermark=6)
     assert not again and again.segments == 0 and again.paths == []
     assert [segment.base_offset for segment in log.segments] == [6]
@@ -206,7 +206,7 @@ def test_segments_go_one_by_one_as_long_as_a_rule_says_so(
     is_rolled: bool,
 ) -> None:
     log = filled(timestamps, retention_ms=retention_ms)
-    end = log.next_offset
+    end = log.log_end_offset
     high_watermark = min(high_watermark, end)
     log.settings.compact, log.settings.delete = policy
     size_bytes = log.active.size_bytes
@@ -232,5 +232,5 @@ def test_segments_go_one_by_one_as_long_as_a_rule_says_so(
     bases = [base for base, _, _ in left]
     assert [segment.base_offset for segment in log.segments] == (bases if bases and not is_rolled else [*bases, end])
     assert log.log_start_offset == log_start
-    assert log.next_offset == end
+    assert log.log_end_offset == end
     assert [row.offset for row in audit(log, every_lookup=False)] == list(range(log_start, end))

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minibroker.cleaning import offset_map
-from minibroker.cleaning import survivors as survivors_module
-from minibroker.cleaning.batch_filter import BatchFilter, Filtered
-from minibroker.cleaning.offset_map import OffsetMap
-from minibroker.cleaning.survivors import Survivors
-from minibroker.cleaning.transactions import Transactions
+from minibroker.cleaner import offset_map
+from minibroker.cleaner import survivors as survivors_module
+from minibroker.cleaner.batch_filter import BatchFilter, Filtered
+from minibroker.cleaner.offset_map import OffsetMap
+from minibroker.cleaner.survivors import Survivors
+from minibroker.cleaner.transactions import Transactions
+from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP
-from minibroker.log.in_pieces import finish
 from minibroker.log.records import Record
 from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case
 

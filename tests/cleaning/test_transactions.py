@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.cleaning.transactions import Transactions
+from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import InvalidRecord
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker

@@ -11,9 +11,9 @@ from copy import copy
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from minibroker.cleaning.candidates import cleanable
-from minibroker.cleaning.cleaner import clean
-from minibroker.cleaning.retention import apply
+from minibroker.cleaner.candidates import cleanable
+from minibroker.cleaner.cleaner import clean
+from minibroker.cleaner.retention import apply
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.directory import LogDirectory
@@ -126,7 +126,7 @@ class Worker:
         )
         if producer_id >= 0:
             self.sequences[producer_id] += len(records)
-        base = self.log.next_offset
+        base = self.log.log_end_offset
         self._grow(Entry(base + index, record.key, record.value, producer_id) for index, record in enumerate(records))
         self.log.append_as_leader(bytearray(data), leader_epoch=self.epoch, now_ms=self.now_ms)
 
@@ -145,7 +145,7 @@ class Worker:
         )
         (record,) = next(batches(marker)).records()
         ends = "commit" if commit else "abort"
-        self._grow([Entry(self.log.next_offset, record.key, record.value, producer_id, ends)])
+        self._grow([Entry(self.log.log_end_offset, record.key, record.value, producer_id, ends)])
         self.log.append_as_leader(bytearray(marker), leader_epoch=self.epoch, now_ms=self.now_ms, origin=COORDINATOR)
 
     def _grow(self, entries: Iterable[Entry]) -> None:
@@ -159,7 +159,7 @@ class Worker:
 
     def _is_flushed(self) -> None:
         self.tips = [self.now]
-        self.flushed = self.log.next_offset
+        self.flushed = self.log.log_end_offset
         self.tell()
 
     def roll(self) -> None:
@@ -174,18 +174,18 @@ class Worker:
             for producer_id in self.sequences:
                 self._end(producer_id)
             log.roll(now_ms=self.now_ms)
-        log.producers.on_high_watermark_updated(log.next_offset)
+        log.producers.on_high_watermark_updated(log.log_end_offset)
         candidate = cleanable(
             log,
             first_dirty_offset=self.directory.cleaner_offsets.get(key),
-            last_stable_offset=log.last_stable_offset(log.next_offset),
+            last_stable_offset=log.last_stable_offset(log.log_end_offset),
             now_ms=self.now_ms,
         )
         self.directory.before_cleaning(*key, candidate.end)
-        if log.recovery_point == log.next_offset:
+        if log.recovery_point == log.log_end_offset:
             self._is_flushed()
         self.cleaned_end = max(self.cleaned_end, candidate.end)
-        self.decided_end = log.next_offset  # the high watermark of this log: nobody takes back what is below
+        self.decided_end = log.log_end_offset  # the high watermark of this log: nobody takes back what is below
         for entry in self.now:
             if entry.value is None and entry.offset < candidate.end:
                 self.first_cleaned.setdefault(entry.offset, self.now_ms)
@@ -211,9 +211,9 @@ class Worker:
         log = self.log
         kept_bytes = self.chance.choice([0, 1, 2, 2]) * log.size_bytes // 3
         self.settings.retention_bytes = kept_bytes
-        self.log_start_max = log.next_offset
+        self.log_start_max = log.log_end_offset
         self.tell()
-        removed = apply(log, now_ms=self.now_ms, high_watermark=log.next_offset)
+        removed = apply(log, now_ms=self.now_ms, high_watermark=log.log_end_offset)
         self.settings.retention_bytes = -1
         self.to_purge += removed.paths
         if removed:
@@ -223,10 +223,10 @@ class Worker:
     def delete_records(self) -> None:
         """Move the start of the log, and let retention take what is below; the checkpoint may come later."""
         log = self.log
-        self.log_start_max = offset = self.chance.randint(log.log_start_offset, log.next_offset)
+        self.log_start_max = offset = self.chance.randint(log.log_start_offset, log.log_end_offset)
         self.tell()
         log.advance_log_start(offset)
-        removed = apply(log, now_ms=self.now_ms, high_watermark=log.next_offset)
+        removed = apply(log, now_ms=self.now_ms, high_watermark=log.log_end_offset)
         self.to_purge += removed.paths
         if removed:
             self.log_start_min = log.segments[0].base_offset
@@ -239,13 +239,13 @@ class Worker:
     def truncate(self) -> None:
         """Cut off some of what was not cleaned."""
         log = self.log
-        lowest = max(self.decided_end, log.log_start_offset, log.next_offset - 10)
-        offset = self.chance.randint(lowest, log.next_offset)
+        lowest = max(self.decided_end, log.log_start_offset, log.log_end_offset - 10)
+        offset = self.chance.randint(lowest, log.log_end_offset)
         # A batch goes as a whole.
         kept = next(
             (batch for segment in log.segments for batch in segment.batches() if batch.last_offset >= offset), None
         )
-        end = log.next_offset if kept is None else min(kept.base_offset, offset)
+        end = log.log_end_offset if kept is None else min(kept.base_offset, offset)
         if end < log.log_start_offset or end < self.decided_end:
             return
         self.flushed = min(self.flushed, end)
@@ -254,7 +254,7 @@ class Worker:
         self.tips.append(self.now)
         self.tell()
         self.directory.truncate_to("t", 0, offset)
-        assert log.next_offset == end
+        assert log.log_end_offset == end
         self.tips = [self.now]  # the disk has forgotten the other
         self.tell()
         self._take_sequences()
@@ -301,7 +301,7 @@ class Worker:
     def survived(self, history: History) -> None:
         """Go on from here: what was found after a crash is on the disk."""
         self.now = history
-        self.first_cleaned = {at: ms for at, ms in self.first_cleaned.items() if at < self.log.next_offset}
+        self.first_cleaned = {at: ms for at, ms in self.first_cleaned.items() if at < self.log.log_end_offset}
         self.log_start_min = self.log_start_max = self.log.log_start_offset
         self.epoch += 1
         self._is_flushed()

@@ -59,7 +59,7 @@ def write(root: Path, name: str, base_ms: int) -> None:
         log = directory.open(name + suffix, 0, LogSettings(compact=True), now_ms=base_ms)
         _write_superseded(log, codecs, base_ms)
     _write_transactions(directory.open(name + TXN_SUFFIX, 0, LogSettings(compact=True), now_ms=base_ms), base_ms)
-    directory.close({key: log.next_offset for key, log in directory.logs.items()})
+    directory.close({key: log.log_end_offset for key, log in directory.logs.items()})
 
 
 def clean(broker: Broker, name: str) -> None:

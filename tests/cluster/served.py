@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from minibroker.clock import LoopClock
+from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.cluster import Cluster
 from minibroker.events import EventStream
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.server.server import Reporter
-from minibroker.steered_clock import SteeredClock
+from minibroker.reporter import Reporter
 
 
 @asynccontextmanager

@@ -14,12 +14,12 @@ from minibroker.cluster.cluster import NoSuchBroker
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.replica import Replica
+from minibroker.simulation.disk import SimulatedStorage
 from tests.server.running import Said
 
 from .virtual import TOPIC, Lab, in_cluster
@@ -258,7 +258,7 @@ def test_a_broker_begins_with_a_snapshot_where_the_metadata_log_begins_later() -
         log = cluster.controller.log
         log.write_snapshot(now_ms=lab.world.clock.now_ms())
         log.log.roll()
-        log.log.advance_log_start(log.next_offset)  # as Kafka does when it has a snapshot and grows old
+        log.log.advance_log_start(log.log_end_offset)  # as Kafka does when it has a snapshot and grows old
         cluster.create_topic("later", 1)
         await cluster.kill(3)
         await cluster.start(3)
@@ -282,7 +282,7 @@ def test_what_fell_out_of_the_leaders_log_is_not_asked_for_for_ever() -> None:
         await cluster.waits.isr(TOPIC)
         await cluster.waits.in_sync()
         replica = cluster.replica(TOPIC, 0, 3)
-        assert replica is not None and replica.log.log_start_offset == 2 and replica.log.next_offset == 3
+        assert replica is not None and replica.log.log_start_offset == 2 and replica.log.log_end_offset == 3
 
     in_cluster(main)
 

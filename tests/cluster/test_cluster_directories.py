@@ -12,7 +12,7 @@ from minibroker.client import Cluster as Client
 from minibroker.client import Producer
 from minibroker.embedded import BrokerError
 from minibroker.log.storage import OsStorage
-from minibroker.log.verify import Verified, verify_directory
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.interop import kafka
 
 PARTITIONS = 2

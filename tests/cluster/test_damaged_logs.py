@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.metadata.image import LOST_DIRECTORY
 from minibroker.replication.replica import Replica
+from minibroker.simulation.disk import SimulatedStorage
 
 from .virtual import Lab, in_cluster
 
@@ -45,7 +45,7 @@ def test_followers_copy_the_neighbours_of_a_damaged_log(kind: str) -> None:
         assert lab.ends(BAD)[2][0] == 3  # what came before the damage, and no more
         # What is written now goes on being copied.
         assert await lab.send(b"f", topic=GOOD) == [5]
-        assert cluster.replica(GOOD, 0, 2).log.next_offset == 6  # type: ignore[union-attr]
+        assert cluster.replica(GOOD, 0, 2).log.log_end_offset == 6  # type: ignore[union-attr]
 
     in_cluster(main, brokers=2)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker import following
-from minibroker.broker.feeding import Fed
-from minibroker.broker.member import Member
+from minibroker.broker.metadata_in_cluster import ClusterMetadata
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Append
 from minibroker.lessons.running import check
 from minibroker.lessons.scenario import parse_scenario
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
+from minibroker.replication import fetcher as following
+from minibroker.replication.follower_sessions import SessionPartition
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
-from minibroker.server.server import Reporter
+from minibroker.reporter import Reporter
 
 from .virtual import TOPIC, Lab, in_cluster
 
@@ -84,7 +84,9 @@ def test_a_follower_that_waits_is_answered_when(what: str) -> None:
         await cluster.waits.in_sync()
         await lab.world.clock.sleep(100)  # its fetch is there
         leader = leader_of(lab)
-        waiting = [each for waiter in leader.waiters if isinstance(each := getattr(waiter, "__self__", None), Fed)]
+        waiting = [
+            each for waiter in leader.waiters if isinstance(each := getattr(waiter, "__self__", None), SessionPartition)
+        ]
         assert [fed.feed.news for fed in waiting] == [{}]
         if what == "the disk fails":
             leader.log.fail(StorageError("no disk"))
@@ -105,7 +107,7 @@ def test_a_fetcher_that_is_stopped_while_it_gives_up_a_call_stays_stopped() -> N
         await cluster.waits.in_sync()
         replication = cluster.nodes[2].replication
         assert replication is not None
-        fetcher = replication.following.fetchers[1]
+        fetcher = replication.fetchers.fetchers[1]
         await lab.world.clock.sleep(100)  # its fetch waits for something new
         fetcher._go()  # a partition has come
         fetcher.stop()
@@ -160,7 +162,7 @@ def copy_of(lab: Lab, broker: int) -> tuple[int, int, bytes]:
     log = replica.log
     return (
         log.log_start_offset,
-        log.next_offset,
+        log.log_end_offset,
         b"".join(bytes(each.view(0, each.size_bytes)) for each in log.segments),
     )
 
@@ -203,7 +205,7 @@ def test_a_replica_that_was_away_while_records_were_deleted_within_a_batch_comes
         await cluster.waits.isr(TOPIC, 0, [1, 2], timeout_ms=5_000)
         follower = cluster.replica(TOPIC, 0, 2)
         assert follower is not None
-        assert (follower.log.log_start_offset, follower.log.next_offset) == (15, 20)
+        assert (follower.log.log_start_offset, follower.log.log_end_offset) == (15, 20)
         assert follower.log.segments[0].base_offset == 10
         assert await lab.send(b"and on") == [20]
 
@@ -317,7 +319,7 @@ def test_an_error_of_our_own_in_a_heartbeat_fences_nobody(monkeypatch: pytest.Mo
             raise ZeroDivisionError("a bug")
 
         with monkeypatch.context() as broken:
-            broken.setattr(Member, "_beat", break_down)
+            broken.setattr(ClusterMetadata, "_beat", break_down)
             await lab.world.clock.sleep(3_000)
         await lab.world.clock.sleep(20_000)
         assert lab.lines("broker") == []

@@ -112,7 +112,7 @@ def test_a_follower_is_answered_when_there_is_as_much_as_replica_fetch_min_bytes
         for end in (1, 2):
             append_to(leader, bytes(900))
             await lab.world.clock.sleep(100)
-            assert follower.log.next_offset == (0 if end == 1 else 2)
+            assert follower.log.log_end_offset == (0 if end == 1 else 2)
 
     settings = {"replica.fetch.min.bytes": "1500", "replica.fetch.wait.max.ms": "20000"}
     in_cluster(main, brokers=2, settings=settings)

@@ -25,7 +25,6 @@ from minibroker.errors import Error, StorageError
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.records import Record
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validate import COORDINATOR
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
@@ -33,6 +32,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.replica import Replica
+from minibroker.simulation.disk import SimulatedStorage
 
 from .virtual import TOPIC, Lab, in_cluster
 
@@ -86,7 +86,7 @@ def append_one(cluster: Cluster, leader: Replica) -> None:
 
 async def append_committed(cluster: Cluster, leader: Replica) -> None:
     append(leader, b"a")
-    await cluster.waits.high_watermark(TOPIC, 0, leader.log.next_offset)
+    await cluster.waits.high_watermark(TOPIC, 0, leader.log.log_end_offset)
 
 
 def delete_topic(cluster: Cluster, leader: Replica) -> None:

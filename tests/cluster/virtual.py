@@ -10,8 +10,8 @@ from minibroker.client import Cluster as Client
 from minibroker.client import Producer
 from minibroker.cluster.cluster import Cluster
 from minibroker.events import Event
-from minibroker.log.simulated_storage import SimulatedStorage
-from minibroker.server.server import Reporter
+from minibroker.reporter import Reporter
+from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import World, simulate
 
 TOPIC = "orders"
@@ -32,7 +32,7 @@ class Lab:
     def ends(self, topic: str = TOPIC, partition: int = 0) -> dict[int, tuple[int, int]]:
         """Return the end of the log and the high watermark of each replica that runs."""
         return {
-            broker: (replica.log.next_offset, replica.high_watermark)
+            broker: (replica.log.log_end_offset, replica.high_watermark)
             for broker in self.cluster.broker_ids
             if (replica := self.cluster.replica(topic, partition, broker)) is not None
         }

@@ -9,9 +9,9 @@ import pytest
 
 from minibroker import Broker, Cluster
 from minibroker.clock import LoopClock
+from minibroker.clock.steered import SteeredClock
 from minibroker.embedded import CompactionRow, RetentionRow, RollRow
 from minibroker.errors import Error, KafkaError
-from minibroker.steered_clock import SteeredClock
 
 from .groups import CONSUMER, EAGER, team
 from .test_broker import EVERYWHERE, PROCESS

@@ -182,7 +182,7 @@ def test_every_test_begins_at_the_time_of_the_machine(pytester: pytest.Pytester)
     pytester.makepyfile("""
         import time
         import pytest
-        from minibroker.steered_clock import SteeredClock
+        from minibroker.clock.steered import SteeredClock
 
         CLOCK = SteeredClock()
         SET = SteeredClock(1000)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.apis import SERVED
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.errors import Error
 from minibroker.faults.answers import ERROR_CODES, levels_of
 from minibroker.protocol.headers import Request
@@ -132,7 +132,7 @@ async def test_what_gets_an_error_is_not_done() -> None:
         for api, version in KINDS:
             await client.ask(request_of(api, version, topic_id), version)
         assert (sizes(node), repr(node.image.configs)) == (topics, configs)
-        assert [node.replicas["orders", number].log.next_offset for number in (0, 1)] == [0, 0]
+        assert [node.replicas["orders", number].log.log_end_offset for number in (0, 1)] == [0, 0]
 
 
 def sizes(node: Node) -> dict[str, int]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker import control
-from minibroker.broker.node import Node
+from minibroker.broker import http_verbs as control
+from minibroker.broker.broker import Node
 from minibroker.server.http import BODY_BYTES_MAX
 from tests.server.running import connected, running, said, settle
 

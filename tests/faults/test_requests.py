@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from minibroker.clock.steered import SteeredClock
 from minibroker.errors import Error, ProtocolError
 from minibroker.events import Event, EventStream
 from minibroker.faults import FaultError
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.steered_clock import SteeredClock
 from tests.server.running import Client, append, batch, connected, fetch, frame, produce, running, turns, values_of
 
 PRODUCE, FETCH, METADATA = 0, 1, 3

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
+from minibroker.clock.steered import SteeredClock
 from minibroker.faults import FaultError
 from minibroker.faults.toxics import TYPES
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.server.connection import Connection
-from minibroker.steered_clock import SteeredClock
 from tests.server.running import (
     Client,
     append,

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from minibroker import explain as explaining
 from minibroker.errors import ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.files import CHECKPOINT_COLUMNS
+from minibroker.tools import explain as explaining
 from tests import goldens
 from tests.fuzz import messages, records
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from minibroker.broker.apis import SERVED
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.config import BrokerConfig
 from minibroker.errors import ProtocolError
 from minibroker.log.memory_storage import MemoryStorage

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import classic_guests
+from minibroker.groups import classic_members_in_consumer_group as classic_guests
 from minibroker.groups.classic_members import Member as ClassicMember
 from minibroker.groups.consumer import ConsumerGroup, group_not_found
 from minibroker.groups.embedded_protocol import read_assignment

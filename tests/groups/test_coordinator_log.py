@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from minibroker.client.connection import Connection, ConnectionLost
+from minibroker.clock.steered import SteeredClock
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.names import OFFSETS_TOPIC
 from minibroker.groups.offsets import commit_row
 from minibroker.log.batches import batches
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.simulated_storage import FOREVER, SimulatedStorage
 from minibroker.protocol.framing import encode_request
 from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -34,7 +34,7 @@ from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from minibroker.protocol.messages.sync_group import SyncGroupRequest
 from minibroker.schema.varint import uvarint
 from minibroker.schema.walk import walk
-from minibroker.steered_clock import SteeredClock
+from minibroker.simulation.disk import FOREVER, SimulatedStorage
 from tests.cluster.virtual import Lab, in_cluster
 from tests.groups.test_kept_groups import Caller, CommitPartition, CommitTopic, FetchedGroup, FetchedTopics, serving
 
@@ -315,14 +315,14 @@ async def test_rows_that_no_batch_can_hold_are_refused_before_anything_is_made_o
         await caller.find()
         assert await caller.commit(1) == Error.NONE
         (led,) = node.groups.led()
-        end, told = node.replicas[OFFSETS_TOPIC, 0].log.next_offset, list[Error]()
+        end, told = node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset, list[Error]()
         row = commit_row("h", "t", 0, 2, leader_epoch=-1, metadata="x" * 2000, commit_timestamp=0, topic_id=bytes(16))
         small = commit_row("h", "t", 0, 1, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=bytes(16))
         led.write("h", [small], lambda error: None)
         led.write("h", [row], told.append)
         # Known in the same turn, and what came before is in the log.
         assert len(told) == 1 and told[0] != Error.NONE
-        assert node.replicas[OFFSETS_TOPIC, 0].log.next_offset == end + 1
+        assert node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset == end + 1
         found = led.shard.offsets.latest("h")["t", 0].value
         assert found is not None and found.offset == 1
 
@@ -336,7 +336,7 @@ async def test_rows_too_large_for_a_batch_are_refused_when_what_came_before_has_
         (led,) = node.groups.led()
         group = led.shard.groups["new"]
         assert isinstance(group, ConsumerGroup)
-        end, told = node.replicas[OFFSETS_TOPIC, 0].log.next_offset, list[Error]()
+        end, told = node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset, list[Error]()
         rows = [
             commit_row(
                 "h", "t", number, 2, leader_epoch=-1, metadata="x" * 30_000, commit_timestamp=0, topic_id=bytes(16)
@@ -348,7 +348,7 @@ async def test_rows_too_large_for_a_batch_are_refused_when_what_came_before_has_
         led.end_consumer_group(group)
         led.write("h", rows, told.append)
         assert told == [Error.NOT_COORDINATOR] and led.log.is_closed
-        assert node.replicas[OFFSETS_TOPIC, 0].log.next_offset == end
+        assert node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset == end
         assert await caller.committed("h") == {} and "new" in await caller.groups()
 
 
@@ -402,13 +402,13 @@ async def test_a_partition_with_a_damaged_record_is_not_coordinated(
         assert len(places) == COMMITS
     storage.flip(LOG, places[damaged] + 80, 0)
     async with serving(storage, offsets_topic_num_partitions=1) as (node, caller):
-        end = node.replicas[OFFSETS_TOPIC, 0].log.next_offset
+        end = node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset
         assert await fetch_codes(caller, *groups) == dict.fromkeys(groups, Error.NOT_COORDINATOR)
         assert await caller.commit(100, group=groups[0]) == Error.NOT_COORDINATOR
         assert (await caller.join(group=groups[0])).error_code == Error.NOT_COORDINATOR
         node.create_topic("u", 1)  # whatever else changes, it stays so
         assert await fetch_codes(caller, *groups) == dict.fromkeys(groups, Error.NOT_COORDINATOR)
-        assert node.replicas[OFFSETS_TOPIC, 0].log.next_offset == end
+        assert node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset == end
     said = capsys.readouterr().err
     assert said.count("cannot be read") == 1 and "move the directory away" in said
     storage.flip(LOG, places[damaged] + 80, 0)
@@ -509,7 +509,7 @@ def test_a_new_coordinator_answers_for_groups_whose_rows_are_all_committed() -> 
         async with await connect() as connection:
             caller = Caller(connection)
             replica = cluster.nodes[follower].replicas[OFFSETS_TOPIC, 0]
-            assert (replica.high_watermark, replica.log.next_offset) == (2, 3)
+            assert (replica.high_watermark, replica.log.log_end_offset) == (2, 3)
             assert await caller.committed("safe") == {("t", 0): 1}
             assert await fetch_codes(caller, "unsafe") == {"unsafe": Error.COORDINATOR_LOAD_IN_PROGRESS}
             assert await caller.commit(5, group="safe") == Error.COORDINATOR_NOT_AVAILABLE

@@ -8,7 +8,8 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
+from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.names import OFFSETS_TOPIC
@@ -17,7 +18,6 @@ from minibroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from minibroker.steered_clock import SteeredClock
 from tests.groups.classic_lab import Lab
 from tests.groups.played import MadeTopic, MadeTopics, Settings
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.client.connection import Connection
+from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC, java_hash, partition_of
@@ -27,7 +28,6 @@ from minibroker.protocol.messages.list_groups import ListGroupsRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from minibroker.protocol.messages.sync_group import SyncGroupRequest
-from minibroker.steered_clock import SteeredClock
 from tests import goldens
 from tests.cluster.virtual import Lab, in_cluster
 from tests.metadata.nodes import golden_storage
@@ -286,7 +286,7 @@ async def test_a_group_that_nobody_came_to_is_forgotten() -> None:
         assert set(await caller.groups()) == {"silent", "used"}
         await clock.advance(10_000, sessions=True)
         assert set(await caller.groups()) == {"used"}
-        assert sum(led.replica.log.next_offset for led in node.groups.led()) == 1  # and nothing was written of it
+        assert sum(led.replica.log.log_end_offset for led in node.groups.led()) == 1  # and nothing was written of it
 
 
 async def test_many_commits_of_one_turn_are_few_batches() -> None:

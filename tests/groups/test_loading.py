@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from minibroker.broker.coordinator_log import LOAD_BYTES
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.errors import Error, KafkaError
+from minibroker.groups.coordinator_log import LOAD_BYTES
 from minibroker.groups.names import OFFSETS_TOPIC
 from minibroker.groups.offsets import commit_row
 from minibroker.groups.records import encode

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import classic_guests, migration
+from minibroker.groups import classic_members_in_consumer_group as classic_guests
+from minibroker.groups import migration
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Joined, Synced
 from minibroker.groups.classic_members import Member as ClassicMember

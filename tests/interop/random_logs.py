@@ -80,7 +80,7 @@ class RandomLog:
             if chance.random() < 0.03:
                 self.leader_epoch += 1
             gap = 0 if chance.random() < 0.9 else chance.choice([1, 5, 50] if chance.random() < 0.97 else [1 << 30])
-            log.append_as_follower(self.batch(log.next_offset + gap), now_ms=self.now_ms)
+            log.append_as_follower(self.batch(log.log_end_offset + gap), now_ms=self.now_ms)
             if chance.random() < 0.05:
                 log.roll(None, self.now_ms)
         if chance.random() < 0.2:

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from minibroker.controller.alter_partition import alter_partition
+from minibroker.controller.elections import balance_leaders, elect_leaders, elect_uncleanly
+from minibroker.controller.reassignment import alter_reassignments, list_reassignments
+from minibroker.controller.registrations import SESSION_TIMEOUT_MS
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.image import NO_LEADER
 from minibroker.metadata.records import read_record, write_record
 from minibroker.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from minibroker.replication.elections import balance_leaders, elect_leaders, elect_uncleanly
-from minibroker.replication.partitions import alter_partition
-from minibroker.replication.reassignment import alter_reassignments, list_reassignments
-from minibroker.replication.registrations import SESSION_TIMEOUT_MS
 from minibroker.stored.brokers import BrokerRegistrationChangeRecord
 from tests.interop.kafka_controller import KafkaController
 from tests.replication.small_cluster import CLUSTER_ID, SmallCluster, elect_request, reassign_request

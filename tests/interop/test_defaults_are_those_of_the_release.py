@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.appearance import Appearance
+from minibroker.broker.emulated_release import EmulatedRelease
 from minibroker.broker.releases import release_named
 from minibroker.config import BrokerConfig
 from minibroker.config.setting import HONOURED
@@ -40,9 +40,9 @@ def test_defaults_are_those_of_the_release(version: str, tmp_path: Path) -> None
     printed = run(Release(f"kafka_{RELEASES[version]}", version), str(HERE / "Defaults.java"), cwd=tmp_path)
     theirs = dict(line.split("=", 1) for line in printed.stdout.splitlines() if "=" in line)
     assert len(theirs) > 5, printed.stderr
-    appearance = Appearance(release_named(version))
+    emulated = EmulatedRelease(release_named(version))
     config = BrokerConfig()
-    config.appear_as(appearance.settings_release, appearance.defaults_release)
+    config.appear_as(emulated.settings_release, emulated.defaults_release)
     different = {}
     for name, setting in broker_settings().items():
         if setting.treatment != HONOURED or name not in theirs or name in {*OUR_DEFAULTS, *WRITTEN_OTHERWISE}:

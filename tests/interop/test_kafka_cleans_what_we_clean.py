@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from minibroker.cleaning import cleaner
-from minibroker.cleaning.candidates import cleanable, pick
-from minibroker.cleaning.cleaner import clean
-from minibroker.cleaning.offset_map import OffsetMap
+from minibroker.cleaner import cleaner
+from minibroker.cleaner.candidates import cleanable, pick
+from minibroker.cleaner.cleaner import clean
+from minibroker.cleaner.offset_map import OffsetMap
+from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
-from minibroker.log.in_pieces import finish
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.reading import aborted_between
 
@@ -104,9 +104,9 @@ def compare_passes(kafka: KafkaCleaner, seed: int, work: Path, done: Counter[str
         dirty.now_ms += chance.choice([0, 1000, 5000, 30_000])
         log = dirty.open()
         keys_max = chance.choice([2, 5, 1000, 1000, 1000])
-        high_watermark = log.next_offset if chance.random() < 0.7 else chance.randint(0, log.next_offset)
+        high_watermark = log.log_end_offset if chance.random() < 0.7 else chance.randint(0, log.log_end_offset)
         if first_dirty is not None and chance.random() < 0.03:
-            first_dirty = chance.choice([log.next_offset + 10, chance.randint(0, first_dirty)])
+            first_dirty = chance.choice([log.log_end_offset + 10, chance.randint(0, first_dirty)])
         first_dirty = without_ended(log, first_dirty)
         told = (
             f"seed {seed}, pass {number}, first dirty {first_dirty}, keys {keys_max}, high watermark {high_watermark}"
@@ -149,7 +149,7 @@ def without_ended(log: PartitionLog, first_dirty: int | None) -> int | None:
     Where the map begins within a segment, behind the end of an aborted transaction there, Kafka takes what its producer
     committed later for aborted as well, and so leaves older values of those keys where they are.
     """
-    if first_dirty is None or first_dirty >= log.next_offset:
+    if first_dirty is None or first_dirty >= log.log_end_offset:
         return first_dirty
     base_offset = log.segments[log.segment_of(first_dirty)].base_offset
     ended = [entry for entry in aborted_between(log, base_offset, first_dirty) if entry.last_offset < first_dirty]

@@ -43,7 +43,7 @@ def rolled(root: Path) -> list[str]:
 def test_what_kafka_copied_is_all_there_after_a_kill(tmp_path: Path, settings: LogSettings) -> None:
     assert kafka_opens("copy", tmp_path / "t-0") == ALL
     log = opened(tmp_path, settings).logs["t", 0]
-    assert ([log.next_offset, len(log.segments)], log.recovery.reason) == (ALL, "")
+    assert ([log.log_end_offset, len(log.segments)], log.recovery.reason) == (ALL, "")
     log.release()
 
 
@@ -53,7 +53,7 @@ def test_what_we_copied_is_all_there_for_kafka_and_what_it_writes_is_believed(tm
     for first in range(0, 2000, 20):
         records = [Record(b"k%d" % index, bytes(100), (), 1000 + index, first + index) for index in range(10)]
         log.append_as_follower(build_batch(2, records, partition_leader_epoch=1), now_ms=0)
-    assert [log.next_offset, len(log.segments)] == ALL
+    assert [log.log_end_offset, len(log.segments)] == ALL
     assert len(rolled(tmp_path)) == 49  # nothing has been flushed
     log.release()
     directory.storage.unlock()

@@ -18,7 +18,7 @@ from minibroker.log.directory import LogDirectory
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.storage import OsStorage
-from minibroker.log.verify import Verified, verify_directory
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.log.audit import all_batches, audit
 from tests.log.written import START_MS, settings, write_logs
 
@@ -129,10 +129,10 @@ def facts_of_kafka(how: str, directory: Path) -> dict[str, dict[str, list[tuple[
 
 def facts_of(log: PartitionLog) -> dict[str, list[tuple[str, ...]]]:
     """Return the same of our log."""
-    log.producers.on_high_watermark_updated(log.next_offset)
-    stable = log.last_stable_offset(log.next_offset)
+    log.producers.on_high_watermark_updated(log.log_end_offset)
+    stable = log.last_stable_offset(log.log_end_offset)
     facts = {
-        "bounds": [(log.log_start_offset, log.next_offset, stable, len(log.segments))],
+        "bounds": [(log.log_start_offset, log.log_end_offset, stable, len(log.segments))],
         "record": [
             shown(batch, record)
             for batch in all_batches(log)

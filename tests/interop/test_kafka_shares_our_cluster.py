@@ -11,7 +11,7 @@ import pytest
 from minibroker import Cluster
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
-from minibroker.cluster.controller_node import NODE_ID
+from minibroker.cluster.controller_server import NODE_ID
 from minibroker.errors import KafkaError
 from tests.interop.broker import Broker, free_ports, launched
 

@@ -75,7 +75,7 @@ class Node(LoneNode):
     def stop(self) -> None:
         epoch = self.image.brokers[1].broker_epoch
         super().stop()
-        self.logs.close({key: log.next_offset for key, log in self.logs.logs.items()}, broker_epoch=epoch)
+        self.logs.close({key: log.log_end_offset for key, log in self.logs.logs.items()}, broker_epoch=epoch)
 
 
 def consumed(address: str, partitions: list[tuple[str, int]]) -> Rows:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker import Broker
-from minibroker.broker.appearance import Appearance
+from minibroker.broker.emulated_release import EmulatedRelease
 from minibroker.broker.releases import release_named
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
@@ -72,7 +72,7 @@ async def test_kafka_goes_on_with_a_directory_that_we_began(version: str, tmp_pa
     await begin(kafka.data, consumer_protocol=consumer_protocol)
     await asyncio.to_thread(kafka.__enter__)
     try:
-        assert await asyncio.to_thread(announced, kafka.address) == Appearance(release_named(version)).announced
+        assert await asyncio.to_thread(announced, kafka.address) == EmulatedRelease(release_named(version)).announced
         async with Client(kafka.address) as client:
             found = []
             async with Consumer(client) as consumer:

@@ -26,12 +26,12 @@ class Answers(NamedTuple):
 
 def answers(log: PartitionLog, times: list[int] | None = None) -> Answers:
     """Ask for everything; `times` are the moments to ask for, all that records have if not given."""
-    log.producers.on_high_watermark_updated(log.next_offset)  # every replica has everything
+    log.producers.on_high_watermark_updated(log.log_end_offset)  # every replica has everything
     records: dict[int, object] = {}
     aborted = {}
     asked: set[int] = set() if times is None else set(times)
-    for offset in range(log.log_start_offset, log.next_offset):
-        piece = reading.read(log, offset, 1, limit_offset=log.next_offset)
+    for offset in range(log.log_start_offset, log.log_end_offset):
+        piece = reading.read(log, offset, 1, limit_offset=log.log_end_offset)
         if piece is None:
             records[offset] = None
             continue
@@ -51,16 +51,16 @@ def answers(log: PartitionLog, times: list[int] | None = None) -> Answers:
     by_time: dict[int, tuple[int, int, int | None] | None] = {}
     for timestamp in [*sorted(asked), reading.EARLIEST, reading.LATEST, reading.MAX_TIMESTAMP]:
         if timestamp >= 0 or timestamp in (reading.EARLIEST, reading.LATEST, reading.MAX_TIMESTAMP):
-            found = reading.find_offset(log, timestamp, limit_offset=log.next_offset)
+            found = reading.find_offset(log, timestamp, limit_offset=log.log_end_offset)
             by_time[timestamp] = None if found is None else (found.timestamp, found.offset, found.leader_epoch)
     latest = log.epochs.latest_epoch or 0
     return Answers(
-        (log.log_start_offset, log.next_offset, log.last_stable_offset(log.next_offset)),
+        (log.log_start_offset, log.log_end_offset, log.last_stable_offset(log.log_end_offset)),
         records,
         aborted,
         by_time,
-        [(offset, log.epochs.epoch_for_offset(offset)) for offset in range(log.log_start_offset, log.next_offset)]
-        + [log.epochs.end_offset_for(epoch, log.next_offset) for epoch in range(latest + 2)],
+        [(offset, log.epochs.epoch_for_offset(offset)) for offset in range(log.log_start_offset, log.log_end_offset)]
+        + [log.epochs.end_offset_for(epoch, log.log_end_offset) for epoch in range(latest + 2)],
         log.producers.snapshot_bytes(),
     )
 

@@ -56,15 +56,15 @@ def audit(log: PartitionLog, *, every_lookup: bool = True) -> list[Row]:
 
 
 def _audit_order(log: PartitionLog, found: list[Batch]) -> None:
-    assert log.segments[0].base_offset <= log.log_start_offset <= log.next_offset
-    assert 0 <= log.recovery_point <= log.next_offset
+    assert log.segments[0].base_offset <= log.log_start_offset <= log.log_end_offset
+    assert 0 <= log.recovery_point <= log.log_end_offset
     for before, after in pairwise(log.segments):
         assert before.next_offset() <= after.base_offset
     for before_batch, batch in pairwise(found):
         first = batch.base_offset if batch.magic == 2 else batch.last_offset
         assert before_batch.last_offset < first <= batch.last_offset
     end_offset = found[-1].next_offset if found else log.log_start_offset
-    assert log.next_offset == max(end_offset, log.active.base_offset)  # which may begin behind a gap
+    assert log.log_end_offset == max(end_offset, log.active.base_offset)  # which may begin behind a gap
 
 
 def _audit_producers(log: PartitionLog, found: list[Batch]) -> None:
@@ -80,10 +80,10 @@ def _audit_producers(log: PartitionLog, found: list[Batch]) -> None:
         if exact:
             assert log.producers.snapshot_bytes() == replayed.snapshot_bytes()
             # A snapshot does not keep transactions that have ended and may not be replicated yet.
-            lowest = replayed.last_stable_offset(log.next_offset, log.log_start_offset)
-            replayed.on_high_watermark_updated(log.next_offset)
-            highest = replayed.last_stable_offset(log.next_offset, log.log_start_offset)
-            assert lowest <= log.last_stable_offset(log.next_offset) <= highest
+            lowest = replayed.last_stable_offset(log.log_end_offset, log.log_start_offset)
+            replayed.on_high_watermark_updated(log.log_end_offset)
+            highest = replayed.last_stable_offset(log.log_end_offset, log.log_start_offset)
+            assert lowest <= log.last_stable_offset(log.log_end_offset) <= highest
         _audit_aborted(log, [entry for entry in aborted if entry.last_offset >= log.log_start_offset], exact)
 
 
@@ -99,7 +99,7 @@ def _audit_aborted(log: PartitionLog, aborted: list[AbortedTxn], exact: bool) ->
     exact: no other, and also those of which no records are left.
     """
     offset = log.log_start_offset
-    while (piece := reading.read(log, offset, 300, limit_offset=log.next_offset)) is not None:
+    while (piece := reading.read(log, offset, 300, limit_offset=log.log_end_offset)) is not None:
         found = list(batches(piece.view()))
         answered = reading.aborted_transactions(log, piece, offset)
         due = [
@@ -136,10 +136,12 @@ def _is_named(entry: AbortedTxn, answered: list[AbortedTxn], exact: bool) -> boo
 
 def _audit_offsets(log: PartitionLog, rows: list[Row]) -> None:
     """Every offset is found by the index where a scan finds it. The cleaner leaves batches without records."""
-    for offset in range(log.log_start_offset, log.next_offset):
+    for offset in range(log.log_start_offset, log.log_end_offset):
         due = next((row for row in rows if row.offset >= offset), None)
         read, next_offset = None, offset
-        while read is None and (piece := reading.read(log, next_offset, 1, limit_offset=log.next_offset)) is not None:
+        while (
+            read is None and (piece := reading.read(log, next_offset, 1, limit_offset=log.log_end_offset)) is not None
+        ):
             (batch,) = batches(piece.view(), strict=True)
             read = next((record for record in batch.records(check_crc=True) if record.offset >= offset), None)
             next_offset = batch.next_offset
@@ -154,10 +156,10 @@ def _audit_timestamps(log: PartitionLog, rows: list[Row]) -> None:
         if timestamp < 0:
             continue
         due = next((row for row in visible if row.timestamp >= timestamp), None)
-        found = reading.find_offset(log, timestamp, limit_offset=log.next_offset)
+        found = reading.find_offset(log, timestamp, limit_offset=log.log_end_offset)
         answer = None if found is None else (found.timestamp, found.offset)
         assert answer == (None if due is None else (due.timestamp, due.offset)), timestamp
-    newest = reading.find_offset(log, reading.MAX_TIMESTAMP, limit_offset=log.next_offset)
+    newest = reading.find_offset(log, reading.MAX_TIMESTAMP, limit_offset=log.log_end_offset)
     stamped = [row for row in visible if row.timestamp >= 0]
     if stamped and len(visible) == len(rows):
         assert newest is not None

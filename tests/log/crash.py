@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
 
-from minibroker.log.power_loss import SECTOR_BYTES, Choice, Disk, PowerLoss
-from minibroker.log.simulated_storage import SimulatedStorage, Step
+from minibroker.simulation.disk import SimulatedStorage, Step
+from minibroker.simulation.power_loss import SECTOR_BYTES, Choice, Disk, PowerLoss
 
 Known = TypeVar("Known")
 Workload = Callable[[SimulatedStorage, Callable[[Known], None]], None]

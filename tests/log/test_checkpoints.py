@@ -46,8 +46,8 @@ from minibroker.log.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.storage import OsStorage
+from minibroker.simulation.disk import SimulatedStorage
 from tests import goldens
 from tests.log.crash import explore
 

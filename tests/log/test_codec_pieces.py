@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from minibroker.errors import DecompressionFailed, DecompressionLimit
+from minibroker.in_pieces import PIECE_US, finish
 from minibroker.log.codec_pieces import PIECE_BYTES, compress_in_pieces
 from minibroker.log.compression import (
     CODEC_NAMES,
@@ -22,7 +23,6 @@ from minibroker.log.compression import (
     decompress,
     decompress_in_pieces,
 )
-from minibroker.log.in_pieces import PIECE_US, finish
 
 CODECS = range(1, len(CODEC_NAMES))
 RANDOM = Random(8)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minibroker.client.partitioner import murmur2, partition_of_key
-from minibroker.log.column_partitions import NO_PARTITION, hashes_of, partitions_of
+from minibroker.spark.columns.partitions import NO_PARTITION, hashes_of, partitions_of
 from tests.goldens import GOLDEN
 
 HASHES = json.loads((GOLDEN / "hashes.json").read_text(encoding="utf-8"))

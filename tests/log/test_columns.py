@@ -14,19 +14,20 @@ import numpy as np
 import pytest
 
 from minibroker.errors import CorruptCrc, DecompressionLimit, InvalidMagic, InvalidRecordCount, ProtocolError, Truncated
-from minibroker.log import column_arrays, column_opening
-from minibroker.log import columns as columns_module
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
-from minibroker.log.column_batches import Units
-from minibroker.log.column_lanes import _Steps, find_starts
-from minibroker.log.column_opening import Opened, open_units
-from minibroker.log.column_varints import Plane
-from minibroker.log.columns import ColumnReader
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from minibroker.log.index import TransactionIndex
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
+from minibroker.spark.columns.batches import Units
+from minibroker.spark.columns.opening import Opened, open_units
+from minibroker.spark.columns.reader import ColumnReader
+from minibroker.spark.columns.record_starts import _Steps, find_starts
+from minibroker.spark.columns.rows_of_query import arrays as column_arrays
+from minibroker.spark.columns.rows_of_query import opening as column_opening
+from minibroker.spark.columns.rows_of_query import reader as columns_module
+from minibroker.spark.columns.varints import Plane
 from tests import goldens
 from tests.log.column_cases import both_ways, few_are_many, one_by_one, rows_of, side_by_side
 from tests.log.golden_batches import TIMESTAMP_TYPES, records_of
@@ -514,7 +515,7 @@ def test_groups_stay_small_however_well_batches_are_packed() -> None:
 
 
 def test_nothing_of_the_broker_loads_numpy() -> None:
-    code = "import sys, minibroker.broker.node, minibroker.cli, minibroker.embedded, minibroker.client.consumer as _;"
+    code = "import sys, minibroker.broker.broker, minibroker.cli, minibroker.embedded, minibroker.client.consumer as _;"
     code += "print([name for name in sys.modules if name.split('.')[0] in ('numpy', 'pyarrow')])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

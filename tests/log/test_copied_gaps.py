@@ -16,7 +16,7 @@ from minibroker.log.reading import read
 from minibroker.log.records import Record
 from minibroker.log.segment import DELETED
 from minibroker.log.settings import LogSettings
-from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.simulation.disk import SimulatedStorage
 
 from .audit import audit
 from .crash import STATES, explore
@@ -73,7 +73,7 @@ def test_batches_that_come_together_and_lie_far_apart_do_not_share_a_segment() -
     log = copied([batch(3) + batch(5 + (1 << 31)) + batch(6 + (1 << 33))], storage)
     assert offsets_of(log) == [3, 5 + (1 << 31), 6 + (1 << 33)]
     assert [segment.base_offset for segment in log.segments] == [0, 5 + (1 << 31), 6 + (1 << 33)]
-    piece = read(log, 4, 1000, limit_offset=log.next_offset)
+    piece = read(log, 4, 1000, limit_offset=log.log_end_offset)
     assert piece is not None
     assert piece.segment is log.segments[1]
 
@@ -160,22 +160,22 @@ def test_wherever_a_log_with_gaps_is_cut_a_start_finds_what_was_left(seed: int) 
         log = directory.logs["t", 0]
         match chance.choice(["copy"] * 8 + ["cut", "cut", "flush", "note", "note", "crash", "stop"]):
             case "copy":
-                offset = log.next_offset + chance.choice([0, 0, 1, 30])
+                offset = log.log_end_offset + chance.choice([0, 0, 1, 30])
                 log.append_as_follower(batch(*range(offset, offset + 3), epoch=epoch), now_ms=0)
             case "cut":
-                directory.truncate_to("t", 0, chance.randint(0, log.next_offset))
+                directory.truncate_to("t", 0, chance.randint(0, log.log_end_offset))
             case "flush":
                 log.flush()
             case "note":
                 directory.write_checkpoints()
             case ending:
-                before = offsets_of(log), log.next_offset
+                before = offsets_of(log), log.log_end_offset
                 if ending == "stop":
                     directory.close({})
                 log.release()
                 directory = start()
                 log = directory.logs["t", 0]
-                assert (offsets_of(log), log.next_offset) == before
+                assert (offsets_of(log), log.log_end_offset) == before
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -200,7 +200,7 @@ def test_the_first_batch_of_an_epoch_waits_for_no_disk() -> None:
     syncs: list[str] = []
     storage.before_step = lambda step: syncs.append(str(step)) if "sync" in step.doing else None
     for epoch in range(2, 12):
-        log.append_as_follower(batch(log.next_offset, epoch=epoch), now_ms=0)
+        log.append_as_follower(batch(log.log_end_offset, epoch=epoch), now_ms=0)
     assert syncs == []
     log.flush()
     assert any("leader-epoch-checkpoint" in sync for sync in syncs)

@@ -39,13 +39,13 @@ def append(log: PartitionLog, number: int, size_bytes: int = 100) -> None:
 def offsets_found(log: PartitionLog) -> list[int]:
     """Read everything, one offset after the other, by offset and by time; return what was right."""
     right = []
-    for offset in range(log.log_start_offset, log.next_offset):
+    for offset in range(log.log_start_offset, log.log_end_offset):
         try:
-            found = read(log, offset, 1 << 20, limit_offset=log.next_offset)
+            found = read(log, offset, 1 << 20, limit_offset=log.log_end_offset)
             assert found is not None
             batch = next(iter(found.segment.batches(found.position)))
             assert batch.base_offset == offset and batch.crc_is_valid()
-            place = find_offset(log, 1000 + offset, limit_offset=log.next_offset)
+            place = find_offset(log, 1000 + offset, limit_offset=log.log_end_offset)
             assert place is not None and place.offset == offset
         except (KafkaError, ProtocolError):
             continue
@@ -97,7 +97,7 @@ def test_what_was_cut_off_the_records_is_an_error_and_the_rest_is_read(
 
 def test_large_reads_of_a_segment_that_was_cut_are_errors(tmp_path: Path) -> None:
     log = filled(tmp_path, LogSettings(segment_bytes=64 << 20), size_bytes=100_000)
-    found = read(log, 0, 8 << 20, limit_offset=log.next_offset)
+    found = read(log, 0, 8 << 20, limit_offset=log.log_end_offset)
     assert found is not None
     before = found.view()
     assert len(before) > 4 * READ_BYTES

@@ -16,8 +16,8 @@ from minibroker.log.meta_properties import parse_meta_properties
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.settings import LogSettings
-from minibroker.log.simulated_storage import SimulatedStorage
-from minibroker.log.verify import Verified, verify_directory
+from minibroker.simulation.disk import SimulatedStorage
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 
 from .audit import audit
 
@@ -37,7 +37,7 @@ def opened(storage: MemoryStorage, *topics: str, repairs: bool = False) -> LogDi
 
 def append(log: PartitionLog, count: int = 1) -> None:
     for _ in range(count):
-        data = build_batch(2, [Record(b"k", b"%d" % log.next_offset, (), 1000)])
+        data = build_batch(2, [Record(b"k", b"%d" % log.log_end_offset, (), 1000)])
         log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=0)
 
 

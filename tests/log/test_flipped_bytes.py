@@ -18,7 +18,7 @@ from minibroker.log.checkpoints import CLEAN_SHUTDOWN
 from minibroker.log.directory import LogDirectory, split_name
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
-from minibroker.log.verify import Verified, verify_directory
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 
 from .answers import Answers, answers
 from .audit import all_batches, audit
@@ -115,7 +115,7 @@ def moves_last_batch(was: Files, now: Files, path: str) -> bool:
 
 def has_bounds(log: PartitionLog, due: Answers) -> bool:
     """Whether a log is as long as it was; one that is not may pretend to be so long that nobody can ask for it all."""
-    return (log.log_start_offset, log.next_offset) == due.bounds[:2]
+    return (log.log_start_offset, log.log_end_offset) == due.bounds[:2]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -130,13 +130,13 @@ def test_after_an_unclean_stop_no_wrong_record_is_served(part: int) -> None:
             due = was.answers[name]
             if moves_last_batch(was.files, files, path):
                 # Neither a checksum nor a batch behind it tells where the last batch begins, and a gap may be.
-                assert log.next_offset > due.bounds[1], what
+                assert log.log_end_offset > due.bounds[1], what
                 continue
             # Where the log begins is nowhere but in its checkpoint.
             if path == "log-start-offset-checkpoint" and not has_bounds(log, due):
                 assert verified(files), what
                 continue
-            assert due.bounds[0] == log.log_start_offset <= log.next_offset <= due.bounds[1], what
+            assert due.bounds[0] == log.log_start_offset <= log.log_end_offset <= due.bounds[1], what
             known = dict(due.epochs[: due.bounds[1] - due.bounds[0]])
             is_epoch_broken = any(
                 batch.partition_leader_epoch != known.get(batch.last_offset)
@@ -148,9 +148,9 @@ def test_after_an_unclean_stop_no_wrong_record_is_served(part: int) -> None:
             if not is_epoch_broken:
                 audit(log)
             now = answers(log, was.times[name])
-            offsets = range(due.bounds[0], log.next_offset)
+            offsets = range(due.bounds[0], log.log_end_offset)
             assert now.records == {offset: due.records[offset] for offset in offsets}, what
-            if log.next_offset == due.bounds[1]:
+            if log.log_end_offset == due.bounds[1]:
                 assert now.aborted == due.aborted, what
             if not path.endswith(".log"):
                 assert now == due, what

@@ -13,7 +13,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
-from minibroker.log.verify import Verified, verify_directory
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests import goldens
 
 from .answers import Answers, answers
@@ -82,7 +82,7 @@ def has_gaps(name: str, log: str) -> bool:
 
 def committed(log: PartitionLog) -> list[int]:
     """Read to the end as a consumer that wants only what is committed."""
-    limit = log.last_stable_offset(log.next_offset)
+    limit = log.last_stable_offset(log.log_end_offset)
     offset, seen = log.log_start_offset, []
     while (piece := reading.read(log, offset, 100, limit_offset=limit)) is not None:
         aborted = reading.aborted_transactions(log, piece, offset)
@@ -100,7 +100,7 @@ def committed(log: PartitionLog) -> list[int]:
 
 
 def assert_is_what_kafka_reads(log: PartitionLog, meaning: dict[str, Any], start: int) -> None:
-    log.producers.on_high_watermark_updated(log.next_offset)
+    log.producers.on_high_watermark_updated(log.log_end_offset)
     found = all_batches(log)
     shown = [batch for segment in meaning["segments"] for batch in segment["batches"]]
     assert [header_in(batch, header_of(one)) for batch, one in zip(found, shown, strict=True)] == list(
@@ -110,8 +110,8 @@ def assert_is_what_kafka_reads(log: PartitionLog, meaning: dict[str, Any], start
     assert [segment.base_offset for segment in log.segments] == [segment["base"] for segment in meaning["segments"]]
     assert [segment.size_bytes for segment in log.segments] == [segment["bytes"] for segment in meaning["segments"]]
     assert log.log_start_offset == max(start, meaning["segments"][0]["base"])
-    assert log.next_offset == meaning["logEndOffset"]
-    assert log.last_stable_offset(log.next_offset) == meaning["lastStableOffset"]
+    assert log.log_end_offset == meaning["logEndOffset"]
+    assert log.last_stable_offset(log.log_end_offset) == meaning["lastStableOffset"]
     transactions = {
         producer_id: producer.transaction_first_offset for producer_id, producer in log.producers.producers.items()
     }

@@ -13,8 +13,8 @@ from minibroker.log.directory import LogDirectory
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.settings import LogSettings
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validate import COORDINATOR
+from minibroker.simulation.disk import SimulatedStorage
 
 from .audit import audit
 from .crash import STATES, Explored, explore

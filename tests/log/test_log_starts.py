@@ -11,8 +11,8 @@ from minibroker.log.reading import read
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validation import ValidationSettings
+from minibroker.simulation.disk import SimulatedStorage
 
 EPOCHS = "t-0/leader-epoch-checkpoint"
 INDEX = "t-0/00000000000000000000.index"
@@ -72,7 +72,7 @@ def test_a_wrong_number_in_an_index_changes_no_answer(byte: int, damaged: int) -
     position = file.size_bytes - 8 + byte
     file.write_at(position, bytes([file.read_at(position, 1)[0] ^ damaged]))
     log = open_log(storage, "t-0", LogSettings(), was_clean=True)
-    assert log.next_offset == 10
+    assert log.log_end_offset == 10
     for offset in range(10):
         found = read(log, offset, 1, limit_offset=10)
         assert found is not None

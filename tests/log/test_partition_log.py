@@ -18,9 +18,9 @@ from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.segment import OFFSET_DELTA_MAX
 from minibroker.log.settings import LogSettings
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validate import COORDINATOR
 from minibroker.log.validation import ValidationSettings
+from minibroker.simulation.disk import SimulatedStorage
 
 from .audit import Row, all_batches, audit
 
@@ -97,7 +97,7 @@ def test_a_log_agrees_with_a_list(actions: list[tuple[str, object]], message_for
         elif action == "truncate":
             offset = start + int(how * (end - start))  # type: ignore[operator]
             log.truncate_to(offset)
-            end = log.next_offset  # batches go as a whole
+            end = log.log_end_offset  # batches go as a whole
             assert end <= offset
             start = min(start, end)
             model = [row for row in model if row.offset < end]
@@ -117,7 +117,7 @@ def test_a_log_agrees_with_a_list(actions: list[tuple[str, object]], message_for
             start = end = int(how)  # type: ignore[call-overload]
             model = []
             log.truncate_fully_and_start_at(end)
-        assert (log.log_start_offset, log.next_offset) == (start, end)
+        assert (log.log_start_offset, log.log_end_offset) == (start, end)
     assert audit(log) == [row for row in model if row.offset >= start]
 
 
@@ -153,7 +153,7 @@ def test_a_batch_larger_than_a_segment_is_refused() -> None:
     with pytest.raises(KafkaError) as refused:
         produce(log, [bytes(800)])
     assert refused.value.code == Error.RECORD_LIST_TOO_LARGE
-    assert log.next_offset == 0
+    assert log.log_end_offset == 0
 
 
 def test_a_follower_appends_what_its_leader_has_gaps_and_epochs_included() -> None:
@@ -186,7 +186,7 @@ def test_a_follower_refuses_offsets_that_come_again_and_broken_batches() -> None
     with pytest.raises(KafkaError) as refused:
         log.append_as_follower(data, now_ms=0)
     assert refused.value.code == Error.CORRUPT_MESSAGE
-    assert log.next_offset == 1
+    assert log.log_end_offset == 1
 
 
 # Segments
@@ -224,7 +224,7 @@ def test_a_segment_ends_before_its_offsets_outgrow_the_index() -> None:
     far = OFFSET_DELTA_MAX + 2
     log.append_as_follower(build_batch(2, [Record(b"k", b"w", (), 1)], base_offset=far), now_ms=0)
     assert [segment.base_offset for segment in log.segments] == [0, far]
-    found = reading.read(log, 5, 1000, limit_offset=log.next_offset)
+    found = reading.read(log, 5, 1000, limit_offset=log.log_end_offset)
     assert found is not None
     assert next(batches(found.view())).base_offset == far
 
@@ -368,8 +368,8 @@ def test_list_offsets_of_version_0_counts_segments() -> None:
         produce(log, [b"v" * 60])
     bases = [segment.base_offset for segment in log.segments]
     ask = reading.offsets_before
-    assert ask(log, reading.LATEST, 10, now_ms=0) == [log.next_offset, *reversed(bases)]
-    assert ask(log, reading.LATEST, 2, now_ms=0) == [log.next_offset, bases[-1]]
+    assert ask(log, reading.LATEST, 10, now_ms=0) == [log.log_end_offset, *reversed(bases)]
+    assert ask(log, reading.LATEST, 2, now_ms=0) == [log.log_end_offset, bases[-1]]
     assert ask(log, reading.EARLIEST, 10, now_ms=0) == [0]
 
 

@@ -18,8 +18,8 @@ from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.segment import CLEANED, DELETED, ROLLED, SWAP, Segment
 from minibroker.log.settings import LogSettings
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.validate import COORDINATOR
+from minibroker.simulation.disk import SimulatedStorage
 
 from .audit import audit
 from .crash import CrashFound, explore
@@ -41,7 +41,7 @@ def append(
     log: PartitionLog, value: bytes = b"v", *, epoch: int = 0, producer_id: int = -1, sequence: int = -1
 ) -> None:
     """Append a batch of two records."""
-    records = [Record(b"k", value, (), 1000 + log.next_offset + index) for index in range(2)]
+    records = [Record(b"k", value, (), 1000 + log.log_end_offset + index) for index in range(2)]
     data = build_batch(
         2,
         records,
@@ -216,7 +216,7 @@ def test_a_cleaned_segment_takes_the_place_of_its_sources() -> None:
     paths = replace_segments(log, old, [new])
     assert (bases(log), log.segments[0] is new, new.suffix, log.cuts) == ([0, 12], True, "", 0)
     assert offsets(log) == [2, 3, 8, 9, 10, 11, 12, 13, 14, 15]
-    assert (log.log_start_offset, log.next_offset) == (0, 16)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 16)
     assert names(log, CLEANED) == names(log, SWAP) == []
     assert sorted(f"t-0/{name}" for name in names(log, DELETED)) == sorted(paths)
     assert bases(reopened(log)) == [0, 12]

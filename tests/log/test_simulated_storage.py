@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from minibroker.errors import StorageError
-from minibroker.log.power_loss import Disk
-from minibroker.log.simulated_storage import FOREVER, SimulatedFile, SimulatedStorage
+from minibroker.simulation.disk import FOREVER, SimulatedFile, SimulatedStorage
+from minibroker.simulation.power_loss import Disk
 from tests.log.crash import CrashFound, Explored, explore
 
 

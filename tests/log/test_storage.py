@@ -13,8 +13,8 @@ import pytest
 
 from minibroker.errors import Error, StorageError
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.log.storage import OsStorage
+from minibroker.simulation.disk import SimulatedStorage
 
 if TYPE_CHECKING:
     from minibroker.log.storage import File, Storage

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.errors import Error, KafkaError
+from minibroker.in_pieces import finish
 from minibroker.log.batches import batches
 from minibroker.log.build import BatchBuilder, build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE, ZSTD
 from minibroker.log.formats import APPEND_TIME, COMMIT, CREATE_TIME, HEADER_BYTES
-from minibroker.log.in_pieces import finish
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, control_type
 from minibroker.log.validate import CLIENT, COORDINATOR, RAFT_LEADER, look, place, validate, validate_replicated
 from minibroker.log.validate_records import RecordsRejected

@@ -142,5 +142,5 @@ def write_logs(storage: Storage, seed: int = 0) -> dict[str, PartitionLog]:
     writer.log("empty")
     logs = dict(writer.directory.logs)
     write_meta_properties(storage, MetaProperties(1, "minibroker-test-cluster"), START_MS)
-    writer.directory.close({key: log.next_offset for key, log in logs.items()})
+    writer.directory.close({key: log.log_end_offset for key, log in logs.items()})
     return {log.directory: log for log in logs.values()}

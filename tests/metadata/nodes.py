@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from minibroker.controller import brokers
+from minibroker.controller.controller import Controller
 from minibroker.log.checkpoints import read_clean_shutdown
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
@@ -13,8 +15,6 @@ from minibroker.metadata.bootstrap import check_directory, format_directory, ran
 from minibroker.metadata.features import FINALIZED, supported
 from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
-from minibroker.replication import brokers
-from minibroker.replication.controller import Controller
 from tests import goldens
 
 NOW_MS = 1_795_278_882_000
@@ -59,7 +59,7 @@ class LoneNode:
         for records in brokers.starting(
             self.controller,
             1,
-            next_offset=lambda: self.log.next_offset,
+            next_offset=lambda: self.log.log_end_offset,
             incarnation_id=random_id(self.chance),
             endpoints=[("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT")],
             log_dirs=[meta.directory_id],

@@ -11,7 +11,6 @@ from minibroker.errors import InvalidRecord, UnsupportedVersion
 from minibroker.log.batches import batches
 from minibroker.log.checkpoints import format_id, read_file
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.metadata.bootstrap import (
     METADATA_DIRECTORY,
     WrongDirectory,
@@ -24,6 +23,7 @@ from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.metadata.records import UnknownRecord, read_record, record_version
 from minibroker.metadata.snapshot import find_snapshots
+from minibroker.simulation.disk import SimulatedStorage
 from minibroker.stored.brokers import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -66,7 +66,7 @@ def test_a_later_start_finds_what_was_written(snapshot_records: int) -> None:
     log = reloaded(storage)
     assert plain(log.image) == expected
     assert (log.image.offset, log.image.epoch) == (node.image.offset, node.image.epoch)
-    assert log.image.offset == log.next_offset - 1
+    assert log.image.offset == log.log_end_offset - 1
     assert len(find_snapshots(storage, METADATA_DIRECTORY)) <= 3
     assert log._since_snapshot < max(snapshot_records, log._snapshot_size) + 12
 
@@ -148,7 +148,7 @@ def test_a_log_that_begins_behind_its_snapshots_is_refused() -> None:
     storage = memory()
     node = LoneNode(storage)
     node.create("orders")
-    end = node.log.next_offset
+    end = node.log.log_end_offset
     node.log.log.roll(end)
     node.create("payments")
     node.log.close()
@@ -179,9 +179,9 @@ def test_many_records_become_batches_that_kafka_takes() -> None:
     node = LoneNode(memory())
     changes = {f"key{index}": "x" * 20_000 for index in range(900)}
     node.create("orders")
-    before = node.log.next_offset
+    before = node.log.log_end_offset
     assert node.append(node.controller.alter_configs(2, "orders", changes)) == before
-    assert node.log.next_offset == before + 900
+    assert node.log.log_end_offset == before + 900
     assert max(batch.size_bytes for batch in batches(read_file(node.storage, LOG))) < 8 << 20
     assert reloaded(node.storage).image.topic_configs("orders") == changes  # type: ignore[arg-type]
 

@@ -11,12 +11,12 @@ import pytest
 from minibroker.log.batches import Batch, batches
 from minibroker.log.checkpoints import read_file
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.simulated_storage import SimulatedStorage, Step
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY
 from minibroker.metadata.image import BROKER, TOPIC, MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.metadata.records import read_record
 from minibroker.metadata.snapshot import find_snapshots
+from minibroker.simulation.disk import SimulatedStorage, Step
 from tests.metadata.nodes import NOW_MS, LoneNode
 from tests.metadata.test_damage import LOG, put
 

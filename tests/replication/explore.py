@@ -30,7 +30,7 @@ from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.replication import bugs
-from minibroker.replication.fetching import FollowerRead, Wanted, read_for_follower
+from minibroker.replication.fetching import FetchPosition, FollowerRead, read_for_follower
 from minibroker.replication.follower import OUT_OF_RANGE, FollowerState
 from minibroker.replication.leader import LeaderState, Proposal
 from minibroker.replication.replica import Replica
@@ -241,10 +241,10 @@ class World:
         if leader is None or member is None or leader.leader_epoch != self.state.leader_epoch:
             return
         role = leader.as_leader()
-        if member.log.next_offset < max(leader.high_watermark, role.epoch_start_offset):
+        if member.log.log_end_offset < max(leader.high_watermark, role.epoch_start_offset):
             raise Violation(
                 "R6",
-                f"{member_id} joins at {member.log.next_offset}: hw {leader.high_watermark}, epoch start "
+                f"{member_id} joins at {member.log.log_end_offset}: hw {leader.high_watermark}, epoch start "
                 f"{role.epoch_start_offset}",
             )
 
@@ -278,12 +278,12 @@ class World:
         if self.leaders.setdefault(replica.leader_epoch, broker.id) != broker.id:
             raise Violation("R3", f"two lead in epoch {replica.leader_epoch}")
         self.note(
-            f"  {broker.id} leads in epoch {replica.leader_epoch} from {replica.log.next_offset} on, "
+            f"  {broker.id} leads in epoch {replica.leader_epoch} from {replica.log.log_end_offset} on, "
             f"hw {replica.high_watermark}"
         )
         if replica.leader_epoch < max(self.clean_since, self.state.leader_epoch):
             return  # it learns late that it did lead for a while
-        own = broker.bytes_below(replica.log.next_offset)
+        own = broker.bytes_below(replica.log.log_end_offset)
         if broker.id in self.exempt:
             kept = 0
             while kept < len(self.truth) and self.truth[kept : kept + SIZE] == own[kept : kept + SIZE]:
@@ -297,7 +297,7 @@ class World:
     def truncate(self, broker: Broker, offset: int, why: str) -> None:
         replica = broker.replica
         assert replica is not None
-        self.note(f"  {broker.id} cuts its log from {replica.log.next_offset} to {offset}: {why}")
+        self.note(f"  {broker.id} cuts its log from {replica.log.log_end_offset} to {offset}: {why}")
         if offset < replica.high_watermark and broker.id not in self.exempt:
             raise Violation("R7", f"{broker.id} cuts to {offset}, its hw is {replica.high_watermark}")
         replica.log.recovery_point = min(replica.log.recovery_point, offset)
@@ -310,13 +310,13 @@ class World:
         broker = self.chance.choice(leaders)
         replica = broker.replica
         assert replica is not None
-        end_offset = replica.log.next_offset
+        end_offset = replica.log.log_end_offset
         try:
             appended = replica.append(
                 bytearray(BATCHES[self.produced]), now_ms=self.now_ms, steady_ms=self.now_ms, acks=-1
             )
         except KafkaError as error:
-            if error.code != Error.NOT_ENOUGH_REPLICAS or replica.log.next_offset != end_offset:
+            if error.code != Error.NOT_ENOUGH_REPLICAS or replica.log.log_end_offset != end_offset:
                 raise Violation("R8", str(error)) from error
             return
         if len(replica.in_sync) < self.min_isr:
@@ -341,7 +341,7 @@ class World:
         if role.needs_ends:
             leader = self.brokers[role.leader_id].replica
             if leader is not None and leader.is_leader and leader.leader_epoch == role.leader_epoch:
-                role.on_leader_ends(leader.log.log_start_offset, leader.log.next_offset, self.now_ms)
+                role.on_leader_ends(leader.log.log_start_offset, leader.log.log_end_offset, self.now_ms)
             return
         wanted = role.next_fetch()
         if wanted is not None:
@@ -353,7 +353,7 @@ class World:
         else:
             arrives(*message)
 
-    def at_leader(self, follower: Broker, broker_epoch: int, leader_id: int, wanted: Wanted) -> None:
+    def at_leader(self, follower: Broker, broker_epoch: int, leader_id: int, wanted: FetchPosition) -> None:
         leader = self.brokers[leader_id]
         replica = leader.replica
         if replica is None:
@@ -380,10 +380,10 @@ class World:
         if proposal is not None:
             self.send_proposal(leader, proposal)
 
-    def at_follower(self, follower: Broker, broker_epoch: int, wanted: Wanted, answer: Answer) -> None:
+    def at_follower(self, follower: Broker, broker_epoch: int, wanted: FetchPosition, answer: Answer) -> None:
         role = self.role(follower)
         if isinstance(role, FollowerState) and follower.broker_epoch == broker_epoch:
-            before = follower.replica.log.next_offset if follower.replica else 0
+            before = follower.replica.log.log_end_offset if follower.replica else 0
             outcome = role.on_fetched(wanted, answer, self.now_ms)  # type: ignore[arg-type]
             self.note(f"  {follower.id}: {outcome} at {before}")
             if outcome == OUT_OF_RANGE:
@@ -478,10 +478,10 @@ class World:
         intact = [number for number in self.state.isr if number != broker.id and not self.brokers[number].is_lossy]
         if self.chance.random() < 0.5 and intact:
             broker.is_lossy = True
-            kept = self.chance.randint(log.recovery_point, log.next_offset)
+            kept = self.chance.randint(log.recovery_point, log.log_end_offset)
             assert isinstance(broker.content, Content)
             broker.content.truncate(kept * SIZE)
-        self.note(f"{broker.id} crashes{' with loss' if broker.is_lossy else ''}, log end was {log.next_offset}")
+        self.note(f"{broker.id} crashes{' with loss' if broker.is_lossy else ''}, log end was {log.log_end_offset}")
         broker.replica = None
         broker.waits.clear()
 
@@ -499,7 +499,7 @@ class World:
         broker.broker_epoch = self.last_broker_epoch
         broker.is_lossy = False
         broker.start()
-        self.note(f"{broker.id} starts with {broker.replica.log.next_offset if broker.replica else 0} records")
+        self.note(f"{broker.id} starts with {broker.replica.log.log_end_offset if broker.replica else 0} records")
         self.register(broker.id, Registered(broker.broker_epoch))
         self.lead_if_nobody_does(broker.id)
         self.apply(broker, self.state)
@@ -577,14 +577,14 @@ class World:
             if replica is None:
                 continue
             log, high_watermark = replica.log, replica.high_watermark
-            found = (replica, log.next_offset, high_watermark, len(truth), self.state, len(self.exempt))
+            found = (replica, log.log_end_offset, high_watermark, len(truth), self.state, len(self.exempt))
             if found == broker.checked:
                 continue
             broker.checked = found
             stable = log.last_stable_offset(high_watermark)
-            if not log.log_start_offset <= stable <= high_watermark <= log.next_offset:
+            if not log.log_start_offset <= stable <= high_watermark <= log.log_end_offset:
                 raise Violation(
-                    "L2", f"{broker.id}: {log.log_start_offset}, {stable}, {high_watermark}, {log.next_offset}"
+                    "L2", f"{broker.id}: {log.log_start_offset}, {stable}, {high_watermark}, {log.log_end_offset}"
                 )
             if broker.id in self.exempt or (replica.is_leader and replica.leader_epoch < self.clean_since):
                 continue
@@ -668,7 +668,7 @@ class World:
             if self.agree():
                 return
         raise Violation(
-            "R12", f"no agreement: {self.state}, ends {[b.replica.log.next_offset for b in self.up() if b.replica]}"
+            "R12", f"no agreement: {self.state}, ends {[b.replica.log.log_end_offset for b in self.up() if b.replica]}"
         )
 
     def agree(self) -> bool:
@@ -678,7 +678,7 @@ class World:
         for broker in self.brokers.values():
             replica = broker.replica
             assert replica is not None
-            end_offset = replica.log.next_offset
+            end_offset = replica.log.log_end_offset
             found.add((end_offset, replica.high_watermark, broker.bytes_below(end_offset)))
         if len(found) > 1:
             return False

@@ -12,7 +12,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
-from minibroker.replication.fetching import Divergence, FollowerRead, Wanted, read_for_follower
+from minibroker.replication.fetching import Divergence, FetchPosition, FollowerRead, read_for_follower
 from minibroker.replication.follower import FollowerState
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
@@ -79,7 +79,7 @@ class Cluster:
     def restart(self, broker_id: int, *, keep: int | None = None, high_watermark: int = 0) -> None:
         """Crash and start again, with the first `keep` records only."""
         replica = self.replicas[broker_id]
-        if keep is not None and keep < replica.log.next_offset:
+        if keep is not None and keep < replica.log.log_end_offset:
             replica.log.truncate_to(keep)
         replica.log.release()
         self.replicas[broker_id] = self.open(broker_id, high_watermark)
@@ -125,7 +125,7 @@ class Cluster:
         assert isinstance(role, FollowerState)
         return role
 
-    def wanted(self, follower_id: int) -> Wanted:
+    def wanted(self, follower_id: int) -> FetchPosition:
         wanted = self.role(follower_id).next_fetch()
         assert wanted is not None
         return wanted
@@ -153,7 +153,7 @@ class Cluster:
     # What there is
 
     def end(self, broker_id: int) -> int:
-        return self.replicas[broker_id].log.next_offset
+        return self.replicas[broker_id].log.log_end_offset
 
     def high_watermark(self, broker_id: int) -> int:
         return self.replicas[broker_id].high_watermark

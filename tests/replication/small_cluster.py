@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from minibroker.controller.alter_partition import alter_partition
+from minibroker.controller.controller import Controller
+from minibroker.controller.elections import elect_leaders
+from minibroker.controller.reassignment import alter_reassignments
+from minibroker.controller.registrations import SESSION_TIMEOUT_MS, Registrations
 from minibroker.metadata.bootstrap import random_id
 from minibroker.metadata.features import FINALIZED, supported
 from minibroker.metadata.image import MetadataImage, Partition
@@ -17,11 +22,6 @@ from minibroker.protocol.messages.alter_partition_reassignments import (
 from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from minibroker.replication.controller import Controller
-from minibroker.replication.elections import elect_leaders
-from minibroker.replication.partitions import alter_partition
-from minibroker.replication.reassignment import alter_reassignments
-from minibroker.replication.registrations import SESSION_TIMEOUT_MS, Registrations
 from minibroker.stored.cluster import FeatureLevelRecord
 from minibroker.stored.topics import ConfigRecord
 

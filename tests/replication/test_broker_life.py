@@ -67,7 +67,7 @@ def test_a_stop_and_a_start_are_written_as_kafka_writes_them() -> None:
     node = LoneNode(storage)
     assert life(storage, 0) == START
     node.create("a")
-    stopped_at = node.log.next_offset
+    stopped_at = node.log.log_end_offset
     epoch = node.image.brokers[1].broker_epoch
     node.stop()
     write_clean_shutdown(storage, epoch)
@@ -83,7 +83,7 @@ def test_a_start_after_a_kill_is_written_as_kafka_writes_it() -> None:
     storage = memory()
     node = LoneNode(storage)
     node.create("a")
-    killed_at = node.log.next_offset
+    killed_at = node.log.log_end_offset
     again = LoneNode(storage)
     assert life(storage, killed_at) == UNCLEAN_START
     assert (partition(again).leader, partition(again).isr, partition(again).leader_epoch) == (1, [1], 2)
@@ -94,7 +94,7 @@ def test_where_nobody_is_eligible_outside_the_isr_the_last_one_stays_in_it(relea
     storage = memory()
     node = LoneNode(storage, release=release)
     node.create("a")
-    at = node.log.next_offset
+    at = node.log.log_end_offset
     node.stop()
     assert life(storage, at) == [{"in_controlled_shutdown": 1}, {"leader": -1}, {"fenced": 1}]
     at = node.image.offset + 1
@@ -106,7 +106,7 @@ def test_another_replica_in_sync_takes_over() -> None:
     node = LoneNode(memory())
     join(node, 2)
     node.append(node.controller.create_topic("a", partitions=2, replication_factor=2))
-    from minibroker.replication import brokers
+    from minibroker.controller import brokers
 
     for records in brokers.stopping(node.controller, 1):
         node.append(records)

@@ -1,4 +1,4 @@
-"""Wishes to the controller: what they become, and which error of Kafka's they get."""
+"""ClusterAdmin to the controller: what they become, and which error of Kafka's they get."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from minibroker.controller.controller import Controller
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.features import ELR_VERSION
-from minibroker.replication.controller import Controller
 from tests.metadata.nodes import LoneNode, memory
 
 # What brokers 3.9 and 4.4 said of the same (golden/sessions), and Kafka's sources where they were not asked.
@@ -105,9 +105,9 @@ def test_a_topic_that_cannot_be_is_refused_in_kafkas_words(
     node: LoneNode, asked: dict[str, Any], code: Error, message: str
 ) -> None:
     wish = {"name": "new", "partitions": 1, "replication_factor": 1, **asked}
-    before = node.log.next_offset
+    before = node.log.log_end_offset
     assert refusal(node.controller.create_topic, **wish) == (code, message)
-    assert node.log.next_offset == before
+    assert node.log.log_end_offset == before
 
 
 def test_a_topic_takes_the_defaults_where_it_is_told_to(node: LoneNode) -> None:
@@ -236,12 +236,12 @@ def test_three_brokers_share_the_work() -> None:
 
 
 def join(node: LoneNode, broker: int) -> None:
-    from minibroker.replication import brokers
+    from minibroker.controller import brokers
 
     for records in brokers.starting(
         node.controller,
         broker,
-        next_offset=lambda: node.log.next_offset,
+        next_offset=lambda: node.log.log_end_offset,
         incarnation_id=bytes([broker]) * 16,
         endpoints=[("PLAINTEXT", "127.0.0.1", 9092 + broker, "PLAINTEXT")],
         log_dirs=[bytes([broker]) * 16],

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from minibroker.controller.directories import assign_replicas
+from minibroker.controller.placement import PIECE
+from minibroker.controller.registrations import SESSION_TIMEOUT_MS, Registrations
 from minibroker.errors import Error, KafkaError
-from minibroker.log.in_pieces import finish
+from minibroker.in_pieces import finish
 from minibroker.metadata.image import LOST_DIRECTORY
 from minibroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
-from minibroker.replication.directories import assign_replicas
-from minibroker.replication.placement import PIECE
-from minibroker.replication.registrations import SESSION_TIMEOUT_MS, Registrations
 from minibroker.stored.brokers import BrokerRegistrationChangeRecord
 from tests.replication.small_cluster import CLUSTER_ID, SmallCluster
 
 if TYPE_CHECKING:
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.stored.kinds import MetadataRecord
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from minibroker.controller.elections import balance_leaders, elect_uncleanly
 from minibroker.errors import Error
 from minibroker.metadata.image import NO_LEADER
-from minibroker.replication.elections import balance_leaders, elect_uncleanly
 from minibroker.stored.topics import ConfigRecord
 from tests.replication.small_cluster import SmallCluster, elect_request
 

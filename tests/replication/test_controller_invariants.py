@@ -15,13 +15,13 @@ from random import Random
 
 import pytest
 
+from minibroker.controller.elections import balance_leaders
+from minibroker.controller.partition_change import RECOVERING
+from minibroker.controller.registrations import SESSION_TIMEOUT_MS
 from minibroker.errors import Error
 from minibroker.metadata.image import NO_LEADER, Partition, Topic
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest
 from minibroker.replication import bugs
-from minibroker.replication.elections import balance_leaders
-from minibroker.replication.partition_change import RECOVERING
-from minibroker.replication.registrations import SESSION_TIMEOUT_MS
 from tests.replication.small_cluster import SmallCluster, elect_request, reassign_request
 
 BROKERS = (1, 2, 3, 4)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from minibroker.controller.partition_change import RECOVERED, RECOVERING
 from minibroker.errors import Error
-from minibroker.replication.partition_change import RECOVERED, RECOVERING
 from tests.replication.small_cluster import SmallCluster
 
 

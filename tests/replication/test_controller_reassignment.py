@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from minibroker.controller.reassignment import list_reassignments
 from minibroker.errors import Error
 from minibroker.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from minibroker.replication.reassignment import list_reassignments
 from tests.replication.small_cluster import SmallCluster
 
 

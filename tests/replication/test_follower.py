@@ -12,7 +12,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
 from minibroker.log.settings import LogSettings
 from minibroker.replication import follower
-from minibroker.replication.fetching import Divergence, Wanted
+from minibroker.replication.fetching import Divergence, FetchPosition
 
 from .made import Answer, Cluster, answer_of
 
@@ -44,13 +44,13 @@ def agree(cluster: Cluster, leader_id: int, *, rounds: int = 6) -> None:
 
 def test_a_follower_says_where_its_log_ends_and_in_which_epoch() -> None:
     cluster = in_step(1, 2)
-    assert cluster.wanted(2) == Wanted(2, 0, 0, 0)
+    assert cluster.wanted(2) == FetchPosition(2, 0, 0, 0)
 
 
 def test_a_follower_without_records_says_that_it_knows_no_epoch() -> None:
     cluster = Cluster(1, 2)
     cluster.lead(1)
-    assert cluster.wanted(2) == Wanted(0, -1, 0, 0)
+    assert cluster.wanted(2) == FetchPosition(0, -1, 0, 0)
 
 
 def test_a_follower_has_the_bytes_of_its_leader() -> None:
@@ -205,9 +205,9 @@ def test_an_epoch_in_which_nothing_was_written_is_forgotten() -> None:
     cluster = in_step(1, 2)
     cluster.lead(2, to=[2])
     cluster.lead(1)
-    assert cluster.wanted(2) == Wanted(2, 1, 0, 2)
+    assert cluster.wanted(2) == FetchPosition(2, 1, 0, 2)
     assert cluster.fetch(2, 1) == follower.TRUNCATED
-    assert (cluster.values(2), cluster.wanted(2)) == ("ab", Wanted(2, 0, 0, 2))
+    assert (cluster.values(2), cluster.wanted(2)) == ("ab", FetchPosition(2, 0, 0, 2))
     agree(cluster, 1)
 
 

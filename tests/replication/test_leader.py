@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.errors import Error, KafkaError
-from minibroker.replication.fetching import Wanted, read_for_follower
+from minibroker.replication.fetching import FetchPosition, read_for_follower
 from minibroker.replication.leader import LeaderState, Proposal
 
 from .made import LAG_MS_MAX, Cluster, Known
@@ -381,24 +381,24 @@ def test_replicas_come_and_go_within_an_epoch() -> None:
 # Reading for followers
 
 
-def ask(cluster: Cluster, wanted: Wanted, replica_id: int = 2) -> object:
+def ask(cluster: Cluster, wanted: FetchPosition, replica_id: int = 2) -> object:
     return read_for_follower(cluster.replicas[1], replica_id, wanted, size_bytes_max=1000, steady_ms=0)
 
 
 @pytest.mark.parametrize(
     ("wanted", "replica_id", "error"),
     [
-        (Wanted(0, -1, 0, 0), 2, Error.FENCED_LEADER_EPOCH),
-        (Wanted(0, -1, 0, 2), 2, Error.UNKNOWN_LEADER_EPOCH),
-        (Wanted(0, -1, 0, 1), 9, Error.UNKNOWN_LEADER_EPOCH),
-        (Wanted(0, -1, 0, -1), 9, Error.NOT_LEADER_OR_FOLLOWER),
-        (Wanted(4, -1, 0, 1), 2, Error.OFFSET_OUT_OF_RANGE),
-        (Wanted(1, 1, 0, 1), 2, Error.OFFSET_OUT_OF_RANGE),
-        (Wanted(3, 7, 0, 1), 2, Error.OFFSET_OUT_OF_RANGE),
+        (FetchPosition(0, -1, 0, 0), 2, Error.FENCED_LEADER_EPOCH),
+        (FetchPosition(0, -1, 0, 2), 2, Error.UNKNOWN_LEADER_EPOCH),
+        (FetchPosition(0, -1, 0, 1), 9, Error.UNKNOWN_LEADER_EPOCH),
+        (FetchPosition(0, -1, 0, -1), 9, Error.NOT_LEADER_OR_FOLLOWER),
+        (FetchPosition(4, -1, 0, 1), 2, Error.OFFSET_OUT_OF_RANGE),
+        (FetchPosition(1, 1, 0, 1), 2, Error.OFFSET_OUT_OF_RANGE),
+        (FetchPosition(3, 7, 0, 1), 2, Error.OFFSET_OUT_OF_RANGE),
     ],
     ids=["epoch over", "epoch to come", "no replica", "no replica, old", "behind the end", "before the start", "epoch"],
 )
-def test_a_leader_refuses_what_does_not_fit(wanted: Wanted, replica_id: int, error: Error) -> None:
+def test_a_leader_refuses_what_does_not_fit(wanted: FetchPosition, replica_id: int, error: Error) -> None:
     cluster = Cluster(1, 2)
     cluster.lead(1)
     cluster.lead(1)
@@ -413,7 +413,7 @@ def test_a_broker_that_does_not_lead_refuses_followers() -> None:
     cluster = Cluster(1, 2)
     cluster.lead(2)
     with pytest.raises(KafkaError) as refused:
-        ask(cluster, Wanted(0, -1, 0, 0))
+        ask(cluster, FetchPosition(0, -1, 0, 0))
     assert refused.value.code is Error.NOT_LEADER_OR_FOLLOWER
 
 
@@ -440,7 +440,7 @@ def test_the_progress_of_a_follower_whose_log_diverges_does_not_count() -> None:
 def test_a_request_that_is_read_again_says_nothing_new() -> None:
     cluster = Cluster(1, 2)
     leader = cluster.lead(1)
-    read_for_follower(cluster.replicas[1], 2, Wanted(0, -1, 0, 0), size_bytes_max=1, steady_ms=7, counts=False)
+    read_for_follower(cluster.replicas[1], 2, FetchPosition(0, -1, 0, 0), size_bytes_max=1, steady_ms=7, counts=False)
     assert leader.followers[2].end_offset == -1
 
 

@@ -14,7 +14,7 @@ import time
 from random import Random
 from typing import Any
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.log.memory_storage import MemoryStorage

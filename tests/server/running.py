@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
 
+from minibroker.broker.broker import Node
 from minibroker.broker.handlers.fetch_sessions import CachedPartition
-from minibroker.broker.node import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.log.build import build_batch
@@ -23,8 +23,8 @@ from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.reporter import Reporter
 from minibroker.server.connection import Connection
-from minibroker.server.server import Reporter
 
 Chunk = bytes | bytearray | memoryview
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER that makes close() send RST

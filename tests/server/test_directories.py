@@ -79,7 +79,7 @@ async def test_a_partition_whose_files_a_crash_took_is_made_again() -> None:
         for partition in range(3):
             assert read_topic_id(storage, f"t-{partition}") == topic_id
             append_to = node.replicas["t", partition]
-            assert append_to.is_leader and append_to.log.next_offset == 0
+            assert append_to.is_leader and append_to.log.log_end_offset == 0
 
 
 async def test_many_topics_of_one_request_are_there_after_a_crash() -> None:
@@ -154,10 +154,10 @@ async def test_nobody_makes_or_changes_a_topic_that_is_called_like_the_metadata_
     async with running(storage=storage) as node, connected(node) as client:
         node.create_topic("t")
         append(node, "t", b"v")
-        before = node.metadata.log.next_offset
+        before = node.metadata.log.log_end_offset
         refusal = Error.INVALID_REQUEST if which == 1 else Error.UNKNOWN_TOPIC_OR_PARTITION
         assert list(errors(await client.ask(request, version))) == [refusal]
-        assert node.metadata.log.next_offset == before
+        assert node.metadata.log.log_end_offset == before
         assert "__cluster_metadata-0" in storage.list("")
         assert not [name for name in storage.list("") if name.endswith("-stray")]
     async with running(storage=storage) as node:

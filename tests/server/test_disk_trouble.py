@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.broker import Node
 from minibroker.broker.disk_trouble import FILES_MAX, DiskTrouble
 from minibroker.broker.http_pages import page
-from minibroker.broker.node import Node
+from minibroker.clock.steered import SteeredClock
 from minibroker.errors import Error, StorageError
+from minibroker.in_pieces import PIECE_US
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN
-from minibroker.log.in_pieces import PIECE_US
 from minibroker.log.memory_storage import Content, MemoryStorage
 from minibroker.log.segment import Segment
-from minibroker.log.simulated_storage import SimulatedFile, SimulatedStorage, Step
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.damage import FLUSHED_END
 from minibroker.metadata.image import BROKER, TOPIC
@@ -30,7 +30,7 @@ from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from minibroker.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.steered_clock import SteeredClock
+from minibroker.simulation.disk import SimulatedFile, SimulatedStorage, Step
 from minibroker.stored.topics import ConfigRecord, PartitionChangeRecord
 from tests.server.running import Client, Said, append, batch, connected, fetch, produce, running, said, values_of
 
@@ -95,7 +95,7 @@ async def refused_append(node: Node, client: Client) -> str:
 
 async def refused_checkpoint(node: Node, client: Client) -> str:
     try:
-        node.chores.checkpoint_high_watermarks()
+        node.scheduler.checkpoint_high_watermarks()
     except StorageError as failure:
         node.disk_failed(failure)
     return "append replication-offset-checkpoint.tmp"

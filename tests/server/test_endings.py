@@ -55,7 +55,7 @@ async def test_a_client_that_goes_in_the_middle_of_a_frame_leaves_nothing() -> N
                         client.reset()
         await settle(node)
         assert node.servers[0].held_bytes == 0
-        assert node.replicas["t", 0].log.next_offset == 0
+        assert node.replicas["t", 0].log.log_end_offset == 0
 
 
 async def test_a_client_that_goes_while_its_fetch_waits_leaves_nobody_waiting() -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.clock import LoopClock
 from minibroker.config import BrokerConfig
 from minibroker.errors import KafkaError, ProtocolError

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.broker import Node
 from minibroker.broker.flushing import Flushing
-from minibroker.broker.node import Node
 from minibroker.errors import StorageError
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.outcomes import FlushPlan
 from minibroker.log.partition_log import PartitionLog
-from minibroker.log.simulated_storage import SimulatedStorage, Step
 from minibroker.log.storage import OsStorage
+from minibroker.simulation.disk import SimulatedStorage, Step
 from tests.server.running import append, running, said, turns, values_of
 
 SETTINGS = {"log.index.size.max.bytes": "80"}
@@ -37,7 +37,7 @@ async def test_the_recovery_point_follows_the_segments_and_its_checkpoint_follow
         fill(node)
         assert node.replicas["t", 0].log.recovery_point == 6
         assert read_offsets(storage, RECOVERY_POINTS) == {}
-        node.chores.checkpoint_recovery_points()
+        node.scheduler.checkpoint_recovery_points()
         assert read_offsets(storage, RECOVERY_POINTS) == {("t", 0): 6}
 
 
@@ -45,7 +45,7 @@ async def test_after_a_crash_only_the_active_segment_is_read() -> None:
     storage = MemoryStorage(lambda: 1_700_000_000_000)
     async with running(storage=storage) as node:
         fill(node)
-        node.chores.checkpoint_recovery_points()
+        node.scheduler.checkpoint_recovery_points()
         active_bytes = node.replicas["t", 0].log.active.size_bytes
         await node.kill()
     async with running(storage=storage) as node:
@@ -201,7 +201,7 @@ async def test_what_a_thread_is_told_while_the_broker_stops_keeps_the_mark_away(
         storage.fail(doing="sync", path=path)
         node.replicas["t", 0].log.roll()
         assert begun.wait(60) and others != [threading.main_thread()]
-        leave, finish = node.metadata.leave, node.chores.finish
+        leave, finish = node.metadata.leave, node.scheduler.finish
 
         async def leave_late() -> None:
             await leave()
@@ -214,7 +214,7 @@ async def test_what_a_thread_is_told_while_the_broker_stops_keeps_the_mark_away(
             finish()
 
         monkeypatch.setattr(node.metadata, "leave", leave_late)
-        monkeypatch.setattr(node.chores, "finish", finish_late)
+        monkeypatch.setattr(node.scheduler, "finish", finish_late)
         await node.stop()
         assert any("as after a crash" in line for line in said(node))
         assert node.disk_trouble.count == 1
@@ -234,7 +234,7 @@ async def test_once_a_stop_has_begun_no_segment_is_flushed_beside_it(
 
     monkeypatch.setattr(PartitionLog, "flush_plan", watched)
     async with running(storage=OsStorage(str(tmp_path))) as node:
-        node.chores.stop()
+        node.scheduler.stop()
         fill(node)
         await turns(5)
         assert plans == [] and node.replicas["t", 0].log.recovery_point == 0

@@ -104,7 +104,7 @@ async def test_a_bomb_is_refused_before_it_is_unpacked(codec: int) -> None:
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         assert answer.responses[0].partition_responses[0].error_code != 0
         assert after - before < 200_000, f"{after - before} KiB more"
-        assert node.replicas["t", 0].log.next_offset == 0
+        assert node.replicas["t", 0].log.log_end_offset == 0
 
 
 @pytest.mark.parametrize(
@@ -141,4 +141,4 @@ async def test_frames_are_cut_off_where_no_request_fits() -> None:
                 client.send(length.to_bytes(4, "big") + whole[:length])
                 assert await client.is_closed()
         await settle(node)
-        assert node.replicas["t", 0].log.next_offset == 0
+        assert node.replicas["t", 0].log.log_end_offset == 0

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.broker import Node
 from minibroker.broker.handlers.fetch import OPEN_BYTES
-from minibroker.broker.node import Node
 from minibroker.errors import Error
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.pruning import drop_oldest, purge
@@ -199,7 +199,7 @@ def _remove(node: Node) -> None:
     log = node.replicas["t", 0].log
     log.roll()
     purge(log.storage, drop_oldest(log, 1))
-    assert log.log_start_offset == log.next_offset
+    assert log.log_start_offset == log.log_end_offset
 
 
 def _delete_topic(node: Node) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.errors import Error, StorageError
 from minibroker.groups.names import OFFSETS_TOPIC
 from minibroker.groups.offsets import commit_row
@@ -18,10 +18,10 @@ from minibroker.log.build import build_batch
 from minibroker.log.checkpoints import read_file
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
-from minibroker.log.simulated_storage import FOREVER, SimulatedStorage
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory, format_directory
 from minibroker.metadata.image import BROKER, TOPIC
+from minibroker.simulation.disk import FOREVER, SimulatedStorage
 from tests.server.running import running, said, turns, values_of
 
 LOG = f"{METADATA_DIRECTORY}/{0:020}.log"
@@ -111,7 +111,7 @@ async def test_whatever_is_lost_of_the_metadata_a_repair_keeps_records_and_offse
     before = await fill(storage)
     assert damage(storage, what)
     async with running(SETTINGS, storage=storage, repairs=True) as node:
-        assert node.chores.keeps_all or what == "batch 0"
+        assert node.scheduler.keeps_all or what == "batch 0"
         assert {name: values_of(node, name) for name in TOPICS} == before
         assert "gone" not in node.image.topics or any("topic gone has no directories" in line for line in said(node))
         assert node.image.topic_configs(OFFSETS_TOPIC)["cleanup.policy"] == "compact"
@@ -122,7 +122,7 @@ async def test_whatever_is_lost_of_the_metadata_a_repair_keeps_records_and_offse
         kept = {name for name in TOPICS if node.image.topic_configs(name) != TOPICS[name]}
         is_broker_known = bool(node.image.configs.get((BROKER, "")))
     async with running(SETTINGS, storage=storage) as node:
-        assert not node.chores.keeps_all
+        assert not node.scheduler.keeps_all
         await node.cleaning.retention_now()
         found = {name: values_of(node, name) for name in TOPICS}
         # What a topic had of its own, or has since, counts; what the broker had is to be looked at before.

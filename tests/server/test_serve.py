@@ -231,7 +231,7 @@ def test_log_dirs_says_where_the_data_are(arguments: tuple[str, ...], wanted: st
 FAILING_SYNC = """
 import errno, sys
 from minibroker import cli, serve
-from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.simulation.disk import SimulatedStorage
 
 def arm(*given):
     disk.fail(errno.EIO, doing="sync", path=f"__cluster_metadata-0/{0:020d}.log")

@@ -10,7 +10,7 @@ from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.server.connection import SHARE_REQUESTS
-from minibroker.server.shares import FIRST_US, SHARE_US, WORK_US_MAX, Shares
+from minibroker.turns import FIRST_US, SHARE_US, WORK_US_MAX, Shares
 from tests.server.running import FedTransport, append, connected, fetch, frame, running, settle, turns
 
 METADATA, VERSIONS, FETCH = (3, 9), (18, 0), (1, 12)

@@ -11,14 +11,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from minibroker.cleaning import candidates, cleaner, retention
+from minibroker.cleaner import candidates, cleaner, retention
 from minibroker.replication import bugs
 
 Function = Callable[..., Any]
 
 
 def cleans_above_hw(cleanable: Function) -> Function:
-    return lambda log, **given: cleanable(log, **given | {"last_stable_offset": log.next_offset})
+    return lambda log, **given: cleanable(log, **given | {"last_stable_offset": log.log_end_offset})
 
 
 def cleans_the_young(cleanable: Function) -> Function:
@@ -30,7 +30,7 @@ def tombstones_go_early(batch_filter: Function) -> Function:
 
 
 def retains_above_hw(judge: Function) -> Function:
-    return lambda log, **given: judge(log, **given | {"high_watermark": log.next_offset})
+    return lambda log, **given: judge(log, **given | {"high_watermark": log.log_end_offset})
 
 
 def retains_too_little(judge: Function) -> Function:

@@ -153,8 +153,8 @@ class CleaningInvariants(Invariants):
             self.unclean.add(key)
             return
         replica = self.cluster.replica(*key, event.broker)  # type: ignore[attr-defined]
-        if replica is not None and replica.log.next_offset < self._end(key) and key not in self.unclean:
-            ends = f"its log ends at {replica.log.next_offset}, committed is up to {self._end(key)}"
+        if replica is not None and replica.log.log_end_offset < self._end(key) and key not in self.unclean:
+            ends = f"its log ends at {replica.log.log_end_offset}, committed is up to {self._end(key)}"
             raise Violation("R5", f"{key}: broker {replica.node_id} leads, and {ends}")
 
     def check_equal(self) -> None:
@@ -171,8 +171,8 @@ class CleaningInvariants(Invariants):
     def _check_left(self, key: Key, replica: Replica) -> None:
         committed, end = self.committed.get(key, {}), self._end(key)
         log, place = replica.log, f"{key} on {replica.node_id}"
-        if log.next_offset < end:
-            raise Violation("R12", f"{place} ends at {log.next_offset}, committed is up to {end}")
+        if log.log_end_offset < end:
+            raise Violation("R12", f"{place} ends at {log.log_end_offset}, committed is up to {end}")
         found = self._rows(replica, end)
         for offset, row in found.items():
             if committed.get(offset) != row:

@@ -18,7 +18,7 @@ from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
 from minibroker.cluster.cluster import Cluster
 from minibroker.errors import Error, KafkaError
-from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import Outcome, World, simulate
 
 from .cleaning_bugs import planted

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from minibroker.cluster.cluster import KILLED, PAUSED, RUNNING, STOPPED, Cluster, NoSuchBroker
 from minibroker.errors import KafkaError, StorageError
 from minibroker.log.directory import split_name
-from minibroker.log.simulated_storage import SimulatedStorage
-from minibroker.log.verify import Verified, verify_directory
 from minibroker.metadata.image import Partition
 from minibroker.replication.link import CONTROLLER
+from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import World
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 
 from .invariants import Invariants, Key, Violation
 
@@ -120,7 +120,7 @@ class ClusterFaults:
             truth = self.invariants.truth.get(key) or [(0, 0, 0)]
             replica = cluster.replica(*key, broker)
             if broker in partition.replicas and (
-                broker not in partition.isr or replica is None or replica.log.next_offset < truth[-1][1]
+                broker not in partition.isr or replica is None or replica.log.log_end_offset < truth[-1][1]
             ):
                 return False
         return True

@@ -18,10 +18,10 @@ from random import Random
 from minibroker.cluster.cluster import KILLED, RUNNING, STOPPED, Cluster, NoSuchBroker
 from minibroker.errors import KafkaError
 from minibroker.log.batches import batches
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.metadata.image import Partition
 from minibroker.replication.link import CONTROLLER
 from minibroker.replication.replica import Replica
+from minibroker.simulation.disk import SimulatedStorage
 
 from .cluster_faults import ClusterFaults
 from .invariants import Key, Violation
@@ -184,7 +184,7 @@ class Damage:
         behind = cluster.replica(*key, follower)
         if behind is None:
             return
-        end = behind.log.next_offset
+        end = behind.log.log_end_offset
         await (cluster.stop(follower) if chance.random() < 0.5 else cluster.kill(follower))
         await self.world.clock.sleep(chance.uniform(500, 5000))
         replica = cluster.replica(*key, leader)
@@ -227,7 +227,7 @@ class Damage:
         """Return path, first offset, position and size of the batches that are committed and everybody in sync has."""
         found = []
         end = min(
-            other.log.next_offset
+            other.log.log_end_offset
             for broker in self.cluster.partition(replica.topic, replica.partition).isr
             if (other := self.cluster.replica(replica.topic, replica.partition, broker)) is not None
         )

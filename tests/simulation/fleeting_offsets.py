@@ -20,7 +20,7 @@ from .invariants import Violation
 from .registers import NOTHING
 
 if TYPE_CHECKING:
-    from minibroker.broker.node import Node
+    from minibroker.broker.broker import Node
 
     from .group_run import Run
 

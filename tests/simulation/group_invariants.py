@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minibroker.broker.led_partition import RETRY_MS, LedPartition
 from minibroker.cluster.cluster import PAUSED, RUNNING, Cluster
 from minibroker.errors import KafkaError
 from minibroker.events import Event
@@ -22,6 +21,7 @@ from minibroker.groups.classic_states import COMPLETING, DEAD
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.consumer_member import UNREVOKED
 from minibroker.groups.names import OFFSETS_TOPIC, partition_of
+from minibroker.groups.offsets_partition import RETRY_MS, OffsetsPartition
 from minibroker.simulation.run import World
 
 from .group_assignors import TopicPartition
@@ -37,7 +37,7 @@ ACCEPTED_MS_MAX = 100  # so long a request may be on its way to a broker that ru
 class View(NamedTuple):
     """A group as its coordinator had it at one moment."""
 
-    led: LedPartition | None  # None: nobody coordinates it who is known to
+    led: OffsetsPartition | None  # None: nobody coordinates it who is known to
     epoch: int = -1  # generation or group epoch
     members: frozenset[str] = frozenset()
     held: frozenset[TopicPartition] = frozenset()  # by the member that is asked for, of a consumer group
@@ -58,8 +58,10 @@ class GroupInvariants:
         self.commits = 0  # offsets that were acknowledged
         self.checks = 0
         self.failure: Violation | None = None
-        self._generations: dict[tuple[LedPartition, str], int] = {}
-        self._present: dict[tuple[LedPartition, str], dict[str, int]] = {}  # members of consumer groups, their states
+        self._generations: dict[tuple[OffsetsPartition, str], int] = {}
+        self._present: dict[
+            tuple[OffsetsPartition, str], dict[str, int]
+        ] = {}  # members of consumer groups, their states
         self._forgotten: dict[str, float] = {}  # when a group was deleted
         self._begun: dict[str, float] = {}  # when the last generation of a classic group began
         self._stirred: dict[int, float] = {}  # when a broker was paused or went on last
@@ -81,7 +83,7 @@ class GroupInvariants:
 
     # Looking
 
-    def coordinator(self, group_id: str) -> LedPartition | None:
+    def coordinator(self, group_id: str) -> OffsetsPartition | None:
         """Return who coordinates a group, and knows it."""
         image = self.cluster.controller.image
         topic = image.topics.get(OFFSETS_TOPIC)
@@ -118,7 +120,7 @@ class GroupInvariants:
         topics = self.cluster.controller.image.topics_by_id
         return [(topics[topic_id].name, part) for topic_id, parts in held.items() for part in parts]
 
-    def has_run_since(self, led: LedPartition, moment: float) -> bool:
+    def has_run_since(self, led: OffsetsPartition, moment: float) -> bool:
         """Whether a coordinator has neither moved nor stood still since then."""
         return self._stirred.get(led.node.node_id, -1.0) < moment
 
@@ -177,7 +179,7 @@ class GroupInvariants:
         self._generations = {key: epoch for key, epoch in self._generations.items() if key[1] != group_id}
         self.told = {key: given for key, given in self.told.items() if key[0] != group_id}
 
-    def _check_consumer_group(self, led: LedPartition, group: ConsumerGroup) -> None:
+    def _check_consumer_group(self, led: OffsetsPartition, group: ConsumerGroup) -> None:
         self.checks += 1
         state = group.state
         owners: dict[tuple[bytes, int], str] = {}
@@ -203,7 +205,7 @@ class GroupInvariants:
                 self._check_not_early(led, member_id)
         self._present[key] = {member_id: member.state for member_id, member in state.members.items()}
 
-    def _check_not_early(self, led: LedPartition, member_id: str) -> None:
+    def _check_not_early(self, led: OffsetsPartition, member_id: str) -> None:
         """Somebody was dropped without a word: it must have been silent for as long as its session."""
         member = next((each for each in self.members if each.member_id == member_id), None)
         if member is None or member.is_leaving or member.is_replaced or member.accepted_at != led.node.node_id:
@@ -242,7 +244,7 @@ class GroupInvariants:
         if still and member_id in self.look(member).members and self.failure is None:
             self.failure = Violation("G4", f"{member} is silent since {until:.6f}, and still there after its session")
 
-    def _can_write(self, led: LedPartition) -> bool:
+    def _can_write(self, led: OffsetsPartition) -> bool:
         try:
             led.replica.check_append()
         except KafkaError:

@@ -43,7 +43,7 @@ from .group_assignors import (
 from .invariants import Violation
 
 if TYPE_CHECKING:
-    from minibroker.broker.led_partition import LedPartition
+    from minibroker.groups.offsets_partition import OffsetsPartition
 
     from .group_invariants import GroupInvariants
 
@@ -237,7 +237,7 @@ class Member(Caller):
         self.accepted = 0.0  # when the last request was sent that was accepted, so that a session begins
         self.accepted_at = -1  # by which broker
         self.heard = 0.0  # when the last answer came
-        self.heard_by: LedPartition | None = None  # from whom
+        self.heard_by: OffsetsPartition | None = None  # from whom
         invariants.members.append(self)
 
     # The process

@@ -25,7 +25,7 @@ from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.names import OFFSETS_TOPIC
 from minibroker.log.batches import batches
 from minibroker.log.formats import HEADER_BYTES
-from minibroker.log.simulated_storage import SimulatedStorage
+from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import Outcome, World, simulate
 
 from .cluster_faults import ClusterFaults

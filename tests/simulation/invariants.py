@@ -15,9 +15,9 @@ from zlib import crc32
 
 from minibroker.cluster.cluster import Cluster
 from minibroker.events import Event
-from minibroker.log.simulated_storage import SimulatedStorage
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
+from minibroker.simulation.disk import SimulatedStorage
 
 if TYPE_CHECKING:
     from .damage import Damaged
@@ -112,11 +112,11 @@ class Invariants:
     def _check_log(self, key: Key, replica: Replica, event: Event) -> None:
         log = replica.log
         stable = log.last_stable_offset(replica.high_watermark)
-        if not log.log_start_offset <= stable <= replica.high_watermark <= log.next_offset:
+        if not log.log_start_offset <= stable <= replica.high_watermark <= log.log_end_offset:
             raise Violation(
                 "L2",
                 f"{key} on {replica.node_id}: start {log.log_start_offset}, LSO {stable}, HW {replica.high_watermark}, "
-                f"LEO {log.next_offset}",
+                f"LEO {log.log_end_offset}",
             )
         seen = self._seen.get((key, replica.node_id))
         if seen is None or seen.replica is not replica:
@@ -146,8 +146,8 @@ class Invariants:
                 if other is None or self.cluster.states[broker] not in ("running", "paused"):
                     continue
                 has_moved_on = isinstance(other.role, LeaderState) or other.leader_epoch > role.leader_epoch
-                if other.log.next_offset < replica.high_watermark and not has_moved_on:
-                    ends = f"broker {broker} in sync ends at {other.log.next_offset}"
+                if other.log.log_end_offset < replica.high_watermark and not has_moved_on:
+                    ends = f"broker {broker} in sync ends at {other.log.log_end_offset}"
                     raise Violation("R1", f"{key}: HW rises to {replica.high_watermark}, {ends}")
 
     def _compare(self, key: Key, replica: Replica, seen: Seen, *, may_grow: bool) -> None:
@@ -205,9 +205,9 @@ class Invariants:
                 continue
             if leader.role.leader_epoch != event.leader_epoch:  # type: ignore[attr-defined]
                 continue
-            if self.cluster.states[broker] == "running" and replica.log.next_offset < truth[-1][1]:
+            if self.cluster.states[broker] == "running" and replica.log.log_end_offset < truth[-1][1]:
                 raise Violation(
-                    "R6", f"{key}: broker {broker} joins with {replica.log.next_offset}, committed is {truth[-1][1]}"
+                    "R6", f"{key}: broker {broker} joins with {replica.log.log_end_offset}, committed is {truth[-1][1]}"
                 )
 
     def _check_leader(self, event: Event) -> None:
@@ -219,12 +219,12 @@ class Invariants:
         if replica is None or event.broker == -1:  # type: ignore[attr-defined]
             return
         truth = self.truth.get(key, [])
-        found = self._batches(replica, 0, replica.log.next_offset)
+        found = self._batches(replica, 0, replica.log.log_end_offset)
         if found[: len(truth)] != truth:
             if event.is_clean:  # type: ignore[attr-defined]
                 raise Violation(
                     "R5",
-                    f"{key}: broker {replica.node_id} leads with a log up to {replica.log.next_offset}, and lacks what "
+                    f"{key}: broker {replica.node_id} leads with a log up to {replica.log.log_end_offset}, and lacks what "
                     f"was committed up to {truth[-1][1]}",
                 )
             self.truth[key] = [each for each, own in zip(truth, found) if each == own]
@@ -243,7 +243,7 @@ class Invariants:
                 for broker in partition.replicas:
                     replica = self.cluster.replica(*key, broker)
                     assert replica is not None
-                    logs[broker] = self._batches(replica, 0, replica.log.next_offset)
+                    logs[broker] = self._batches(replica, 0, replica.log.log_end_offset)
                 first = logs[partition.leader]
                 for broker, batches in logs.items():
                     if batches != first:

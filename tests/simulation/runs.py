@@ -11,12 +11,12 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
-from minibroker.broker.node import Node
+from minibroker.broker.broker import Node
 from minibroker.client import Cluster, Consumer, Producer
 from minibroker.config import BrokerConfig
 from minibroker.errors import KafkaError
-from minibroker.log.simulated_storage import SimulatedStorage
-from minibroker.server.server import Reporter
+from minibroker.reporter import Reporter
+from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.processes import Process
 from minibroker.simulation.run import World, simulate
 

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from minibroker.broker.directory_assignments import DirectoryAssignments
-from minibroker.broker.following import Fetcher
 from minibroker.broker.handlers.fetch_sessions import CachedPartition
+from minibroker.replication.directory_assignments import DirectoryAssignments
+from minibroker.replication.fetcher import Fetcher
 from minibroker.replication.follower import FollowerState
 from minibroker.replication.link import NetworkError
 from minibroker.replication.replica import Replica

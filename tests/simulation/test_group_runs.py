@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from minibroker.broker.led_partition import LedPartition
+from minibroker.groups.offsets_partition import OffsetsPartition
 
 from .group_assignors import Wish, cooperative, decode_share, decode_wish, eager, encode_share, encode_wish
 from .group_run import replay, run_seed
@@ -84,7 +84,7 @@ def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
     assert any_fails(run_seed, BUDGETS[bug])
 
 
-def begin_anyway(led: LedPartition, offset: int, failure: Exception) -> None:
+def begin_anyway(led: OffsetsPartition, offset: int, failure: Exception) -> None:
     led.log.is_loading = False
     led.loaded()
 
@@ -92,7 +92,7 @@ def begin_anyway(led: LedPartition, offset: int, failure: Exception) -> None:
 @pytest.mark.slow
 def test_a_coordinator_that_begins_in_spite_of_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five of the first sixty seeds find it, 20 and 22 first."""
-    monkeypatch.setattr(LedPartition, "unreadable", begin_anyway)
+    monkeypatch.setattr(OffsetsPartition, "unreadable", begin_anyway)
     assert any_fails(run_seed, range(20, 30))
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+from minibroker.broker.broker import Node
 from minibroker.broker.handlers.fetch_sessions import CachedPartition
 from minibroker.broker.handlers.waiting import Decision
-from minibroker.broker.node import Node
 from minibroker.client import Cluster as Client
 from minibroker.cluster.cluster import RUNNING, Cluster, NoSuchBroker
 from minibroker.errors import KafkaError

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from minibroker.log.columns import HEADERS
+from minibroker.clock.steered import SteeredClock
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
-from minibroker.spark.loading.commit import Loaded
-from minibroker.spark.loading.directory import LoadDirectory
-from minibroker.spark.loading.options import parse_load
-from minibroker.spark.loading.plans import Piece, Plan
-from minibroker.spark.loading.segments import load_segments
-from minibroker.steered_clock import SteeredClock
+from minibroker.spark.bulk_load.commit import Loaded
+from minibroker.spark.bulk_load.directory import LoadDirectory
+from minibroker.spark.bulk_load.options import parse_load
+from minibroker.spark.bulk_load.plans import Piece, Plan
+from minibroker.spark.bulk_load.segments import load_segments
+from minibroker.spark.columns.reader import HEADERS
 
 NOW_MS = 1_795_278_882_000
 Row = tuple[int, int, bytes | None, bytes | None, tuple[Any, ...]]  # offset, timestamp, key, value, headers

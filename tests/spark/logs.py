@@ -17,12 +17,12 @@ from minibroker.log.records import Record, control_type
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
-from minibroker.spark.columns import Manner
+from minibroker.spark.brokers.rows import WireTaskReader
+from minibroker.spark.columns.rows_of_query import Manner
+from minibroker.spark.files.planning import Task, plan
+from minibroker.spark.files.rows import TaskReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options, parse
-from minibroker.spark.path.planning import Task, plan
-from minibroker.spark.path.rows import TaskReader
-from minibroker.spark.wire.rows import WireTaskReader
 from tests.goldens import log_files, log_times
 
 START_MS = 1_700_000_000_000
@@ -49,7 +49,7 @@ def written(
 ) -> PartitionLog:
     """Write a log of records "0", "1", ... a second apart, and close it."""
     log = open_at(root, name, **settings)
-    for start in range(log.next_offset, log.next_offset + count, per_batch):
+    for start in range(log.log_end_offset, log.log_end_offset + count, per_batch):
         records = [
             Record(b"k%d" % (offset % 7), b"%d" % offset, (), START_MS + 1000 * offset, offset)
             for offset in range(start, start + per_batch)

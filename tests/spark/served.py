@@ -46,7 +46,7 @@ def random_directory(work: Path, count: int) -> Path:
         # While a transaction is open, a broker that has begun anew does not say what the last stable offset is.
         for producer in log.producers:
             if producer.is_open:
-                log.log.append_as_follower(log.marker(log.log.next_offset, producer), now_ms=log.now_ms)
+                log.log.append_as_follower(log.marker(log.log.log_end_offset, producer), now_ms=log.now_ms)
         log.log.close()
         logs[f"random{seed}-0"] = log.path
     adopt(work / "root", logs)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from minibroker.log.compression import GZIP, NONE, ZSTD
-from minibroker.spark.loading.columns import check_columns
-from minibroker.spark.loading.options import CONFIG_ROW, OPTIONS, parse_load
+from minibroker.spark.bulk_load.columns import check_columns
+from minibroker.spark.bulk_load.options import CONFIG_ROW, OPTIONS, parse_load
 from minibroker.spark.option_values import OptionError
 
 DOCS = Path(__file__).parents[2] / "docs/spark-writing.md"

@@ -23,9 +23,9 @@ from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
-from minibroker.log.verify import Verified, verify_directory
-from minibroker.spark.loading.plans import LoadError
+from minibroker.spark.bulk_load.plans import LoadError
 from minibroker.spark.option_values import OptionError
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.spark.loading import NOW_MS, Load, batch_of, loaded, opened, rows_of
 from tests.spark.logs import read, tree
 

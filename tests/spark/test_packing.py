@@ -17,7 +17,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
-from minibroker.spark.wire.rows import covered
+from minibroker.spark.brokers.rows import covered
 import minibroker
 assert minibroker.__file__.startswith(sys.argv[1]), minibroker.__file__
 print(covered(memoryview(build_batch(2, [Record(None, b"x")] * 3)), 0, 9))

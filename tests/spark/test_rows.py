@@ -15,10 +15,10 @@ from minibroker.log.build import build_batch
 from minibroker.log.index import TXN_ENTRY_BYTES
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
-from minibroker.spark.columns import ROWS, CorruptBatch, Manner
+from minibroker.spark.columns.rows_of_query import ROWS, CorruptBatch, Manner
+from minibroker.spark.files.planning import DataLoss, plan
+from minibroker.spark.files.rows import TaskReader
 from minibroker.spark.filters import Filters
-from minibroker.spark.path.planning import DataLoss, plan
-from minibroker.spark.path.rows import TaskReader
 from tests.goldens import LOG_DIRECTORIES, log_meaning
 from tests.interop.random_logs import RandomLog
 from tests.spark.logs import (

@@ -14,10 +14,10 @@ from minibroker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POIN
 from minibroker.log.index import OFFSET_ENTRY, TIME_ENTRY
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
+from minibroker.spark.files.directories import Unreadable
+from minibroker.spark.files.planning import DataLoss
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.path.directories import Unreadable
-from minibroker.spark.path.planning import DataLoss
 from tests.spark.logs import (
     START_MS,
     every_batch,

@@ -14,7 +14,7 @@ from minibroker import Broker
 from minibroker.client import Cluster
 from minibroker.client.groups import Groups
 from minibroker.client.partitioner import partition_of_key
-from minibroker.spark.sending.options import parse
+from minibroker.spark.sink.options import parse
 from tests.differential.kafka import Kafka, missing_tools
 from tests.interop.spark import SparkFailed
 from tests.spark.session import CONNECTOR, Session
@@ -36,7 +36,7 @@ def shared() -> Iterator[Broker]:
 
 def fill(address: str) -> None:
     """Write the topic that streams read: numbers, whose order for each key must stay."""
-    from minibroker.spark.sending.task import write_rows
+    from minibroker.spark.sink.task import write_rows
     from tests.spark.test_sink_once import batches
 
     write_rows(batches(range(ROWS)), parse({"kafka.bootstrap.servers": address, "topic": "numbers"}))
@@ -215,7 +215,7 @@ def test_a_stream_cannot_replace_what_is_there(spark: Session, shared: Broker, t
 def test_real_kafka_takes_each_row_once(spark: Session, tmp_path: Path) -> None:
     if missing := missing_tools():
         pytest.skip(f"needs {missing}: Kafka takes what Spark writes")
-    from minibroker.spark.sending.task import write_rows
+    from minibroker.spark.sink.task import write_rows
     from tests.spark.test_sink_once import GROUP, Killed, batches
 
     with Kafka("4.4.0", tmp_path / "kafka", {"auto.create.topics.enable": "true", "num.partitions": "3"}) as kafka:

@@ -16,14 +16,14 @@ from minibroker import Broker
 from minibroker.client import Cluster
 from minibroker.client.groups import Groups
 from minibroker.errors import Error
-from minibroker.log.column_building import RowColumns, build_batches
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.spark.sending import rows as sending_rows
-from minibroker.spark.sending import task as sending_task
-from minibroker.spark.sending.notes import Note, NotRepeatable
-from minibroker.spark.sending.once import EPOCH_MAX, Superseded, unclaimed
-from minibroker.spark.sending.options import WriteOptions, parse
-from minibroker.spark.sending.task import write_rows
+from minibroker.spark.columns.building import RowColumns, build_batches
+from minibroker.spark.sink import rows as sending_rows
+from minibroker.spark.sink import task as sending_task
+from minibroker.spark.sink.exactly_once import EPOCH_MAX, Superseded, unclaimed
+from minibroker.spark.sink.notes import Note, NotRepeatable
+from minibroker.spark.sink.options import WriteOptions, parse
+from minibroker.spark.sink.task import write_rows
 
 GROUP = "minibroker-sink-query"
 ROWS = 400

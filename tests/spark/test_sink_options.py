@@ -6,8 +6,8 @@ import pytest
 
 from minibroker.log.compression import GZIP, ZSTD
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.sending.options import WriteOptions, check_columns, parse
-from minibroker.spark.sending.task import open_cluster
+from minibroker.spark.sink.options import WriteOptions, check_columns, parse
+from minibroker.spark.sink.task import open_cluster
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

@@ -11,12 +11,12 @@ import pytest
 from minibroker import Broker
 from minibroker.client.partitioner import partition_of_key
 from minibroker.errors import Error
-from minibroker.log.columns import HEADERS
-from minibroker.spark.sending import rows as sending_rows
-from minibroker.spark.sending.options import WriteOptions, parse
-from minibroker.spark.sending.queue import WriteFailed
-from minibroker.spark.sending.rows import BadRow
-from minibroker.spark.sending.task import write_rows
+from minibroker.spark.columns.reader import HEADERS
+from minibroker.spark.sink import rows as sending_rows
+from minibroker.spark.sink.options import WriteOptions, parse
+from minibroker.spark.sink.queue import WriteFailed
+from minibroker.spark.sink.rows import BadRow
+from minibroker.spark.sink.task import write_rows
 
 
 @pytest.fixture(scope="module")

@@ -22,16 +22,16 @@ from minibroker.log.records import Record
 from minibroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.schema.types import NO_ID
-from minibroker.spark.columns import CorruptBatch
+from minibroker.spark.brokers import fetching
+from minibroker.spark.brokers import planning as wire_planning
+from minibroker.spark.brokers.fetching import NothingCame
+from minibroker.spark.brokers.planning import NoBroker, WireTask, all_ranges, divided, plan
+from minibroker.spark.brokers.rows import WireTaskReader, covered
+from minibroker.spark.columns.rows_of_query import CorruptBatch
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
 from minibroker.spark.ranges import DataLoss
-from minibroker.spark.wire import fetching
-from minibroker.spark.wire import planning as wire_planning
-from minibroker.spark.wire.fetching import NothingCame
-from minibroker.spark.wire.planning import NoBroker, WireTask, all_ranges, divided, plan
-from minibroker.spark.wire.rows import WireTaskReader, covered
 from tests.client.scripted import ScriptedBroker
 from tests.interop.broker import running
 from tests.spark.logs import START_MS, Row, every_batch, golden_directory, offsets, one_by_one, rows_of, written

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.log.producer_entry import Producer
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
 Broker = DescribeClusterResponse.DescribeClusterBroker
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -75,7 +75,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Work
             answer = LogDirPartition(
                 partition_index=replica.partition,
                 partition_size=replica.log.size_bytes,
-                offset_lag=max(replica.high_watermark - replica.log.next_offset, 0),
+                offset_lag=max(replica.high_watermark - replica.log.log_end_offset, 0),
                 is_future_key=False,
             )
             topics.setdefault(replica.topic, []).append(answer)

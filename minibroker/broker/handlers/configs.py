@@ -14,6 +14,7 @@ from minibroker.config.alter import (
 )
 from minibroker.config.describe import broker_entries, default_entries, group_entries, topic_entries
 from minibroker.config.group import GroupConfig
+from minibroker.controller.controller import check_name
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.image import BROKER, GROUP, TOPIC
 from minibroker.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -26,16 +27,15 @@ from minibroker.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from minibroker.replication.controller import check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from minibroker.broker.broker import Node
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.node import Node
     from minibroker.config.describe import ConfigEntry
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
     Plan = Callable[[Mapping[str, str]], dict[str, str]]  # what is stored now -> what is to be stored
 

@@ -23,11 +23,11 @@ from minibroker.server.later import Later
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.led_partition import LedPartition
     from minibroker.config.group import GroupConfig
+    from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import Row
     from minibroker.groups.topics import Topics
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
 DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 DESCRIBED_US, MEMBER_US = 5, 20
@@ -75,7 +75,7 @@ def _refused(error: Error, message: str | None = None) -> ConsumerGroupHeartbeat
 
 
 def _group_of(
-    led: LedPartition, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: GroupConfig, context: Context
+    led: OffsetsPartition, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: GroupConfig, context: Context
 ) -> tuple[list[Row], ConsumerGroup]:
     """Return the group, and what has to be written before it speaks this protocol, if it did not so far."""
     group = led.shard.find(request.group_id)

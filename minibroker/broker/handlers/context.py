@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from minibroker.errors import Error, KafkaError, LogDamaged, StorageError
-from minibroker.replication.controller import check_name
+from minibroker.controller.controller import check_name
+from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.node import Node
+    from minibroker.broker.broker import Node
     from minibroker.replication.replica import Replica
     from minibroker.server.connection import Connection
 
@@ -69,25 +69,6 @@ def code_for(error: KafkaError, is_old: bool) -> Error:
     return error.code
 
 
-def say_if_damaged(node: Node, error: KafkaError) -> None:
-    """Tell people of a log that cannot be read."""
-    if isinstance(error, LogDamaged):
-        say_once(node, "damage", error.message)
-    elif isinstance(error, StorageError):
-        node.disk_trouble.note(error)
-
-
-def say_once(node: Node, kind: str, line: str) -> None:
-    """Tell people what clients would make the broker say several times a second, for they ask again.
-
-    Of each kind there are only so many lines: what is in them may be a client's word.
-    """
-    said = node.said_once.setdefault(kind, set())
-    if line not in said and len(said) < LINES_ONCE_MAX:
-        said.add(line)
-        node.reporter.say(line)
-
-
 def no_transactions(context: Context, transactional_id: str | None) -> KafkaError:
     """Return the answer to whoever wants transactions, and say on whose account.
 
@@ -96,12 +77,11 @@ def no_transactions(context: Context, transactional_id: str | None) -> KafkaErro
     """
     client, wanted = (f"{name!r:.{NAME_LENGTH_MAX}}" for name in (context.client_id, transactional_id))
     line = f"client {client} wants transactions (transactional id {wanted}): {NO_TRANSACTIONS}"
-    say_once(context.node, "transactions", line)
+    context.node.say_once("transactions", line)
     return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
 
 
 NO_TRANSACTIONS = "minibroker has no transactions yet"
-LINES_ONCE_MAX = 200
 NAME_LENGTH_MAX = 100  # of a client's word in a line
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 

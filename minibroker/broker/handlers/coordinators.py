@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.metadata.image import Topic
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
 Coordinator = FindCoordinatorResponse.Coordinator
 

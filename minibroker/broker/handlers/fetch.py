@@ -11,7 +11,7 @@ topic that is deleted. How many bytes came decides nothing. Others are not looke
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import code_for, find_replica, known_leader, say_if_damaged
+from minibroker.broker.handlers.context import code_for, find_replica, known_leader
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE, Session
 from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError
@@ -21,7 +21,7 @@ from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 from minibroker.server.connection import LARGE_BYTES
-from minibroker.server.shares import SHARE_US
+from minibroker.turns import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.broker.handlers.fetch_sessions import Key
     from minibroker.clock import Timer
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.log.segment import Slice
     from minibroker.replication.replica import Replica
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
     PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 
@@ -111,7 +111,7 @@ def _fetch_in_shares(
 def _refuse_all(request: FetchRequest, context: Context) -> FetchResponse:
     """Answer a request that makes no sense: as a whole, and up to v12 for each partition too."""
     error = Error.UNKNOWN_SERVER_ERROR
-    records = None if context.node.appearance.is_before_4 else b""
+    records = None if context.node.emulated.is_before_4 else b""
     topics = [
         TopicResponse(
             topic=topic.topic,
@@ -312,7 +312,7 @@ class Round:
                 found = self._read_partition(replica, wanted, answer)
             except KafkaError as error:
                 self._is_due = True
-                say_if_damaged(self.context.node, error)
+                self.context.node.say_if_damaged(error)
                 if error.code == Error.UNKNOWN_TOPIC_ID and self.has_waited:
                     # The id was known when the request came, or it would not have waited.
                     error = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, error.message)
@@ -374,7 +374,7 @@ class Round:
                     for entry in reading.aborted_transactions(replica.log, found, offset)
                 ]
         except KafkaError as error:
-            say_if_damaged(self.context.node, error)
+            self.context.node.say_if_damaged(error)
             self._refuse(key, answer, error, replica)
 
     def _is_nearer(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> bool:
@@ -395,7 +395,7 @@ class Round:
     def _diverges(self, replica: Replica, wanted: PartitionRequest, answer: PartitionResponse) -> bool:
         """Compare what the client fetched last with what the log has; tell it where they part."""
         log = replica.log
-        epoch, end_offset = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.next_offset)
+        epoch, end_offset = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
         if epoch < 0 or end_offset < 0:
             raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"epoch {wanted.last_fetched_epoch} is not known")
         if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
@@ -416,7 +416,7 @@ class Round:
     def _check_codec(self, replica: Replica) -> None:
         """Refuse what a client below v10 cannot read."""
         # Kafka: from 4.0 on the clients that may not get it are those that cannot ask at all.
-        is_old = self.context.node.appearance.is_before_4 or self.version < FORMAT_2_SINCE
+        is_old = self.context.node.emulated.is_before_4 or self.version < FORMAT_2_SINCE
         if is_old and replica.log.settings.validation.codec == ZSTD:
             raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, "the topic is compressed with zstd")
 
@@ -427,7 +427,7 @@ class Round:
             self._check_codec(replica)
             answer.records = yield from self._converted(replica, found, self._asked[key].fetch_offset)
         except KafkaError as error:
-            say_if_damaged(self.context.node, error)
+            self.context.node.say_if_damaged(error)
             self._refuse(key, answer, error, replica)
 
     def _converted(self, replica: Replica, found: Slice, offset: int) -> InPieces[bytes | memoryview]:
@@ -457,7 +457,7 @@ class Round:
 
     def _refuse(self, key: Key, answer: PartitionResponse, error: KafkaError, replica: Replica | None) -> None:
         answer.error_code = code_for(error, self.version <= 5)
-        is_before_3 = self.context.node.appearance.is_before_3
+        is_before_3 = self.context.node.emulated.is_before_3
         answer.records = b""
         if error.code in CANNOT_CONVERT:
             answer.records, answer.aborted_transactions = b"" if is_before_3 else None, []

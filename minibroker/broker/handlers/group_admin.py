@@ -13,7 +13,7 @@ from minibroker.server.later import Later
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 DescribedMember = DescribedGroup.DescribedGroupMember
@@ -29,7 +29,7 @@ CONFIG_OPERATIONS = (10, 11)  # groups have settings since 4.0
 
 def all_operations(context: Context) -> int:
     """Return what everybody may do with a group, as there is no authorizer."""
-    allowed = OPERATIONS if context.node.appearance.is_before_4 else OPERATIONS + CONFIG_OPERATIONS
+    allowed = OPERATIONS if context.node.emulated.is_before_4 else OPERATIONS + CONFIG_OPERATIONS
     return sum(1 << operation for operation in allowed)
 
 
@@ -75,7 +75,7 @@ def _describe(group_id: str, operations: int, context: Context) -> DescribedGrou
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.metadata(group.protocol) if is_stable else b"",
-            member_assignment=member.assignment if is_stable or not context.node.appearance.is_before_4 else b"",
+            member_assignment=member.assignment if is_stable or not context.node.emulated.is_before_4 else b"",
         )
         for member in group.members
     ]

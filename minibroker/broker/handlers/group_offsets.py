@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.led_partition import LedPartition
     from minibroker.groups.consumer_checks import CheckPartition
+    from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import Row
     from minibroker.groups.shard import Group
     from minibroker.metadata.image import Topic
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
-    Wanted = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
+    FetchPosition = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
 
 CommitRequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
@@ -64,7 +64,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         _check_member(request, context)
     except KafkaError as error:
         return _commit_refused(request, error.code)
-    merges = context.node.appearance.is_before_4 and version > 0
+    merges = context.node.emulated.is_before_4 and version > 0
     for asked in _each_once(request.topics) if merges else request.topics:
         topic = _topic_of(asked.name, asked.topic_id, context)
         name = asked.name if version < IDS_SINCE else "" if topic is None else topic.name
@@ -94,9 +94,9 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         except KafkaError as error:
             answer.error_code = error.code
     response = OffsetCommitResponse(topics=topics)
-    if not context.node.appearance.is_before_3:
+    if not context.node.emulated.is_before_3:
         _put_errors_first(response)
-    if version == 0 and context.node.appearance.refuses_version_0_offsets:
+    if version == 0 and context.node.emulated.refuses_version_0_offsets:
         _refuse_all_if_one_is_known(response)
     if not rows:
         return response
@@ -112,7 +112,7 @@ def _committed(response: OffsetCommitResponse, written: list[CommitAnswer], erro
     return response
 
 
-def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[LedPartition, CheckPartition | None]:
+def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[OffsetsPartition, CheckPartition | None]:
     """Raise unless offsets may be committed; return who writes them, and what each partition must pass."""
     led = context.node.groups.coordinator.find(request.group_id)
     group = led.shard.find(request.group_id)
@@ -120,7 +120,7 @@ def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[LedPa
     if context.api_version == 0 or (group is None and epoch < 0):
         return led, None  # version 0 knew nothing of members; and who is none makes a group by the commit
     if group is None:
-        is_old = context.api_version < CONSUMER_GROUPS_SINCE or context.node.appearance.is_before_4
+        is_old = context.api_version < CONSUMER_GROUPS_SINCE or context.node.emulated.is_before_4
         code = Error.ILLEGAL_GENERATION if is_old else Error.GROUP_ID_NOT_FOUND
         raise KafkaError(code, f"Group {request.group_id} not found.")
     member_id, instance_id = request.member_id, request.group_instance_id
@@ -131,11 +131,13 @@ def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[LedPa
     return led, check
 
 
-def _row(request: OffsetCommitRequest, topic: Topic | None, wanted: Wanted, context: Context) -> tuple[Topic, Row]:
+def _row(
+    request: OffsetCommitRequest, topic: Topic | None, wanted: FetchPosition, context: Context
+) -> tuple[Topic, Row]:
     if topic is None:
         code = Error.UNKNOWN_TOPIC_OR_PARTITION if context.api_version < IDS_SINCE else Error.UNKNOWN_TOPIC_ID
         raise KafkaError(code, "there is no such topic")
-    if context.api_version == 0 and context.node.appearance.refuses_version_0_offsets:
+    if context.api_version == 0 and context.node.emulated.refuses_version_0_offsets:
         raise KafkaError(Error.UNSUPPORTED_VERSION, "there is no ZooKeeper to keep it in")
     if not 0 <= wanted.partition_index < len(topic.partitions):
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {wanted.partition_index}")
@@ -168,7 +170,7 @@ def _topic_of(name: str, topic_id: bytes, context: Context) -> Topic | None:
 
 def _each_once(topics: Iterable[CommitRequestTopic]) -> list[CommitRequestTopic]:
     """Return topics and partitions as a broker before 4.0 sees them: of what is named twice, the last."""
-    found: dict[str, dict[int, Wanted]] = {}
+    found: dict[str, dict[int, FetchPosition]] = {}
     for topic in topics:
         found.setdefault(topic.name, {}).update({each.partition_index: each for each in topic.partitions})
     return [CommitRequestTopic(name=name, partitions=list(each.values())) for name, each in found.items()]
@@ -228,7 +230,7 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> Work[OffsetFe
     error = found.error_code
     if version == 0:
         # In ZooKeeper nothing was kept for what had never been committed, and a partition without it was unknown.
-        is_refused = context.node.appearance.refuses_version_0_offsets
+        is_refused = context.node.emulated.refuses_version_0_offsets
         for each in (each for topic in found.topics for each in topic.partitions):
             each.metadata = ""
             if is_refused:
@@ -290,7 +292,7 @@ def _fetch_group(
                 answer.topics.append(found)
             yield FETCHED_US * len(indexes)
         return answer
-    merges = context.node.appearance.is_before_4  # then nothing is answered twice
+    merges = context.node.emulated.is_before_4  # then nothing is answered twice
     for asked in wanted.topics:
         topic_id = bytes(asked.topic_id)
         wanted_name: str | None = asked.name
@@ -311,7 +313,7 @@ def _fetch_group(
 
 
 def _fetch_all(
-    name: str, indexes: list[int], group_id: str, led: LedPartition, require_stable: bool, context: Context
+    name: str, indexes: list[int], group_id: str, led: OffsetsPartition, require_stable: bool, context: Context
 ) -> FetchTopic | None:
     """Return what a group has committed of a topic; None if it has gone, and the client wants to hear of ids."""
     topic_id = NO_ID
@@ -336,7 +338,7 @@ def _id_now(name: str, context: Context) -> bytes:
 
 
 def _fetch(
-    name: str, topic_id: bytes, index: int, group_id: str, led: LedPartition, require_stable: bool
+    name: str, topic_id: bytes, index: int, group_id: str, led: OffsetsPartition, require_stable: bool
 ) -> FetchAnswer:
     offsets = led.shard.offsets
     if require_stable and offsets.is_unstable(group_id, name, index):
@@ -365,7 +367,7 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> Work[Offset
         return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
     topics = []
     wanted: list[tuple[str, DeleteAnswer]] = []
-    is_before_4 = context.node.appearance.is_before_4
+    is_before_4 = context.node.emulated.is_before_4
     for topic in request.topics:
         found = context.node.image.topics.get(topic.name)
         answers = []
@@ -405,7 +407,7 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> Work[Offset
     return later.into(lambda error: _deleted(response, written, error))
 
 
-def _check_delete(request: OffsetDeleteRequest, context: Context) -> tuple[LedPartition, Group]:
+def _check_delete(request: OffsetDeleteRequest, context: Context) -> tuple[OffsetsPartition, Group]:
     """Raise unless offsets of a group may be deleted; return who writes that, and the group."""
     led = context.node.groups.coordinator.find(request.group_id)
     group = led.shard.find(request.group_id)

@@ -1,6 +1,6 @@
 """Members that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Their group may be one of the consumer protocol: then they are guests there (groups/classic_guests.py).
+Their group may be one of the consumer protocol: then they are guests there (groups/classic_members_in_consumer_group.py).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import classic_guests
+from minibroker.groups import classic_members_in_consumer_group as classic_guests
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Joined, Member, Synced
 from minibroker.groups.consumer import ConsumerGroup
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.led_partition import LedPartition
+    from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import Row
     from minibroker.groups.shard import Group
 
@@ -131,7 +131,7 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
     return reply.into(lambda joined: _joined(joined, version))
 
 
-def _group_to_join(led: LedPartition, group_id: str) -> Group:
+def _group_to_join(led: OffsetsPartition, group_id: str) -> Group:
     """Return the group, which is made if there is none; one of the consumer protocol that is empty is none."""
     group = led.shard.find(group_id)
     if isinstance(group, ConsumerGroup) and group.is_idle:
@@ -140,7 +140,7 @@ def _group_to_join(led: LedPartition, group_id: str) -> Group:
 
 
 def answer_when_safe(
-    led: LedPartition,
+    led: OffsetsPartition,
     group: ConsumerGroup,
     rows: list[Row],
     reply: Callable[[Any], None],
@@ -217,7 +217,7 @@ def _synced(synced: Synced) -> SyncGroupResponse:
     )
 
 
-def known_group(led: LedPartition, group_id: str) -> Group:
+def known_group(led: OffsetsPartition, group_id: str) -> Group:
     """Return a group that somebody says to be a member of."""
     group = led.shard.find(group_id)
     if group is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from copy import copy
 
+from minibroker.controller import elections, reassignment
 from minibroker.errors import Error
 from minibroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -17,7 +18,6 @@ from minibroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from minibroker.replication import elections, reassignment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.broker.handlers.context import Context
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
 SHARE_PARTITIONS = 100
 PARTITION_US = 20

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
     from minibroker.metadata.image import Partition, Topic
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
 Broker = MetadataResponse.MetadataResponseBroker
 TopicAnswer = MetadataResponse.MetadataResponseTopic

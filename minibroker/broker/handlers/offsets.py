@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from minibroker.broker.handlers.context import NO_ID, code_for, find_replica, say_if_damaged
+from minibroker.broker.handlers.context import NO_ID, code_for, find_replica
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -15,14 +15,14 @@ from minibroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from minibroker.replication.leader import LeaderState
-from minibroker.server.shares import SHARE_US
+from minibroker.turns import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.replication.replica import Replica
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
     OffsetWanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
     Wait = tuple[Replica, int, int, "DeletedAnswer"]  # until nobody has records below the offset, in the same epoch
@@ -59,13 +59,13 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Work[ListOffs
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
-    appearance = context.node.appearance
-    is_before_3 = appearance.is_before_3
+    emulated = context.node.emulated
+    is_before_3 = emulated.is_before_3
     topics = []
     for topic in request.topics:
         answers = []
         partitions = topic.partitions
-        if not appearance.is_before_4:
+        if not emulated.is_before_4:
             partitions = list({partition.partition_index: partition for partition in partitions}.values())
         for wanted in partitions:
             answer = OffsetAnswer(partition_index=wanted.partition_index, error_code=Error.NONE)
@@ -82,7 +82,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Work[ListOffs
                 else:
                     searched_us = yield from _search(replica, request, wanted, answer, context, searched_us)
             except KafkaError as error:
-                say_if_damaged(context.node, error)
+                context.node.say_if_damaged(error)
                 answer.error_code = code_for(error, context.api_version <= 5)
             answers.append(answer)
             yield LISTED_US
@@ -119,7 +119,7 @@ def _search(
     searched_us: int,
 ) -> Work[int]:
     """Find one offset; searched_us: for how long others have waited already. Return for how long they do then."""
-    is_before_3 = context.node.appearance.is_before_3
+    is_before_3 = context.node.emulated.is_before_3
     is_over = False
     while not is_over:
         is_over, epoch = True, replica.leader_epoch
@@ -151,7 +151,7 @@ def _find(
         raise KafkaError(Error.UNSUPPORTED_FOR_MESSAGE_FORMAT, "records of format 0 have no timestamps")
     limit = replica.readable_end(request.isolation_level)
     if request.replica_id == DEBUGGING_REPLICA:
-        limit = replica.log.next_offset
+        limit = replica.log.log_end_offset
     if timestamp == reading.LATEST:
         _check_committed(replica, request, version)
     if is_before_3 and timestamp < reading.EARLIEST:
@@ -188,7 +188,9 @@ def offset_for_leader_epoch(
                 replica = find_replica(context.node, topic.topic, NO_ID, wanted.partition)
                 replica.check_leader(wanted.current_leader_epoch)
                 log = replica.log
-                answer.leader_epoch, answer.end_offset = log.epochs.end_offset_for(wanted.leader_epoch, log.next_offset)
+                answer.leader_epoch, answer.end_offset = log.epochs.end_offset_for(
+                    wanted.leader_epoch, log.log_end_offset
+                )
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)

@@ -14,9 +14,9 @@ from types import GeneratorType
 
 from minibroker.broker.handlers.context import code_for, find_replica, is_internal, known_leader, no_transactions
 from minibroker.errors import Error, KafkaError
+from minibroker.in_pieces import finish
 from minibroker.log.compression import ZSTD
 from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
-from minibroker.log.in_pieces import finish
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.validate_records import RecordsRejected
 from minibroker.log.validation import Allowance, LongValidation
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from typing import Any
 
+    from minibroker.broker.broker import Node
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.node import Node
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.log.validate import Looked
     from minibroker.replication.replica import Replica
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
     Answer = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
     Whole = tuple[KafkaError | None, Allowance]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from minibroker.broker.handlers.context import Context
     from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-    from minibroker.server.shares import Work
+    from minibroker.turns import Work
 
     Answer = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
 

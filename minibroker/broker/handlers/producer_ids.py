@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from minibroker.broker.broker import Node
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.node import Node
 
 
 def init_producer_id(

@@ -77,11 +77,11 @@ def _metadata_partition(context: Context) -> Partition:
         error_code=Error.NONE,
         leader_id=node.node_id,
         leader_epoch=log.epoch,
-        high_watermark=log.next_offset,
+        high_watermark=log.log_end_offset,
         current_voters=[
             ReplicaState(
                 replica_id=node.node_id,
-                log_end_offset=log.next_offset,
+                log_end_offset=log.log_end_offset,
                 last_fetch_timestamp=now_ms,
                 last_caught_up_timestamp=now_ms,
             )
@@ -97,7 +97,7 @@ def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateF
     """Finalize levels, all of them or none; Kafka 3 judges each by itself."""
     node = context.node
     updates = [(each.feature, each.max_version_level, _kind_of(each, context)) for each in request.feature_updates]
-    if node.appearance.is_before_4:
+    if node.emulated.is_before_4:
         return _update_each(updates, request.validate_only, context)
     try:
         records = _records_of(updates, context)
@@ -150,12 +150,12 @@ def _kind_of(update: UpdateFeaturesRequest.FeatureUpdateKey, context: Context) -
 
 def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
     """Forget a broker."""
-    code, words = Error.NONE, "" if context.node.appearance.is_before_4 else None
+    code, words = Error.NONE, "" if context.node.emulated.is_before_4 else None
     try:
         records: list[MetadataRecord] = context.node.unregister(request.broker_id)
         context.node.change(records)
     except KafkaError as error:
-        code, words = error.code, "" if context.node.appearance.is_before_4 else error.message
+        code, words = error.code, "" if context.node.emulated.is_before_4 else error.message
     return UnregisterBrokerResponse(throttle_time_ms=0, error_code=code, error_message=words)
 
 

@@ -6,23 +6,23 @@ from collections import Counter
 from contextlib import contextmanager
 
 from minibroker.broker.handlers.context import NO_ID
+from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from minibroker.replication.controller import RECORDS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, TypeAlias
 
+    from minibroker.broker.broker import Node
     from minibroker.broker.handlers.context import Context
-    from minibroker.broker.node import Node
-    from minibroker.log.in_pieces import InPieces
+    from minibroker.in_pieces import InPieces
     from minibroker.metadata.metadata_log import Prepared
-    from minibroker.server.shares import Work
     from minibroker.stored.kinds import MetadataRecord
+    from minibroker.turns import Work
 
     Plan: TypeAlias = tuple[tuple[object, ...], Prepared]  # what it rests on, and what is to be written
 

@@ -32,7 +32,7 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
     ):
         # The client's list of brokers is out of date, and we are not who it thinks.
         return ApiVersionsResponse(error_code=Error.REBOOTSTRAP_REQUIRED, api_keys=[])
-    features, features_epoch = node.appearance.finalized_features(node.image)
+    features, features_epoch = node.emulated.finalized_features(node.image)
     return ApiVersionsResponse(
         error_code=Error.NONE,
         api_keys=[
@@ -41,7 +41,7 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
         ],
         supported_features=[
             Supported(name=name, min_version=first, max_version=last)
-            for name, (first, last) in node.appearance.supported_features().items()
+            for name, (first, last) in node.emulated.supported_features().items()
             if first > 0 or context.api_version >= 4
         ],
         finalized_features_epoch=features_epoch,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minibroker.clock import LoopClock
 from minibroker.log.compression import NONE
-from minibroker.spark.jobs.asked import add_source_arguments, source_options
+from minibroker.spark.jobs.arguments import add_source_arguments, source_options
 from minibroker.spark.jobs.codecs_advice import BALANCED, GOALS, Load, advise, compare, cost_of, reference_bytes
 from minibroker.spark.jobs.codecs_measuring import Setting, Work, measure, setting_of
 from minibroker.spark.jobs.codecs_report import outcome, report

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from minibroker.clock import thread_ms
-from minibroker.log.column_building import RowColumns, build_batches
 from minibroker.log.compression import CODEC_NAMES, LEVELS, NONE, check_level, compress, decompress
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
+from minibroker.spark.columns.building import RowColumns, build_batches
 from minibroker.spark.jobs.codecs_sample import rows_in
 
 TYPE_CHECKING = False

@@ -82,13 +82,13 @@ def _write_package(words: Sequence[str]) -> int:
 def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     """Run a job; return the exit status."""
     from minibroker.errors import KafkaError, ProtocolError
+    from minibroker.spark.brokers.planning import NoBroker
     from minibroker.spark.java import JavaMissing
     from minibroker.spark.jobs.progress import Progress
     from minibroker.spark.option_values import OptionError
     from minibroker.spark.packing import check_workers
     from minibroker.spark.ranges import DataLoss
     from minibroker.spark.session import SparkMissing, open_session
-    from minibroker.spark.wire.planning import NoBroker
 
     if not words or words[0] in ("-h", "--help"):
         print(overview())

@@ -17,14 +17,14 @@ from __future__ import annotations
 import pickle
 from contextlib import closing
 
-from minibroker.cleaning.batch_filter import last_batches
-from minibroker.cleaning.candidates import cleanable, segments_between
-from minibroker.cleaning.cleaner import ends_of, grouped
-from minibroker.cleaning.transactions import Transactions
+from minibroker.cleaner.batch_filter import last_batches
+from minibroker.cleaner.candidates import cleanable, segments_between
+from minibroker.cleaner.cleaner import ends_of, grouped
+from minibroker.cleaner.transactions import Transactions
 from minibroker.clock import LoopClock
 from minibroker.log.directory import split_name
 from minibroker.log.reading import aborted_between
-from minibroker.spark.jobs.asked import pairs_of
+from minibroker.spark.jobs.arguments import pairs_of
 from minibroker.spark.jobs.compact_keys import Keys
 from minibroker.spark.jobs.compact_segments import KEYLESS, Look, Rewrite, Source, look, rewrite
 from minibroker.spark.jobs.copying import Copy, copies_of, copy
@@ -64,7 +64,7 @@ class Plan:
         self.number = number
         self.log = log
         self.now_ms = now_ms
-        self.leaves_active = takes_all and log.end_offset < log.log.next_offset
+        self.leaves_active = takes_all and log.end_offset < log.log.log_end_offset
         if takes_all and not self.leaves_active:
             log.log.roll(now_ms=now_ms)  # in memory
         part = log.log

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.errors import ProtocolError
-from minibroker.log.columns import ColumnReader
 from minibroker.log.formats import PREFIX_BYTES
 from minibroker.log.segment import Segment
+from minibroker.spark.columns.reader import ColumnReader
 from minibroker.spark.jobs.copying import opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from minibroker.log.columns import Columns
+    from minibroker.spark.columns.reader import Columns
 
 CHUNK_BYTES = 8 * 1024 * 1024
 # `tells`: whether the record supersedes others, for it lies in the part that is dirty. No key: it is superseded.

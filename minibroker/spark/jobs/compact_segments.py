@@ -11,15 +11,15 @@ What must hold: bytes are those that the broker's cleaner writes, if its map has
 
 from __future__ import annotations
 
-from minibroker.cleaning.batch_filter import BatchFilter
-from minibroker.cleaning.cleaner import WRITE_BYTES, Scan
-from minibroker.cleaning.offset_map import OffsetMap
-from minibroker.cleaning.transactions import Transactions
+from minibroker.cleaner.batch_filter import BatchFilter
+from minibroker.cleaner.cleaner import WRITE_BYTES, Scan
+from minibroker.cleaner.offset_map import OffsetMap
+from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import ProtocolError
+from minibroker.in_pieces import finish
 from minibroker.log.batches import batches
-from minibroker.log.columns import ColumnReader
-from minibroker.log.in_pieces import finish
 from minibroker.log.segment import Segment
+from minibroker.spark.columns.reader import ColumnReader
 from minibroker.spark.jobs.copying import opened
 from minibroker.spark.jobs.new_directory import Written, begin_segment, end_segment
 
@@ -27,8 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from minibroker.cleaning.batch_filter import LastBatch
-    from minibroker.cleaning.keys import MapKey
+    from minibroker.cleaner.batch_filter import LastBatch
+    from minibroker.cleaner.keys import MapKey
     from minibroker.log.batches import Batch
     from minibroker.log.records import Record
     from minibroker.log.storage import Chunk

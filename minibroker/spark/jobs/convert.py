@@ -18,7 +18,7 @@ from minibroker.log.directory import split_name
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.producers import ProducerStates
 from minibroker.log.reading import aborted_between
-from minibroker.spark.jobs.asked import pairs_of
+from minibroker.spark.jobs.arguments import pairs_of
 from minibroker.spark.jobs.convert_segments import LOST, Conversion, convert_segment
 from minibroker.spark.jobs.copying import Copy, copies_of, copy
 from minibroker.spark.jobs.logs import Wanted, add_directory_arguments, is_at_work, wanted_of
@@ -167,7 +167,7 @@ def _summary(
     if any(lost.values()):
         told = ", ".join(f"{count:,} {name}" for name, count in lost.items() if count)
         notes.append(f"lost, for the format has no place for it: {told}")
-    cut = [log for log in logs if log.end_offset < log.log.next_offset]
+    cut = [log for log in logs if log.end_offset < log.log.log_end_offset]
     if cut:
         notes.append(
             f"{len(cut)} logs end before their last record: below the high watermark, or the first open transaction"

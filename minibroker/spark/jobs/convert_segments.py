@@ -7,8 +7,8 @@ What must hold: offsets stay; segments do not become larger than their topic all
 
 from __future__ import annotations
 
-from minibroker.cleaning.cleaner import Scan
-from minibroker.cleaning.transactions import Transactions
+from minibroker.cleaner.cleaner import Scan
+from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import ProtocolError, UnknownCodec
 from minibroker.log.batches import Batch, batches
 from minibroker.log.compression import ZSTD

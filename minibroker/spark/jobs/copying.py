@@ -5,7 +5,7 @@ What must hold: files keep their times, by which retention and tombstones of old
 
 from __future__ import annotations
 
-from minibroker.log.in_pieces import finish
+from minibroker.in_pieces import finish
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.recovery import finish_swaps
 from minibroker.log.segment import KINDS, Segment

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from minibroker.clock import LoopClock
 from minibroker.spark.folders import open_folder
-from minibroker.spark.jobs.asked import add_source_arguments, source_options
+from minibroker.spark.jobs.arguments import add_source_arguments, source_options
 from minibroker.spark.jobs.export_files import (
     BINARY,
     JSON,

@@ -67,13 +67,13 @@ def look(source: Mapping[str, str]) -> There:
     """Return what the options of a query come to now."""
     options = parse(source)
     if options.is_path:
-        from minibroker.spark.path.planning import resolved_ranges
+        from minibroker.spark.files.planning import resolved_ranges
 
         found = resolved_ranges(options, Filters())
         ranges = {(each.files.topic, each.files.partition): (each.first_offset, each.end_offset) for each in found}
         ids = {each.files.topic: each.files.topic_id for each in found}
     else:
-        from minibroker.spark.wire.planning import all_ranges
+        from minibroker.spark.brokers.planning import all_ranges
 
         tasks = all_ranges(options)
         ranges = {(each.topic, each.partition): (each.first_offset, each.end_offset) for each in tasks}

@@ -9,7 +9,7 @@ Not here: files (loading_files.py), rules (loading_generator.py), writing (sendi
 from __future__ import annotations
 
 from minibroker.clock import LoopClock
-from minibroker.spark.jobs.asked import add_target_arguments, pairs_of, target_options
+from minibroker.spark.jobs.arguments import add_target_arguments, pairs_of, target_options
 from minibroker.spark.jobs.loading_files import Choice, as_records, format_of, opened
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
@@ -124,8 +124,8 @@ def load(
 
 
 def _into_directory(rows: Any, target: Mapping[str, str], progress: Progress) -> tuple[dict[str, Any], list[Table]]:
+    from minibroker.spark.bulk_load.options import parse_load
     from minibroker.spark.load import load_with
-    from minibroker.spark.loading.options import parse_load
 
     done = load_with(rows, parse_load(target), progress=progress)
     names = ["topic", "partition", "first", "end", "segments", "bytes"]

@@ -8,7 +8,7 @@ What must hold: of the same log both give the same figures.
 from __future__ import annotations
 
 from minibroker.clock import LoopClock
-from minibroker.spark.jobs.asked import add_source_arguments, source_options
+from minibroker.spark.jobs.arguments import add_source_arguments, source_options
 from minibroker.spark.jobs.page import iso_text
 from minibroker.spark.jobs.profile_counts import Counts
 from minibroker.spark.jobs.profile_findings import findings

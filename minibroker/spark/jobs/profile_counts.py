@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from minibroker.errors import ProtocolError
-from minibroker.log.column_batches import unit_at
-from minibroker.log.column_rows import fixed_fields
-from minibroker.log.column_varints import Plane
 from minibroker.log.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from minibroker.log.formats import ABORT, COMMIT, BatchHeader
 from minibroker.log.records import control_type
+from minibroker.spark.columns.batches import unit_at
+from minibroker.spark.columns.rows import fixed_fields
+from minibroker.spark.columns.varints import Plane
 from minibroker.spark.jobs.profile_keys import Keys
 from minibroker.spark.jobs.profile_sizes import Sizes, sizes_of
 from minibroker.spark.jobs.profile_stretch import Stretch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from minibroker.log.column_batches import Units
+    from minibroker.spark.columns.batches import Units
 
     Int64s = NDArray[np.int64]
 

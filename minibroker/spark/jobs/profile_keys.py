@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 
-from minibroker.log.column_varints import WORD_BYTES, Plane
+from minibroker.spark.columns.varints import WORD_BYTES, Plane
 from minibroker.spark.jobs.profile_sizes import offsets_of, sizes_of
 
 TYPE_CHECKING = False

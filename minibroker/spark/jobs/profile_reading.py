@@ -11,28 +11,28 @@ from __future__ import annotations
 import pickle
 from functools import partial
 
-from minibroker.log.column_batches import AbortedUnits, find_units
-from minibroker.log.columns import ColumnReader
-from minibroker.spark.columns import Manner
+from minibroker.spark.brokers import planning as wire_planning
+from minibroker.spark.brokers.rows import WireTaskReader
+from minibroker.spark.columns.batches import AbortedUnits, find_units
+from minibroker.spark.columns.reader import ColumnReader
+from minibroker.spark.columns.rows_of_query import Manner
+from minibroker.spark.files import planning as path_planning
+from minibroker.spark.files.rows import CHUNK_BYTES, TaskReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.jobs.profile_counts import Counts, add_rows, add_units, add_wrapped
 from minibroker.spark.jobs.profile_stretch import Stretch
-from minibroker.spark.path import planning as path_planning
-from minibroker.spark.path.rows import CHUNK_BYTES, TaskReader
-from minibroker.spark.wire import planning as wire_planning
-from minibroker.spark.wire.rows import WireTaskReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from minibroker.log.column_batches import Units
-    from minibroker.log.columns import Columns
+    from minibroker.spark.brokers.fetching import Answer
+    from minibroker.spark.brokers.planning import WireTask
+    from minibroker.spark.columns.batches import Units
+    from minibroker.spark.columns.reader import Columns
+    from minibroker.spark.files.planning import Task
     from minibroker.spark.options import Options
-    from minibroker.spark.path.planning import Task
-    from minibroker.spark.wire.fetching import Answer
-    from minibroker.spark.wire.planning import WireTask
 
 
 class CountingColumns(ColumnReader):

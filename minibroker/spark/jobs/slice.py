@@ -14,7 +14,7 @@ import os
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.folders import open_folder
-from minibroker.spark.jobs.asked import add_source_arguments, add_target_arguments, source_options, target_options
+from minibroker.spark.jobs.arguments import add_source_arguments, add_target_arguments, source_options, target_options
 from minibroker.spark.jobs.export_ranges import available
 from minibroker.spark.jobs.loading_rules import time_ms
 from minibroker.spark.jobs.progress import Progress

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from minibroker.spark.columns import ROWS
+from minibroker.spark.columns.rows_of_query import ROWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from json import JSONEncoder, dumps, loads
 
 import pyarrow as pa
 
-from minibroker.spark.columns import ROWS
+from minibroker.spark.columns.rows_of_query import ROWS
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False

@@ -28,8 +28,8 @@ from minibroker.log.recovery import open_log
 from minibroker.log.snapshots import load_producers, snapshot_offsets, snapshot_path
 from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY
 from minibroker.metadata.metadata_log import MetadataLog
+from minibroker.spark.files.directories import logs_in, topics_in
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.path.directories import logs_in, topics_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class SourceLog:
             now_ms=now_ms,
         )
         promised = source.high_watermarks.get(key)
-        self.end_offset = self.log.next_offset if promised is None else min(promised, self.log.next_offset)
+        self.end_offset = self.log.log_end_offset if promised is None else min(promised, self.log.log_end_offset)
         self.start_offset = min(self.log.log_start_offset, self.end_offset)
         self.producers = self.log.producers
-        if self.end_offset < self.log.next_offset:
+        if self.end_offset < self.log.log_end_offset:
             self.producers = self._producers_at(self.end_offset)
         self.epochs = LeaderEpochs(self.log.epochs.entries)
         self.epochs.truncate_from_end(self.end_offset)

@@ -17,16 +17,16 @@ from minibroker.log.checkpoints import LOG_STARTS, read_leader_epochs
 from minibroker.log.directory import split_name
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.segment import Segment
-from minibroker.log.verify import LogVerifier, Verified, check_root, read_checkpoints
-from minibroker.log.verify_findings import Piece
-from minibroker.log.verify_indexes import are_doubtful, borders
-from minibroker.log.verify_pieces import read_piece
+from minibroker.spark.files.directories import logs_in, topics_in
 from minibroker.spark.jobs.logs import Wanted, add_directory_arguments, is_at_work, wanted_of
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError, positive
-from minibroker.spark.path.directories import logs_in, topics_in
+from minibroker.tools.verify.findings import Piece
+from minibroker.tools.verify.indexes import are_doubtful, borders
+from minibroker.tools.verify.log_directory import LogVerifier, Verified, check_root, read_checkpoints
+from minibroker.tools.verify.segment_piece import read_piece
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from minibroker.log.verify_findings import Problem
+    from minibroker.tools.verify.findings import Problem
 
 DESCRIPTION = (
     "Read everything in log directories and say what is wrong: checksums, offsets, indexes, leader epochs, sequence "
@@ -176,7 +176,7 @@ def read(work: Work) -> list[Piece]:
         epochs = read_leader_epochs(storage, work.directory)
     except ProtocolError:
         epochs = None  # the driver says so
-    from minibroker.log.column_checking import sound_batches  # numpy, which the driver does without
+    from minibroker.spark.columns.checking import sound_batches  # numpy, which the driver does without
 
     found: list[Piece] = []
     verifier = LogVerifier(storage, work.directory, Verified())

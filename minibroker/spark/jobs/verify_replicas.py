@@ -14,12 +14,12 @@ from __future__ import annotations
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.checkpoints import CLEANER_OFFSETS, read_leader_epochs, read_offsets
 from minibroker.log.read_only_storage import ReadOnlyStorage
-from minibroker.log.verify_indexes import borders
+from minibroker.spark.files.directories import PartitionFiles, ReadOnlySegment, find_partitions, topics_in
 from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
-from minibroker.spark.path.directories import PartitionFiles, ReadOnlySegment, find_partitions, topics_in
+from minibroker.tools.verify.indexes import borders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from minibroker.client.cluster import Cluster
+    from minibroker.spark.brokers.planning import BrokerLog
+    from minibroker.spark.files.directories import PartitionFiles
     from minibroker.spark.option_values import Numbers, TopicPartition
     from minibroker.spark.options import Options
-    from minibroker.spark.path.directories import PartitionFiles
     from minibroker.spark.ranges import Log
     from minibroker.spark.streams.offsets import Report
-    from minibroker.spark.wire.planning import BrokerLog
 
     Ranges = Mapping[TopicPartition, tuple[int, int]]
     Bounds = dict[TopicPartition, tuple[int, int]]  # where a log begins, and where it ends for readers
@@ -63,7 +63,7 @@ class PathLogs:
         self._options = options
 
     def initial(self, report: Report) -> Numbers:
-        from minibroker.spark.path.directories import topics_in
+        from minibroker.spark.files.directories import topics_in
         from minibroker.spark.ranges import check_all_there
 
         found = self._found()
@@ -76,7 +76,7 @@ class PathLogs:
         return {key: (files.start_offset, self._end(files)) for key, files in self._found().items()}
 
     def tasks(self, ranges: Ranges, report: Report) -> list[Any]:
-        from minibroker.spark.path.planning import Range, tasks_of
+        from minibroker.spark.files.planning import Range, tasks_of
 
         found = self._found()
         wanted = []
@@ -99,12 +99,12 @@ class PathLogs:
     def close(self) -> None: ...
 
     def _found(self) -> dict[TopicPartition, PartitionFiles]:
-        from minibroker.spark.path.directories import find_partitions
+        from minibroker.spark.files.directories import find_partitions
 
         return find_partitions(self._options.paths, self._options)
 
     def _end(self, files: PartitionFiles) -> int:
-        from minibroker.spark.path.planning import limit_of
+        from minibroker.spark.files.planning import limit_of
 
         limit = limit_of(self._options, files)
         return files.transactions(limit, limit)[0] if self._options.read_committed else limit
@@ -128,7 +128,7 @@ class WireLogs:
         return {key: (log.start_offset, log.end_offset) for key, log in self._logs(False).items()}
 
     def tasks(self, ranges: Ranges, report: Report) -> list[Any]:
-        from minibroker.spark.wire.planning import WireTask, divided
+        from minibroker.spark.brokers.planning import WireTask, divided
 
         topics = self._run(self._connected().metadata(sorted({topic for topic, _ in ranges}))) if ranges else {}
         whole = [WireTask(*key, first, end, topics[key[0]].id) for key, (first, end) in ranges.items()]
@@ -173,7 +173,7 @@ class WireLogs:
         self._runner = self._cluster = None
 
     def _logs(self, must_all_be_there: bool) -> dict[TopicPartition, BrokerLog]:
-        from minibroker.spark.wire.planning import find_logs, find_partitions, look_up
+        from minibroker.spark.brokers.planning import find_logs, find_partitions, look_up
 
         async def ask() -> dict[TopicPartition, BrokerLog]:
             find = find_partitions if must_all_be_there else find_logs
@@ -186,7 +186,7 @@ class WireLogs:
         return found
 
     def _connected(self) -> Cluster:
-        from minibroker.spark.wire.planning import open_cluster
+        from minibroker.spark.brokers.planning import open_cluster
 
         if self._cluster is None:
             self._runner = asyncio.Runner()

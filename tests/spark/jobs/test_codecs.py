@@ -16,6 +16,8 @@ from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.records import Record
+from minibroker.spark.brokers import planning as wire_planning
+from minibroker.spark.files import planning as path_planning
 from minibroker.spark.jobs.codecs import settings_of, size_of
 from minibroker.spark.jobs.codecs_advice import Load, advise, compare, cost_of, reference_bytes, way_seconds
 from minibroker.spark.jobs.codecs_measuring import (
@@ -32,8 +34,6 @@ from minibroker.spark.jobs.codecs_report import outcome, report
 from minibroker.spark.jobs.codecs_sample import Piece, pieces_of, read_piece, rows_in
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
-from minibroker.spark.path import planning as path_planning
-from minibroker.spark.wire import planning as wire_planning
 from tests.spark.logs import START_MS, open_at
 from tests.spark.session import Session
 from tests.spark.test_same_as_spark_kafka import adopt, served

@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from minibroker.cleaning.candidates import cleanable
-from minibroker.cleaning.cleaner import clean
+from minibroker.cleaner.candidates import cleanable
+from minibroker.cleaner.cleaner import clean
 from minibroker.client import Cluster, Producer
+from minibroker.in_pieces import finish
 from minibroker.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, read_offsets
 from minibroker.log.directory import LogDirectory
-from minibroker.log.in_pieces import finish
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
-from minibroker.log.verify import Verified, verify_directory
 from minibroker.spark.jobs import compact as job
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.jobs.compact_keys import Keys, keys_of
 from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.jobs.source_logs import SourceDirectory
 from minibroker.spark.option_values import OptionError
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.cleaning.dirty_logs import NOW_MS, DirtyLog
 from tests.spark.jobs.test_verify import here
 from tests.spark.logs import one_by_one, tree
@@ -52,12 +52,12 @@ class DiskLog(DirtyLog):
         self.log = self.directory.open("t", 0, self.settings, now_ms=self.now_ms, topic_id=bytes(15) + b"\1")
 
     def end_all(self, high_watermark: int | None = None) -> None:
-        self.directory.close({("t", 0): self.log.next_offset if high_watermark is None else high_watermark})
+        self.directory.close({("t", 0): self.log.log_end_offset if high_watermark is None else high_watermark})
 
     def clean_as_broker(self) -> None:
         """Do what the broker's cleaner does when somebody asks."""
         log, directory = self.log, self.directory
-        high_watermark = directory.high_watermarks.get(("t", 0), log.next_offset)
+        high_watermark = directory.high_watermarks.get(("t", 0), log.log_end_offset)
         log.producers.on_high_watermark_updated(high_watermark)
         found = cleanable(
             log,

@@ -17,11 +17,11 @@ from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import HIGH_WATERMARKS, read_offsets
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.storage import OsStorage
-from minibroker.log.verify import Verified, verify_directory
 from minibroker.spark.jobs import convert as job
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.option_values import OptionError
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.interop import kafka
 from tests.interop.test_kafka_reads_our_logs import complaints
 from tests.log.written import write_logs

@@ -24,7 +24,7 @@ def log_of(root: Path, name: str, records: list[Record]) -> None:
     """Write records behind those that are there, each in a batch."""
     log = open_at(root, name)
     for record in records:
-        offset = log.next_offset
+        offset = log.log_end_offset
         log.append_as_follower(build_batch(2, [record._replace(offset=offset)], base_offset=offset), now_ms=0)
     log.close()
 

@@ -85,8 +85,8 @@ def spark_error(text: str) -> Exception:
 
 def test_of_a_task_that_failed_only_its_reason_is_said() -> None:
     told = """Job aborted due to stage failure
-  File "minibroker/spark/path/rows.py", line 200, in _broken
-minibroker.spark.path.rows.CorruptBatch: orders-0, offsets 3 to 4, byte 9 of data/0.log: checksum
+  File "minibroker/spark/files/rows.py", line 200, in _broken
+minibroker.spark.files.rows.CorruptBatch: orders-0, offsets 3 to 4, byte 9 of data/0.log: checksum
 \tat org.apache.spark.api.python.BasePythonRunner"""
     assert reason_of(spark_error(told)) == "orders-0, offsets 3 to 4, byte 9 of data/0.log: checksum"
     assert reason_of(spark_error("the JVM has no memory left")) is None

@@ -15,12 +15,12 @@ from minibroker.log.build import build_batch
 from minibroker.log.checkpoints import CLEANER_OFFSETS, format_offsets
 from minibroker.log.records import Record
 from minibroker.log.storage import OsStorage
-from minibroker.log.verify import Verified, verify_directory
 from minibroker.spark.jobs import verify as job
 from minibroker.spark.jobs import verify_replicas
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.option_values import OptionError
+from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.goldens import LOG_DIRECTORIES
 from tests.log.test_verify import DAMAGE, FIRST, change, cut
 from tests.log.written import write_logs

@@ -1,0 +1,167 @@
+"""The logs that one broker compacts: which is the dirtiest, and whether anything has changed since nothing was to do.
+
+A log is looked at again only if it is not as it was, or if time alone could make a difference: so a turn of the cleaner
+in which nothing has happened costs next to nothing, were there thousands of logs.
+What must hold: a log that cannot be read is left alone until the broker starts again: somebody may still want to see
+what is in it.
+Not here: what may be cleaned of a log (minibroker/cleaner/candidates.py), when, and by whom (compaction.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.cleaner.retention_task import is_open
+from minibroker.errors import KafkaError, ProtocolError, StorageError
+from minibroker.event_kinds import Uncleanable
+from minibroker.log.settings import FOREVER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    from minibroker.cleaner.candidates import Candidate
+    from minibroker.log.settings import LogSettings
+    from minibroker.parts import Parts
+    from minibroker.replication.replica import Replica
+
+    Key = tuple[str, int]
+    State = tuple[object, ...]
+
+LOGS_A_PIECE = 20  # that are looked at, some 0.2 ms
+
+
+class DirtyLogs:
+    """What the cleaner of a broker knows of its logs."""
+
+    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica]):
+        self.node = node
+        self.replicas = replicas
+        self.uncleanable: dict[Key, str] = {}  # and why
+        self.changed: dict[Key, None] = {}  # those that were looked at last time
+        self._looked: dict[Key, State | None] = {}  # how a log was when there was nothing to do
+        self._ratios: dict[Key, float] = {}  # how dirty it was
+
+    def left(self, key: Key) -> None:
+        """Forget a log."""
+        self.uncleanable.pop(key, None)
+        self.changed.pop(key, None)
+        self._looked.pop(key, None)
+        self._ratios.pop(key, None)
+
+    def compacted(self) -> Iterator[tuple[Key, Replica]]:
+        """The logs that are the cleaner's."""
+        for key, replica in list(self.replicas.items()):
+            if replica.log.settings.compact and key not in self.uncleanable and is_open(self.replicas, replica):
+                yield key, replica
+
+    def is_idle(self) -> bool:
+        """Whether all logs are as they were when there was nothing to do, and none has grown too old meanwhile."""
+        looked = self._looked
+        for key, replica in self.replicas.items():
+            settings = replica.log.settings
+            if (
+                settings.compact
+                and (looked.get(key) != _state_of(replica) or (settings.delete and self._has_expired(replica)))
+                and key not in self.uncleanable
+            ):
+                return False
+        return True
+
+    def _has_expired(self, replica: Replica) -> bool:
+        """Whether retention takes something from a log that is both compacted and deleted from."""
+        from minibroker.cleaner.retention import expired
+
+        log = replica.log
+        return log.offline is None and bool(
+            expired(log, now_ms=self.node.clock.now_ms(), high_watermark=replica.high_watermark)
+        )
+
+    def dirtiest(self) -> Generator[float, None, tuple[Replica, Candidate, str] | None]:
+        """Return the log that is to be cleaned first, and why."""
+        from minibroker.cleaner.candidates import pick
+
+        candidates: dict[Candidate, Replica] = {}
+        self.changed.clear()
+        for key, replica in self.compacted():
+            if self._looked.get(key) == _state_of(replica):
+                continue
+            self.changed[key] = None
+            candidate = self.look(replica)
+            if candidate is not None:
+                candidates[candidate] = replica
+                self._ratios[key] = candidate.dirty_ratio
+                # If something is dirty, time alone may change what is to be done.
+                is_clean = candidate.first_dirty >= replica.log.active.base_offset
+                is_timeless = is_clean or _is_timeless(replica.log.settings)
+                self._looked[key] = _state_of(replica) if candidate.why_not and is_timeless else None
+            if len(self.changed) % LOGS_A_PIECE == 0:
+                yield 0
+        # One that was looked at a while ago may have gone.
+        found = pick(each for each, replica in candidates.items() if is_open(self.replicas, replica))
+        if found is None:
+            return None
+        why = "something dirty is older than max.compaction.lag.ms"
+        if not found.needs_now:
+            ratio = found.log.settings.min_cleanable_dirty_ratio
+            why = f"its dirty ratio {found.dirty_ratio:.2f} is above min.cleanable.dirty.ratio {ratio:.2f}"
+        return candidates[found], found, why
+
+    @property
+    def dirty_ratio_max(self) -> float:
+        """How dirty the dirtiest log was when it was last looked at."""
+        return max((self._ratios.get(key, 0.0) for key, _ in self.compacted()), default=0.0)
+
+    def look(self, replica: Replica) -> Candidate | None:
+        """Return what may be cleaned of a log; None if it cannot be read."""
+        from minibroker.cleaner.candidates import cleanable
+
+        log, key, directory = replica.log, key_of(replica), self.node.directory
+        try:
+            candidate = cleanable(
+                log,
+                first_dirty_offset=directory.cleaner_offsets.get(key),
+                last_stable_offset=log.last_stable_offset(replica.high_watermark),
+                now_ms=self.node.clock.now_ms(),
+                high_watermark=None if self.node.emulated.is_before_4 else replica.high_watermark,
+            )
+            if candidate.checkpoint_is_lost:
+                self.note_end(replica, candidate.first_dirty)
+        except StorageError as failure:
+            self.node.disk_failed(failure)
+        except (KafkaError, ProtocolError) as failure:
+            self.leave_alone(replica, failure)
+        else:
+            return candidate
+        return None
+
+    def note_end(self, replica: Replica, offset: int) -> None:
+        directory = self.node.directory
+        directory.cleaner_offsets[key_of(replica)] = offset
+        directory.write_cleaner_offsets()
+
+    def leave_alone(self, replica: Replica, failure: Exception) -> None:
+        """Clean a log no more that cannot be read: somebody has to look at it."""
+        why = self.uncleanable[key_of(replica)] = str(failure)
+        self.node.reporter.say(f"{replica.log.directory} cannot be compacted, and is left as it is: {why}")
+        if self.node.events.observed:
+            self.node.events.emit(Uncleanable(**replica.place, why=why))
+
+
+def key_of(replica: Replica) -> Key:
+    return replica.topic, replica.partition
+
+
+def _state_of(replica: Replica) -> State:
+    """Return what decides, beside time, whether a log is to be cleaned."""
+    log = replica.log
+    return (
+        log.log_end_offset,
+        replica.high_watermark,
+        log.log_start_offset,
+        log.cuts,
+        log.active.base_offset,
+        log.settings,
+    )
+
+
+def _is_timeless(settings: LogSettings) -> bool:
+    return settings.min_compaction_lag_ms <= 0 and settings.max_compaction_lag_ms >= FOREVER

@@ -1,0 +1,79 @@
+"""Files of segments that are no longer part of a log, removed file.delete.delay.ms later: readers may still be at them.
+
+What a broker leaves when it stops is removed when it opens the log again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from heapq import heappop, heappush
+
+from minibroker.cleaner.pieces import Pieces
+from minibroker.clock import CHORE
+from minibroker.errors import StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from minibroker.cleaner.pieces import Work
+    from minibroker.clock import Timer
+    from minibroker.parts import Parts
+
+FILES_A_PIECE = 16
+
+
+class Purging:
+    """What one broker is about to remove."""
+
+    def __init__(self, node: Parts):
+        self.node = node
+        self._due: list[tuple[int, int, Sequence[str]]] = []  # a heap: when by elapsed_ms, its number, paths
+        self._count = 0
+        self._timer: Timer | None = None
+        self._pieces: Pieces | None = None
+
+    def stop(self) -> None:
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._pieces is not None:
+            self._pieces.stop()
+
+    def add(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files after a while."""
+        if paths:
+            self._count += 1
+            heappush(self._due, (self.node.clock.elapsed_ms() + delay_ms, self._count, paths))
+            if self._pieces is None or self._pieces.is_over:
+                self._arm()
+
+    def _arm(self) -> None:
+        """Wake up for the first of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due:
+            delay_ms = max(self._due[0][0] - self.node.clock.elapsed_ms(), 0)
+            self._timer = self.node.clock.after(delay_ms, self._begin, CHORE)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._pieces = Pieces(self.node.clock, self._purge())
+
+    def _purge(self) -> Work:
+        from minibroker.log.pruning import purge
+
+        while self._due and self._due[0][0] <= self.node.clock.elapsed_ms():
+            _, _, paths = heappop(self._due)
+            for start in range(0, len(paths), FILES_A_PIECE):
+                remove = partial(purge, self.node.storage, paths[start : start + FILES_A_PIECE])
+                try:
+                    if self.node.storage.is_slow:
+                        yield remove
+                    else:
+                        remove()
+                        yield 0
+                except StorageError as failure:
+                    self.node.disk_failed(failure)
+        self._arm()

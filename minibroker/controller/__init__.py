@@ -1,0 +1,1 @@
+"""Decides what the cluster is: registrations, elections, placement, reassignment, AlterPartition. Pure."""

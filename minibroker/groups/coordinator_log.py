@@ -1,0 +1,311 @@
+"""The rows of one partition of an internal topic that this broker leads: read once, then written, answered when safe.
+
+    load        all rows in their order: those below the high watermark are committed, the others are in flight
+    append      rows are checked at once, and reach the log with those of others of the same turn of the loop
+    committed   the high watermark has passed them: they count for whoever asks, and who wrote them is answered
+
+What must hold: a write that is refused has changed nothing, and only who sent it suffers; whoever waits is answered,
+whatever fails; nobody is answered what could be lost with this broker. A log that cannot be read is never taken for an
+empty one.
+Not here: what rows say, and what becomes of them (led_partition.py for groups).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from minibroker.clock import REQUEST
+from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.log.batches import batches
+from minibroker.log.build import build_batch
+from minibroker.log.reading import read
+from minibroker.log.records import Record
+from minibroker.log.validate import COORDINATOR
+from minibroker.replication import bugs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from typing import Protocol
+
+    from minibroker.clock import Timer
+    from minibroker.log.batches import Batch
+    from minibroker.parts import Parts
+    from minibroker.replication.replica import Replica
+
+    Done = Callable[[Error], None]
+    EncodedRow = tuple[bytes, bytes | None]
+
+    class Owner(Protocol):
+        """Who knows what the rows say."""
+
+        def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
+            """Take the records of a batch that is loaded, from an offset on; ProtocolError if one cannot be read.
+
+            It yields how long about it has taken since it last did, in microseconds; so does `prepare`.
+            """
+            ...
+
+        def prepare(self) -> Iterator[int]:
+            """All has been read: make of the rows what they say."""
+            ...
+
+        def loaded(self) -> None:
+            """From now on requests are answered."""
+
+        def unreadable(self, offset: int, failure: Exception) -> None:
+            """Nothing from an offset on can be read: the partition is not coordinated."""
+
+        def committed(self, write: Write) -> None:
+            """A write counts for whoever asks."""
+
+        def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
+            """Writes that had been taken cannot reach the log: as if they had never been."""
+
+        def before_answers(self) -> None:
+            """Somebody is about to be answered."""
+
+        def answered(self, write: Write) -> None:
+            """Somebody has been."""
+
+
+LOAD_BYTES = 256 << 10  # read at once: half a millisecond if the disk has it at hand
+LOAD_US = 500
+BATCH_BYTES_MAX = 512 << 10  # rows of several requests go into one batch up to here
+HEADER_BYTES, RECORD_BYTES = 61, 20  # of a batch, and at most of a record beside its key and value
+
+
+class Write:
+    """Rows that are written together, in one batch."""
+
+    __slots__ = ("done", "end_offset", "rows", "size_bytes", "until_ms")
+
+    def __init__(self, rows: Sequence[EncodedRow], done: Done | None):
+        self.rows = rows
+        self.done = done  # told when they are committed, or why not; None: nobody is, or has been
+        self.size_bytes = rows_bytes(rows)
+        self.end_offset = -1  # behind the last of them, once they are in the log
+        self.until_ms = 0  # when who waits gives up, as requests count time
+
+
+def rows_bytes(rows: Sequence[EncodedRow]) -> int:
+    """Return how large a batch of rows is at most, when it is not compressed."""
+    size_bytes = HEADER_BYTES
+    for key, value in rows:
+        size_bytes += RECORD_BYTES + len(key) + (0 if value is None else len(value))
+    return size_bytes
+
+
+class CoordinatorLog:
+    """One, from when this broker leads to when it does no more."""
+
+    def __init__(self, node: Parts, replica: Replica, owner: Owner):
+        self.node = node
+        self.replica = replica
+        self.epoch = replica.leader_epoch
+        self.is_loading = True
+        self.is_closed = False
+        self._owner = owner
+        self._writes: list[Write] = []  # of this turn of the loop
+        self._in_flight: deque[Write] = deque()  # in the log, and not on every replica in sync
+        self._waiting: deque[Write] = deque()  # those of them that somebody waits for
+        self._is_flushed_soon = False
+        self._patience: Timer | None = None
+        replica.waiters[self._moved] = None
+
+    def close(self) -> None:
+        """Write no more: who waits has to look for another coordinator."""
+        self.is_closed = True
+        self.replica.waiters.pop(self._moved, None)
+        if self._patience is not None:
+            self._patience.cancel()
+        writes = [*self._waiting, *self._writes]
+        self._waiting.clear()
+        self._writes.clear()
+        self._in_flight.clear()
+        for write in writes:
+            self._answer(write, Error.NOT_COORDINATOR)
+
+    # Reading
+
+    def load(self) -> None:
+        """Read all of it: at once if that is little, else in shares."""
+        self.node.shares.begin(self._load())
+
+    def _load(self) -> Generator[int, None, None]:
+        offset, log = self.replica.log.log_start_offset, self.replica.log
+        try:
+            while found := read(log, offset, LOAD_BYTES, limit_offset=log.log_end_offset):
+                begun = offset
+                for batch in batches(found.view()):
+                    batch.check_crc()
+                    for spent_us in self._owner.take_batch(batch, begun):
+                        yield spent_us
+                        if self.is_closed:
+                            return
+                    offset = batch.last_offset + 1
+                if offset == begun:
+                    break
+                yield LOAD_US
+                if self.is_closed:
+                    return
+                offset = max(offset, log.log_start_offset)  # somebody may delete records meanwhile
+        except (KafkaError, ProtocolError) as failure:
+            self._owner.unreadable(offset, failure)
+            return
+        for spent_us in self._owner.prepare():
+            yield spent_us
+            if self.is_closed:
+                return
+        self.is_loading = False
+        self._owner.loaded()
+        self._see()
+
+    def is_loaded_safe(self, offset: int) -> bool:
+        """Whether a row that is read counts already: those behind one that does not wait for it, in their order."""
+        return not self._in_flight and offset < self.replica.high_watermark
+
+    def load_in_flight(self, write: Write, end_offset: int) -> None:
+        """Note rows that were read above the high watermark."""
+        write.end_offset = end_offset
+        self._in_flight.append(write)
+
+    # Writing
+
+    @property
+    def batch_bytes_max(self) -> int:
+        settings = self.replica.log.settings
+        return min(BATCH_BYTES_MAX, settings.validation.max_message_bytes, settings.segment_bytes)
+
+    def append(self, write: Write) -> None:
+        """Take rows; KafkaError if they cannot be written: nothing has happened then.
+
+        They reach the log in the end of this turn of the loop, before anybody is answered; large ones at once, since
+        whether the log takes them has to be known before anything is made of them.
+        """
+        self.check_open()
+        self.replica.check_append()
+        if write.size_bytes > self.batch_bytes_max:
+            self._flush()  # what came before
+            self.check_open()
+            self._append([write])
+        else:
+            self._writes.append(write)
+        if not self._is_flushed_soon:
+            self._is_flushed_soon = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise KafkaError(Error.NOT_COORDINATOR, f"{self.replica.topic}-{self.replica.partition} is led elsewhere")
+
+    def not_committed(self) -> Iterator[Write]:
+        """Yield what has been taken and is not committed, in its order."""
+        yield from self._in_flight
+        yield from self._writes
+
+    def _flush(self) -> None:
+        """Append what has come in this turn."""
+        self._is_flushed_soon = False
+        while self._writes and not self.is_closed:
+            batch: list[Write] = []
+            size_bytes = 0
+            for write in self._writes:
+                if batch and size_bytes + write.size_bytes > self.batch_bytes_max:
+                    break
+                batch.append(write)
+                size_bytes += write.size_bytes
+            del self._writes[: len(batch)]
+            try:
+                self._append(batch)
+            except KafkaError as error:
+                self._refuse(batch, error)
+            except Exception as failure:
+                self._refuse(batch, KafkaError(Error.UNKNOWN_SERVER_ERROR, str(failure)))
+                self._report(failure)
+        self._see()
+
+    def _append(self, batch: list[Write]) -> None:
+        node = self.node
+        now_ms = node.clock.now_ms()
+        rows = [row for write in batch for row in write.rows]
+        offset = self.replica.log.log_end_offset
+        if rows:
+            records = [Record(key, value, (), now_ms, index) for index, (key, value) in enumerate(rows)]
+            data = bytearray(build_batch(2, records, codec=node.config["offsets.topic.compression.codec"]))
+            steady_ms = self.node.clock.steady_ms()
+            appended = self.replica.append(data, now_ms=now_ms, steady_ms=steady_ms, acks=-1, origin=COORDINATOR)
+            offset = appended.first_offset
+        timeout_ms: int = node.config["offsets.commit.timeout.ms"]
+        for write in batch:
+            offset += len(write.rows)
+            write.end_offset, write.until_ms = offset, node.clock.elapsed_ms() + timeout_ms
+            if "shows-unsafe-offsets" in bugs.planted:
+                self._owner.committed(write)
+            else:
+                self._in_flight.append(write)
+            if "confirms-unsafe-rows" in bugs.planted:
+                self._answer(write, Error.NONE)
+            if write.done is not None:
+                self._waiting.append(write)
+        if self._waiting and self._patience is None:
+            self._give_up_later()
+
+    def _refuse(self, batch: list[Write], error: KafkaError) -> None:
+        if self.is_closed:
+            for write in batch:
+                self._answer(write, Error.NOT_COORDINATOR)
+            return
+        self._owner.refused(batch, error)
+
+    # The high watermark
+
+    def _moved(self, added_bytes: int) -> None:
+        if not self.is_loading:
+            self._see()
+
+    def _see(self) -> None:
+        """Let count what is safe, and tell who waits for it."""
+        replica = self.replica
+        if self.is_closed or not replica.is_leader or replica.leader_epoch != self.epoch:
+            return  # the coordinator is about to say so
+        if self._waiting:
+            self._owner.before_answers()
+        high_watermark = replica.high_watermark
+        while self._in_flight and self._in_flight[0].end_offset <= high_watermark:
+            self._owner.committed(self._in_flight.popleft())
+        while self._waiting and self._waiting[0].end_offset <= high_watermark:
+            self._answer(self._waiting.popleft(), Error.NONE)
+
+    def _give_up(self) -> None:
+        """Tell those who have waited too long; what they wrote may still come to count."""
+        self._owner.before_answers()
+        self._patience = None
+        elapsed_ms = self.node.clock.elapsed_ms()
+        while self._waiting and self._waiting[0].until_ms <= elapsed_ms:
+            self._answer(self._waiting.popleft(), Error.COORDINATOR_NOT_AVAILABLE)
+        if self._waiting and not self.is_closed:
+            self._give_up_later()
+
+    def _give_up_later(self) -> None:
+        delay_ms = max(self._waiting[0].until_ms - self.node.clock.elapsed_ms(), 0)
+        self._patience = self.node.clock.after(delay_ms, self._give_up, REQUEST)
+
+    def answer(self, writes: Sequence[Write], error: Error) -> None:
+        for write in writes:
+            self._answer(write, error)
+
+    def _answer(self, write: Write, error: Error) -> None:
+        done, write.done = write.done, None
+        if done is None:
+            return
+        try:
+            done(error)
+            self._owner.answered(write)
+        except Exception as failure:  # one who fails must not keep the others from their answers
+            self._report(failure)
+
+    def _report(self, failure: Exception) -> None:
+        topic = f"{self.replica.topic}-{self.replica.partition}"
+        asyncio.get_running_loop().call_exception_handler({"message": f"{topic} failed", "exception": failure})

@@ -1,0 +1,507 @@
+"""One partition of __consumer_offsets that this broker leads: its groups in memory, its rows in the log.
+
+    begins                 reads all rows; a group answers when all that was read of it is safe
+    ends                   tells who waits, and forgets
+    a row that is written  counts at once for whoever decides, and when it is committed for whoever asks
+    cannot be read         is coordinated by nobody, until it can
+
+What must hold: nobody is told what could be lost with this broker; a committed offset is seen when it is safe; a group
+is forgotten when the row that says so is safe.
+Not here: reading, writing, waiting (coordinator_log.py), the groups (minibroker/groups), requests (handlers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from minibroker.clock import CHORE
+from minibroker.errors import EncodeError, Error, KafkaError, StorageError
+from minibroker.groups.classic import ClassicGroup
+from minibroker.groups.consumer import ConsumerGroup
+from minibroker.groups.coordinator_log import CoordinatorLog, Write, rows_bytes
+from minibroker.groups.events import face_of, tell, tell_change, tell_commit, tell_loaded
+from minibroker.groups.migration import classic_group
+from minibroker.groups.patterns import resolve_in_shares
+from minibroker.groups.records import decode, encode
+from minibroker.groups.shard import Shard
+from minibroker.log.formats import COMMIT
+from minibroker.log.records import control_type
+from minibroker.replication import bugs
+from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
+from minibroker.turns import FIRST_US
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+    from typing import Any
+
+    from minibroker.clock import Timer
+    from minibroker.groups.classic import Done
+    from minibroker.groups.coordinator import Coordinator
+    from minibroker.groups.coordinator_log import EncodedRow
+    from minibroker.groups.offsets import Mark
+    from minibroker.groups.records import Row
+    from minibroker.groups.shard import Group
+    from minibroker.log.batches import Batch
+    from minibroker.replication.replica import Replica
+
+ROW_US, BYTES_A_US = 8, 25  # what a row takes that is loaded: an offset, and a group of many members
+GROUP_US, PART_US = 20, 3  # what a group takes of which all rows are there, and each of its members and offsets
+WRITE_US = 20  # what it takes to write a row
+RETRY_MS = 1000  # a disk that refused to be read may be read later; so are rows written that nobody waits for
+# What a client is told of a row that could not be written: to look for another coordinator, or to ask again.
+WRITE_ERRORS = {
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.FENCED_LEADER_EPOCH: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+class GroupWrite(Write):
+    """Rows of groups that are written together."""
+
+    __slots__ = ("ending", "group_id", "is_ahead", "marks", "replay")
+
+    def __init__(self, group_id: str, encoded: Sequence[EncodedRow], done: Done | None):
+        super().__init__(encoded, done)
+        self.group_id = group_id
+        self.marks: Sequence[Mark] = ()  # offsets that count when this is committed
+        self.ending: Sequence[Group] = ()  # groups that are gone then
+        self.is_ahead = False  # a consumer group has taken the rows: without them it is not what its rows say
+        self.replay: Callable[[], object] | None = None  # a row that was read above the high watermark
+
+
+class OffsetsPartition:
+    """One partition of the topic that this broker leads, from when it leads to when it does no more."""
+
+    def __init__(self, coordinator: Coordinator, replica: Replica):
+        self.coordinator = coordinator
+        self.node = coordinator.node
+        self.replica = replica
+        self.epoch = replica.leader_epoch
+        self.failure: Exception | None = None  # why it cannot be read
+        node, settings_of = self.node, coordinator.settings_of
+        self.shard = Shard(node.config, settings_of, self.write, node.clock.now_ms, partial(tell, node))
+        self.log = CoordinatorLog(node, replica, self)
+        self._unsafe: dict[str, GroupWrite] = {}  # by group the last row that was read above the high watermark
+        self._in_flight: dict[str, int] = {}  # by group how many writes are not committed
+        self._timers: dict[str, tuple[int, Timer]] = {}  # by group
+        self._tasks: dict[asyncio.Task[None], None] = {}  # regular expressions that are being resolved
+        self._retry: Timer | None = None
+        self.log.load()
+
+    @property
+    def is_loading(self) -> bool:
+        return self.log.is_loading
+
+    def check(self, group_id: str) -> None:
+        """Raise unless requests of a group can be answered."""
+        name = self.replica.partition
+        if self.failure is not None or self.replica.log.offline is not None:
+            raise KafkaError(Error.NOT_COORDINATOR, f"the groups of partition {name} cannot be read")
+        if self.log.is_loading or (group_id in self._unsafe and "begins-before-safe" not in bugs.planted):
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS, f"the groups of partition {name} are being read")
+
+    def is_safe(self, group_id: str) -> bool:
+        """Whether every replica in sync has all that a group is made of: otherwise an answer has to wait."""
+        return group_id not in self._in_flight
+
+    # Reading
+
+    def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
+        """Take what is read; a group with rows above the high watermark waits: members may know of the last of them.
+
+        Kafka: begins at once, and may show offsets that are older than those it has acknowledged before.
+        """
+        producer_id = batch.producer_id if batch.magic == 2 and batch.is_transactional else -1
+        spent_us = 0
+        for record in batch.records():
+            spent_us += ROW_US + len(record.value or b"") // BYTES_A_US
+            if spent_us >= FIRST_US:
+                yield spent_us
+                spent_us = 0
+            if record.offset < begun:
+                continue
+            is_safe = self.log.is_loaded_safe(record.offset)
+            if batch.is_control:
+                is_commit = control_type(record) == COMMIT
+                marks = self.shard.offsets.end_transaction(batch.producer_id, commit=is_commit)
+                for mark in marks:
+                    self._take_offset(mark[0], mark, is_safe, record.offset)
+                continue
+            row = decode(_bytes(record.key), _bytes(record.value))
+            if row is None:
+                continue
+            key, value = row
+            if isinstance(key, OffsetCommitKey):
+                if is_safe or "forgets-unsafe-offsets" not in bugs.planted:
+                    last = self.shard.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
+                    self._take_offset(key.group, last, is_safe, record.offset)
+            elif is_safe:
+                self.shard.replay(key, value)
+            else:
+                group_id = key.group if isinstance(key, GroupMetadataKey) else key.group_id  # type: ignore[attr-defined]
+                write = GroupWrite(group_id, (), None)
+                write.replay = partial(self.shard.replay, key, value)
+                self._take_unsafe(write, record.offset)
+        yield spent_us
+
+    def _take_offset(self, group_id: str, mark: Mark | None, is_safe: bool, offset: int) -> None:
+        if not is_safe:
+            write = GroupWrite(group_id, (), None)
+            write.marks = () if mark is None else (mark,)
+            self._take_unsafe(write, offset)
+        elif mark is not None:
+            self.shard.offsets.commit(mark)
+
+    def _take_unsafe(self, write: GroupWrite, offset: int) -> None:
+        self._unsafe[write.group_id] = write
+        self._begin_write(write)
+        self.log.load_in_flight(write, offset + 1)
+
+    def prepare(self) -> Iterator[int]:
+        """Make groups of what was read, and begin their sessions."""
+        shard, clock, spent_us = self.shard, self.node.clock, FIRST_US
+        for group_id in shard.loaded_ids():
+            if spent_us >= FIRST_US:
+                yield spent_us
+                spent_us = 0
+                self.coordinator.follow_clock()  # or the sessions that begin now would be moved with the others
+            shard.load_group(group_id, clock.now_ms())
+            self.arm(group_id)
+            spent_us += GROUP_US + PART_US * shard.count_of(group_id)
+
+    def loaded(self) -> None:
+        """Coordinate."""
+        self.coordinator.readable(self.replica.partition)
+        tell_loaded(self.node, [group for group in self.shard.groups.values() if group.group_id not in self._unsafe])
+        self._delete_gone()
+
+    def unreadable(self, offset: int, failure: Exception) -> None:
+        """Coordinate nothing; a disk may be read later, damage stays."""
+        self.failure = failure
+        self.coordinator.unreadable(self.replica, offset, failure)
+        if isinstance(failure, StorageError):
+            self._retry = self.node.clock.after(RETRY_MS, self._begin_again, CHORE)
+
+    def _begin_again(self) -> None:
+        """Forget all, and read it: what is in memory is not what is in the log."""
+        self.resign()
+        self.coordinator.lead(self.replica)
+
+    # Writing
+
+    def write(
+        self,
+        group_id: str,
+        rows: Sequence[Row],
+        done: Done,
+        *,
+        ending: Sequence[Group] = (),
+        is_atomic: bool = True,
+    ) -> None:
+        """Write rows of a group; `done` is told when every replica in sync has them, or why not.
+
+        Whoever decides goes by them at once. ending: groups that they delete, the rows of which are the last.
+        is_atomic: they belong together; otherwise they go into as many batches as they need.
+        """
+        try:
+            self._append(group_id, rows, done, ending=ending, is_atomic=is_atomic)
+        except KafkaError as error:
+            done(_code(error))
+
+    def change(
+        self, group: ConsumerGroup, rows: list[Row], done: Done, *, applied: Sequence[Row] | None = None
+    ) -> None:
+        """Carry out what an operation on a consumer group has come to: its rows make the change, here and in the log.
+
+        applied: rows in front of these that the group has taken already, as it came from a classic one.
+        """
+        shard, group_id, now_ms = self.shard, group.group_id, self.node.clock.now_ms()
+        becomes, group.becomes = group.becomes, None
+        try:
+            self._append(group_id, [*(applied or ()), *rows], done, is_ahead=True)
+        except KafkaError as error:
+            group.resume(now_ms + RETRY_MS)
+            self.arm(group_id)
+            done(_code(error))
+            return
+        before = face_of(self.node, shard, group_id)
+        old = shard.groups.get(group_id)
+        shard.groups[group_id] = group
+        if isinstance(old, ClassicGroup):
+            old.end(Error.REBALANCE_IN_PROGRESS, now_ms)
+        if becomes is None:
+            for key, value in rows:
+                if not isinstance(key, GroupMetadataKey):
+                    group.apply(key, value)
+        else:
+            shard.groups[group_id] = classic_group(becomes, partial(shard.new_classic, group_id), now_ms)
+        tell_change(self.node, shard, group_id, before)
+        self.arm(group_id)
+
+    def end_consumer_group(self, group: ConsumerGroup) -> None:
+        """Delete a group that nobody is in, for one of the classic protocol to take its place."""
+        try:
+            self._append(group.group_id, group.tombstones(), None, ending=[group], is_ahead=True)
+        except KafkaError as error:
+            raise KafkaError(_code(error), error.message) from None
+
+    def _append(
+        self,
+        group_id: str,
+        rows: Sequence[Row],
+        done: Done | None,
+        *,
+        ending: Sequence[Group] = (),
+        is_atomic: bool = True,
+        is_ahead: bool = False,
+    ) -> None:
+        """Have rows written; KafkaError if that cannot be, and then nothing has happened."""
+        try:
+            encoded = [encode(row, is_before_4=self.node.emulated.is_before_4) for row in rows]
+        except EncodeError as failure:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a row of group {group_id[:100]!r}: {failure}") from None
+        pieces = [(0, len(rows))] if is_atomic else _pieces(encoded, self.log.batch_bytes_max)
+        if len(pieces) > 1:
+            assert done is not None
+            done = _Joint(len(pieces), done)
+        for index, (start, end) in enumerate(pieces):
+            write = GroupWrite(group_id, encoded[start:end], done)
+            write.is_ahead = is_ahead and bool(rows)
+            try:
+                self.log.append(write)
+            except KafkaError as error:
+                if index == 0:
+                    raise
+                for _ in pieces[index:]:  # those before may come to count
+                    done(_code(error))  # type: ignore[misc]
+                return
+            write.marks = self.shard.append(rows[start:end])
+            self._begin_write(write)
+            if end == len(rows):
+                write.ending = ending
+                for group in ending:
+                    self.shard.begin_end(group)
+                    self.arm(group.group_id)
+
+    def _begin_write(self, write: GroupWrite) -> None:
+        self._in_flight[write.group_id] = self._in_flight.get(write.group_id, 0) + 1
+
+    def _end_write(self, write: GroupWrite) -> None:
+        left = self._in_flight.get(write.group_id, 0) - 1
+        if left > 0:
+            self._in_flight[write.group_id] = left
+        else:
+            self._in_flight.pop(write.group_id, None)
+
+    def committed(self, write: Write) -> None:
+        """Let rows count for whoever asks."""
+        assert isinstance(write, GroupWrite)
+        shard, group_id = self.shard, write.group_id
+        marks, write.marks = write.marks, ()
+        self._end_write(write)
+        for mark in marks:
+            shard.offsets.commit(mark)
+            tell_commit(self.node, mark)
+        for group in write.ending:
+            shard.end_group(group, self.node.clock.now_ms())
+        if write.replay is not None:
+            write.replay()
+        if self._unsafe and self._unsafe.get(group_id) is write:
+            del self._unsafe[group_id]
+            self.coordinator.follow_clock()  # sessions begin now
+            shard.load_group(group_id, self.node.clock.now_ms())
+            self.arm(group_id)
+            loaded = shard.find(group_id)
+            tell_loaded(self.node, [] if loaded is None else [loaded])
+
+    def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
+        """Take back what cannot be written."""
+        if error.code == Error.KAFKA_STORAGE_ERROR:
+            self.node.disk_failed(error)
+        shard, is_ahead = self.shard, error.code == Error.UNKNOWN_SERVER_ERROR
+        shard.offsets.take_back(mark for write in self.log.not_committed() for mark in write.marks)  # type: ignore[attr-defined]
+        for write in writes:
+            assert isinstance(write, GroupWrite)
+            is_ahead = is_ahead or write.is_ahead
+            self._end_write(write)
+            for group in write.ending:
+                shard.keep(group)
+                self.arm(group.group_id)
+        shard.make_groups_of_offsets()
+        self.log.answer(writes, _code(error))
+        if is_ahead and not self.log.is_closed:
+            self._begin_again()
+
+    def before_answers(self) -> None:
+        self.coordinator.follow_clock()  # sessions may begin with them
+
+    def answered(self, write: Write) -> None:
+        assert isinstance(write, GroupWrite)
+        self.arm(write.group_id)
+
+    # What has had its time
+
+    def delete_expired(self) -> None:
+        """Delete offsets that nobody needs any more, and groups without others."""
+        if self.is_loading or self.failure is not None:
+            return
+        now_ms = self.node.clock.now_ms()
+        retention_ms = self.node.config["offsets.retention.minutes"] * 60_000
+        rows, ending = self.shard.expired(now_ms, retention_ms, self.coordinator.is_gone, self._unsafe)
+        if rows:
+            self.write("", rows, nobody_waits, ending=ending, is_atomic=False)
+
+    def _delete_gone(self) -> None:
+        """Delete the offsets of topics that went while nobody coordinated, or could write."""
+        self.node.shares.begin(self._delete_gone_in_shares())
+
+    def _delete_gone_in_shares(self) -> Generator[int, None, None]:
+        for group_id in self.shard.offsets.groups():
+            if self.log.is_closed:
+                return
+            rows = self.shard.topics_deleted(group_id, self.coordinator.is_gone)
+            if rows:
+                self.write("", rows, self._gone_deleted, is_atomic=False)
+            yield GROUP_US + PART_US * self.shard.count_of(group_id) + WRITE_US * len(rows)
+
+    def topics_deleted(self) -> None:
+        """Topics are gone; while rows are being read that is looked at in the end."""
+        if not self.is_loading and self.failure is None:
+            self._delete_gone()
+
+    def _gone_deleted(self, error: Error) -> None:
+        if error not in (Error.NONE, Error.NOT_COORDINATOR) and self._retry is None and not self.log.is_closed:
+            self._retry = self.node.clock.after(RETRY_MS, self._delete_gone_again, CHORE)
+
+    def _delete_gone_again(self) -> None:
+        self._retry = None
+        self.topics_deleted()
+
+    # Time
+
+    def arm(self, group_id: str) -> None:
+        """Wake up for a group when it wants that; to be called after whatever changed it."""
+        if self._unsafe and group_id in self._unsafe:
+            return  # what is due cannot be said before its last rows are safe
+        group, armed = self.shard.groups.get(group_id), self._timers.get(group_id)
+        wake_ms = None if group is None else group.deadline_ms()
+        if armed is not None and (wake_ms is None or wake_ms < armed[0]):
+            armed[1].cancel()
+            del self._timers[group_id]
+            armed = None
+        if wake_ms is not None and armed is None:
+            delay_ms = max(wake_ms - self.node.clock.now_ms(), 0)
+            self._timers[group_id] = (wake_ms, self.node.clock.after(delay_ms, partial(self._ring, group_id)))
+
+    def shift(self, by_ms: int) -> None:
+        """The clock has been set: what is due is due so much later by it."""
+        for group in self.shard.groups.values():
+            group.shift(by_ms)
+        self._timers = {group_id: (wake_ms + by_ms, timer) for group_id, (wake_ms, timer) in self._timers.items()}
+
+    def _ring(self, group_id: str) -> None:
+        self.coordinator.follow_clock()
+        self._timers.pop(group_id, None)
+        group = self.shard.groups.get(group_id)
+        now_ms = self.node.clock.now_ms()
+        if isinstance(group, ClassicGroup):
+            group.expire(now_ms)
+            self.shard.drop_unwritten(group_id, now_ms)
+        elif group is not None:
+            while (due_ms := group.deadline_ms()) is not None and due_ms <= now_ms:
+                wanted = group.take_patterns(now_ms)
+                if wanted is not None:
+                    self._resolve(group, wanted)
+                    continue
+                settings = self.shard.settings_of(group_id)
+                rows = group.expire(now_ms, topics=self.coordinator.topics, config=settings)
+                self.change(group, rows, nobody_waits)
+                if self.shard.groups.get(group_id) is not group:
+                    break
+        self.arm(group_id)
+
+    # Regular expressions
+
+    def _resolve(self, group: ConsumerGroup, wanted: frozenset[str]) -> None:
+        """Look which topics match: at once if they are few, else in shares."""
+        topics = self.coordinator.topics
+        version = topics.version
+        found = self.node.shares.start(resolve_in_shares(wanted, list(topics.names())))
+        if isinstance(found, dict):
+            self._resolved(group, found, version)
+            return
+        task = asyncio.get_running_loop().create_task(self._resolve_later(group, found, version))
+        self._tasks[task] = None
+        task.add_done_callback(lambda task: self._tasks.pop(task, None))
+
+    async def _resolve_later(
+        self, group: ConsumerGroup, work: Coroutine[Any, Any, dict[str, frozenset[str]]], version: int
+    ) -> None:
+        found = await work
+        if not self.log.is_closed and self.shard.groups.get(group.group_id) is group:
+            self._resolved(group, found, version)
+
+    def _resolved(self, group: ConsumerGroup, found: dict[str, frozenset[str]], version: int) -> None:
+        rows = group.patterns_resolved(found, version, self.node.clock.now_ms(), self.coordinator.topics)
+        self.change(group, rows, nobody_waits)
+
+    # The end
+
+    def resign(self) -> None:
+        """Coordinate no more: who waits has to look for another."""
+        for task in list(self._tasks):
+            task.cancel()
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+        self.log.close()
+        self.shard.end(self.node.clock.now_ms())
+
+
+class _Joint:
+    """Told of each of several writes; who waits is told when all are safe, and the first error if one is not."""
+
+    def __init__(self, count: int, done: Done):
+        self._left = count
+        self._error = Error.NONE
+        self._done = done
+
+    def __call__(self, error: Error) -> None:
+        self._left -= 1
+        self._error = self._error or error
+        if not self._left:
+            self._done(self._error)
+
+
+def _pieces(rows: Sequence[EncodedRow], size_bytes_max: int) -> list[tuple[int, int]]:
+    """Return from where to where rows go into batches of at most a size; a row that is larger has one of its own."""
+    pieces = []
+    start, size_bytes = 0, rows_bytes(())
+    for index, row in enumerate(rows):
+        row_bytes = rows_bytes((row,)) - rows_bytes(())
+        if index > start and size_bytes + row_bytes > size_bytes_max:
+            pieces.append((start, index))
+            start, size_bytes = index, rows_bytes(())
+        size_bytes += row_bytes
+    return [*pieces, (start, len(rows))]
+
+
+def _code(error: KafkaError) -> Error:
+    return WRITE_ERRORS.get(Error(error.code), Error(error.code))
+
+
+def _bytes(data) -> bytes | None:  # type: ignore[no-untyped-def]
+    return None if data is None else bytes(data)
+
+
+def nobody_waits(error: Error) -> None:
+    """What is written because time has passed is tried again when more has passed."""

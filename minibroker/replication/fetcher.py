@@ -1,0 +1,349 @@
+"""A follower's side of replication: fetch from each leader, for all partitions that it leads.
+
+One loop for each leader, one request at a time, in a session that both sides know (feeding.py). A request names what
+has moved; when a partition comes or its leader changes meanwhile, the waiting request is given up for one that says so,
+so that nobody waits for a fetch that is about something else.
+
+What must hold: what an answer does to a log is decided by replication/follower.py alone; here is only when to ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from minibroker.errors import Error, KafkaError, StorageError
+from minibroker.event_kinds import Fetch
+from minibroker.log.reading import EARLIEST, LATEST
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
+from minibroker.replication.follower import FENCED, NO_LEADER, OUT_OF_RANGE, RETRY, FollowerState
+from minibroker.replication.link import NetworkError
+from minibroker.reporter import TOLD_COUNTS, Unexpected
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.parts import Parts
+    from minibroker.replication.fetching import FetchPosition
+    from minibroker.replication.network import Network
+    from minibroker.replication.replica import Replica
+
+    Key = tuple[bytes, int]  # topic id and partition
+    Answer = FetchResponse.FetchableTopicResponse.PartitionData
+
+Topic = FetchRequest.FetchTopic
+Forgotten = FetchRequest.ForgottenTopic
+EndsTopic = ListOffsetsRequest.ListOffsetsTopic
+FETCH_VERSION, LIST_OFFSETS_VERSION = 17, 9
+EPOCH_MAX = 0x7FFFFFFF
+NO_SESSION = 0
+
+
+class ReplicaFetchers:
+    """Every leader that one broker follows."""
+
+    def __init__(self, node: Parts, network: Network):
+        self.node = node
+        self.network = network
+        self.fetchers: dict[int, Fetcher] = {}
+        self._leaders: dict[Key, int] = {}  # of what is fetched
+        self._has_stopped = False
+
+    def took(self, replica: Replica) -> None:
+        """Fetch a partition from its leader, or no longer, as its role says."""
+        if self._has_stopped:
+            return  # news that came while the broker stops; it must not begin again
+        role, key = replica.role, (replica.topic_id, replica.partition)
+        leader = role.leader_id if isinstance(role, FollowerState) else NO_LEADER
+        before = self._leaders.get(key)
+        if before is not None and before != leader:
+            self.left(replica)
+        if leader != NO_LEADER:
+            self._leaders[key] = leader
+            if leader not in self.fetchers:
+                self.fetchers[leader] = Fetcher(self.node, self.network, leader)
+            self.fetchers[leader].add(key, replica)
+
+    def left(self, replica: Replica) -> None:
+        key = (replica.topic_id, replica.partition)
+        leader = self._leaders.pop(key, None)
+        if leader is not None:
+            self.fetchers[leader].remove(key)
+
+    def stop(self) -> None:
+        self._has_stopped = True
+        for fetcher in self.fetchers.values():
+            fetcher.stop()
+
+
+class Fetcher:
+    """What is fetched from one leader."""
+
+    def __init__(self, node: Parts, network: Network, leader_id: int):
+        self.node = node
+        self.network = network
+        self.leader_id = leader_id
+        self.replicas: dict[Key, Replica] = {}
+        self._roles: dict[Key, FollowerState] = {}  # in which each was asked for last
+        self._moved: dict[Key, None] = {}  # to be named in the next request
+        self._asked: dict[Key, FetchPosition] = {}  # what the leader was told last, in this session
+        self._forgotten: dict[Key, None] = {}
+        self._session_id = NO_SESSION
+        self._session_epoch = 0
+        self._task: asyncio.Task[None] | None = None
+        self._pause: asyncio.Future[None] | None = None  # while it waits for its next try
+        self._call: asyncio.Task[FetchResponse] | None = None
+        self._is_given_up = self._has_stopped = False
+        self._others: dict[asyncio.Task[None], None] = {}  # questions beside the fetches
+        self._troubles: dict[Key, int] = {}  # how often each could not be fetched, one time after the other
+        self._unexpected = Unexpected(node.reporter, f"fetch {self}")
+
+    def add(self, key: Key, replica: Replica) -> None:
+        role = replica.role
+        assert isinstance(role, FollowerState)
+        if self.replicas.get(key) is replica and self._roles.get(key) is role:
+            return
+        self.replicas[key], self._roles[key] = replica, role
+        self._moved[key] = None
+        self._forgotten.pop(key, None)
+        self._go()
+
+    def remove(self, key: Key) -> None:
+        self.replicas.pop(key, None)
+        self._roles.pop(key, None)
+        self._moved.pop(key, None)
+        self._troubles.pop(key, None)
+        if self._asked.pop(key, None) is not None:
+            self._forgotten[key] = None
+
+    def stop(self) -> None:
+        self._has_stopped = True  # a cancel may meet that of a call that is given up, and be taken for it
+        for task in (self._task, self._call, *self._others):
+            if task is not None:
+                task.cancel()
+        self._others.clear()
+
+    # The loop
+
+    def _go(self) -> None:
+        """Ask now: there is something that the waiting request does not know of."""
+        if self._has_stopped:
+            return
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch {self}")
+        elif self._call is not None and not self._call.done():
+            self._is_given_up = True
+            self._call.cancel()
+        elif self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
+
+    def __str__(self) -> str:
+        return f"{self.node.node_id}<-{self.leader_id}"
+
+    async def _run(self) -> None:
+        refused = 0
+        while self.replicas and not self._has_stopped:
+            await self.node.clock.sleep(0)  # more may come at the same time
+            try:
+                answer = await self._ask(self._request())
+                if answer is None:
+                    continue
+                if answer.error_code == Error.NONE:
+                    self._take(answer)
+                    refused = 0
+                    continue
+            except Exception as error:
+                if not isinstance(error, NetworkError):  # ours, and yet replication from this leader goes on
+                    self._unexpected.tell(error)
+                self._reset()
+                await self._wait(self.node.config["replica.fetch.backoff.ms"])
+                continue
+            refused += 1
+            self._reset()
+            if refused > 1:  # a new session was refused too: somebody else has one in our name, or there is no room
+                await self._wait(self.node.config["replica.fetch.backoff.ms"])
+        self._reset()
+
+    async def _ask(self, request: FetchRequest) -> FetchResponse | None:
+        """Return the answer, None if the request has been given up."""
+        call = self.network.call(
+            self.node.node_id,
+            self.leader_id,
+            request,
+            FETCH_VERSION,
+            timeout_ms=self.node.config["replica.socket.timeout.ms"],
+        )
+        self._call = asyncio.get_running_loop().create_task(call, name=f"call {self}")
+        try:
+            return await self._call
+        except asyncio.CancelledError:
+            if not self._is_given_up:
+                raise
+            return None
+        finally:
+            self._call = None
+            self._is_given_up = False
+
+    async def _wait(self, pause_ms: float) -> None:
+        """Wait before the next try, but not if there is something new to ask."""
+        pause = self._pause = asyncio.get_running_loop().create_future()
+        timer = self.node.clock.after(pause_ms, lambda: None if pause.done() else pause.set_result(None))
+        try:
+            await pause
+        finally:
+            timer.cancel()
+            self._pause = None
+
+    def _reset(self) -> None:
+        """Begin a new session with the next request."""
+        self._session_id, self._session_epoch = NO_SESSION, 0
+        self._asked.clear()
+        self._forgotten.clear()
+        self._moved = dict.fromkeys(self.replicas)
+
+    def _request(self) -> FetchRequest:
+        config = self.node.config
+        if self._session_id == NO_SESSION:
+            self._reset()
+        else:
+            self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
+        topics: dict[bytes, list[Topic.FetchPartition]] = {}
+        for key in self._moved:
+            role = self.replicas[key].role
+            wanted = role.next_fetch() if isinstance(role, FollowerState) else None
+            if wanted is not None:
+                self._asked[key] = wanted
+                topics.setdefault(key[0], []).append(
+                    Topic.FetchPartition(
+                        partition=key[1],
+                        current_leader_epoch=wanted.leader_epoch,
+                        fetch_offset=wanted.offset,
+                        last_fetched_epoch=wanted.last_fetched_epoch,
+                        log_start_offset=wanted.log_start_offset,
+                        partition_max_bytes=config["replica.fetch.max.bytes"],
+                    )
+                )
+        self._moved.clear()
+        forgotten: dict[bytes, list[int]] = {}
+        for topic_id, partition in self._forgotten:
+            forgotten.setdefault(topic_id, []).append(partition)
+        self._forgotten.clear()
+        return FetchRequest(
+            replica_state=FetchRequest.ReplicaState(
+                replica_id=self.node.node_id, replica_epoch=self.node.metadata.broker_epoch
+            ),
+            max_wait_ms=config["replica.fetch.wait.max.ms"],
+            min_bytes=config["replica.fetch.min.bytes"],
+            max_bytes=config["replica.fetch.response.max.bytes"],
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=[Topic(topic_id=topic_id, partitions=each) for topic_id, each in topics.items()],
+            forgotten_topics_data=[
+                Forgotten(topic_id=topic_id, partitions=each) for topic_id, each in forgotten.items()
+            ],
+        )
+
+    def _take(self, answer: FetchResponse) -> None:
+        self._session_id = answer.session_id
+        for topic in answer.responses:
+            topic_id = bytes(topic.topic_id)
+            for each in topic.partitions:
+                self._take_partition((topic_id, each.partition_index), each)
+
+    def _take_partition(self, key: Key, answer: Answer) -> None:
+        replica, wanted = self.replicas.get(key), self._asked.get(key)
+        if replica is None or wanted is None:
+            return
+        role, node = replica.role, self.node
+        if not isinstance(role, FollowerState) or self._roles.get(key) is not role:
+            return  # it will be asked for in another epoch
+        if answer.error_code != Error.NONE:
+            del self._asked[key]  # the leader has dropped it from the session
+        if "fetch" in node.events.wanted:
+            place, size_bytes = (node.node_id, replica.topic, replica.partition), len(answer.records or b"")
+            node.events.emit(Fetch(*place, self.leader_id, wanted.offset, size_bytes, answer.high_watermark))
+        try:
+            outcome = role.on_fetched(wanted, answer, node.clock.now_ms())
+        except StorageError as failure:
+            self._disk_failed(key, replica, failure)
+            return
+        except Exception as error:  # ours: this partition is tried again, and no other one suffers from it
+            self._unexpected.tell(error)
+            role.trouble, outcome = repr(error), RETRY
+        if outcome == RETRY:
+            if self._asked.pop(key, None) is not None:
+                self._forgotten[key] = None  # or the leader sends at once again what cannot be appended
+            self._tell_trouble(key, replica, role)
+            self._beside(self._try_later(key, role))
+            return
+        self._troubles.pop(key, None)
+        if outcome == OUT_OF_RANGE:
+            self._beside(self._find_ends(key, replica, role))
+        elif outcome != FENCED and role.next_fetch() != wanted:
+            self._moved[key] = None
+
+    # What goes wrong
+
+    def _disk_failed(self, key: Key, replica: Replica, failure: StorageError) -> None:
+        self.remove(key)
+        self.node.disk_failed(failure)
+
+    def _tell_trouble(self, key: Key, replica: Replica, role: FollowerState) -> None:
+        """Say that a partition does not get on, if that lasts, and more and more rarely."""
+        count = self._troubles[key] = self._troubles.get(key, 0) + 1
+        if count in TOLD_COUNTS:
+            self.node.reporter.say(
+                f"broker {self.node.node_id} cannot follow broker {self.leader_id} in {replica.topic}-"
+                f"{replica.partition}, it has tried {count} times: {role.trouble}"
+            )
+
+    # Beside the fetches
+
+    def _beside(self, work) -> None:  # type: ignore[no-untyped-def]
+        task = asyncio.get_running_loop().create_task(work)
+        self._others[task] = None
+        task.add_done_callback(lambda done: self._others.pop(done, None))
+
+    def _again(self, key: Key, role: FollowerState) -> None:
+        if self._roles.get(key) is role:
+            self._moved[key] = None
+            self._go()
+
+    async def _try_later(self, key: Key, role: FollowerState) -> None:
+        await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
+        self._again(key, role)
+
+    async def _find_ends(self, key: Key, replica: Replica, role: FollowerState) -> None:
+        """Ask where the leader's log begins and ends, until it says so or somebody else leads."""
+        while self._roles.get(key) is role:
+            try:
+                end_offset = await self._ask_offset(replica, role, LATEST)
+                start_offset = await self._ask_offset(replica, role, EARLIEST)
+            except KafkaError:
+                await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
+                continue
+            except Exception as error:  # ours
+                self._unexpected.tell(error)
+                await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
+                continue
+            if self._roles.get(key) is role:
+                try:
+                    role.on_leader_ends(start_offset, end_offset, self.node.clock.now_ms())
+                except StorageError as failure:
+                    self._disk_failed(key, replica, failure)
+                    return
+                self._again(key, role)
+            return
+
+    async def _ask_offset(self, replica: Replica, role: FollowerState, timestamp: int) -> int:
+        partition = EndsTopic.ListOffsetsPartition(
+            partition_index=replica.partition, current_leader_epoch=role.leader_epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=self.node.node_id, topics=[EndsTopic(name=replica.topic, partitions=[partition])]
+        )
+        answer = await self.network.call(self.node.node_id, self.leader_id, request, LIST_OFFSETS_VERSION)
+        found = answer.topics[0].partitions[0]
+        if found.error_code != Error.NONE:
+            raise KafkaError(Error(found.error_code))
+        offset: int = found.offset
+        return offset

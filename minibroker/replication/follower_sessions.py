@@ -1,0 +1,432 @@
+"""A leader's side of replication: what a broker answers to the fetches of its followers.
+
+One session for each follower, with all partitions that it follows here. A request names only partitions in which the
+follower has moved; an answer holds only those with news. So what is asked and answered grows with what happens, not
+with the number of partitions. Where there is nothing new the answer waits, and the next append wakes it: followers do
+not poll. A high watermark that has risen waits for the next answer (Kafka does so too), unless consumers read from
+followers here (replica.selector.class) and would have to wait for it.
+
+What must hold: a request counts once: a session accepts only the epoch that is due. What was sent and not confirmed by
+a later request is sent again. A follower is as far as it said itself, in this session and this leader epoch.
+Not here: what one partition answers (replication/fetching.py), the other side (following.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from minibroker.errors import Error, KafkaError
+from minibroker.log import reading
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from minibroker.replication import bugs
+from minibroker.replication.fetching import FetchPosition, FollowerRead, note_fetch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from minibroker.parts import Parts
+    from minibroker.replication.isr_updates import IsrUpdates
+    from minibroker.replication.leader import LeaderState
+    from minibroker.replication.replica import Replica
+
+    Key = tuple[bytes, int]  # topic id and partition
+
+Topic = FetchResponse.FetchableTopicResponse
+Answer = Topic.PartitionData
+EndsTopic = ListOffsetsResponse.ListOffsetsTopicResponse
+Ends = EndsTopic.ListOffsetsPartitionResponse
+
+FIRST_EPOCH = 0
+EPOCH_MAX = 0x7FFFFFFF
+
+
+class SessionPartition:
+    """One partition of a session."""
+
+    __slots__ = ("feed", "high_watermark", "key", "log_start_offset", "replica", "role", "size_bytes_max", "wanted")
+
+    def __init__(self, feed: FollowerSession, key: Key, replica: Replica, role: LeaderState, size_bytes_max: int):
+        self.feed = feed
+        self.key = key
+        self.replica = replica
+        self.role = role  # in which it is fed
+        self.wanted: FetchPosition = None  # type: ignore[assignment]  # until its first request has been looked at
+        self.size_bytes_max = size_bytes_max
+        self.high_watermark = -1  # as last told
+        self.log_start_offset = -1
+
+    def changed(self, added_bytes: int) -> None:
+        """Hear that the partition has moved, that this broker leads no longer, or that its disk has failed."""
+        replica, log = self.replica, self.replica.log
+        is_over = replica.role is not self.role or log.offline is not None
+        if self.feed.follower_id not in self.role.in_sync:
+            self.feed.outside[self.key] = None
+        if is_over or log.log_end_offset > self.wanted.offset or log.log_start_offset != self.log_start_offset:
+            self.feed.has_news(self)
+        else:
+            self.feed.stale[self.key] = None
+            if self.feed.tells_high_watermarks:
+                self.feed.wake()
+
+    def close(self) -> None:
+        self.replica.waiters.pop(self.changed, None)
+
+
+class FollowerSession:
+    """The session of one follower."""
+
+    def __init__(self, follower_id: int, session_id: int, *, tells_high_watermarks: bool):
+        self.follower_id = follower_id
+        self.session_id = session_id
+        self.tells_high_watermarks = tells_high_watermarks
+        self.epoch = FIRST_EPOCH  # of the last request
+        self.fetched_ms = 0  # when it came, by the steady clock
+        self.fed: dict[Key, SessionPartition] = {}
+        self.news: dict[Key, None] = {}  # partitions that may have records, or an error
+        self.outside: dict[Key, None] = {}  # where the follower is not in sync, and may come to be with each fetch
+        self.stale: dict[Key, None] = {}  # partitions of which only the high watermark is news
+        self.sent: dict[Key, None] = {}  # with the last answer
+        self._waiting: asyncio.Future[bool] | None = None
+
+    def has_news(self, fed: SessionPartition) -> None:
+        if fed.key not in self.news:
+            self.news[fed.key] = None
+            progress = fed.role.followers.get(self.follower_id)
+            if (
+                fed.key not in self.sent
+                and progress is not None
+                and progress.broker_epoch is not None
+                and progress.end_offset >= progress.leader_end_offset
+            ):
+                # It had everything when it last asked for anything, though it did not name this partition then.
+                progress.note(
+                    progress.end_offset,
+                    progress.log_start_offset,
+                    progress.end_offset,
+                    max(self.fetched_ms, progress.fetched_ms),
+                    progress.broker_epoch,
+                )
+        self.wake()
+
+    def wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(True)
+
+    def drop(self, key: Key) -> None:
+        fed = self.fed.pop(key, None)
+        if fed is not None:
+            fed.close()
+            self.news.pop(key, None)
+            self.stale.pop(key, None)
+            self.outside.pop(key, None)
+
+    def close(self) -> None:
+        for key in list(self.fed):
+            self.drop(key)
+        self.wake()
+
+    async def wait(self, node: Parts, max_wait_ms: int) -> None:
+        """Return when there may be news, when the time is over, or when another request takes the place of this."""
+        self.wake()
+        waiting = self._waiting = asyncio.get_running_loop().create_future()
+        timer = node.clock.after(max_wait_ms, lambda: None if waiting.done() else waiting.set_result(False))
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            if self._waiting is waiting:
+                self._waiting = None
+
+
+class FollowerSessions:
+    """Every follower of one broker."""
+
+    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica], isr: IsrUpdates):
+        self.node = node
+        self.replicas = replicas
+        self.isr = isr
+        self.feeds: dict[int, FollowerSession] = {}  # by the follower's id
+
+    def stop(self) -> None:
+        for feed in self.feeds.values():
+            feed.close()
+        self.feeds.clear()
+
+    def left(self, replica: Replica) -> None:
+        """FollowerSession a partition no more: it is gone from here."""
+        for feed in self.feeds.values():
+            feed.drop((replica.topic_id, replica.partition))
+
+    # Fetch
+
+    def fetch(self, request: FetchRequest) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+        """Answer a follower now, or when there is something to tell."""
+        state = request.replica_state
+        feed = self.feeds.get(state.replica_id)
+        if request.session_epoch == FIRST_EPOCH:
+            if feed is not None:
+                feed.close()
+            feed = self.feeds[state.replica_id] = FollowerSession(
+                state.replica_id,
+                self.node.chance.randrange(1, 1 << 31),
+                tells_high_watermarks=self.node.sends_to_racks,
+            )
+        elif feed is None or feed.session_id != request.session_id:
+            return FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+        elif request.session_epoch != (1 if feed.epoch == EPOCH_MAX else feed.epoch + 1) and (
+            "any-session-epoch" not in bugs.planted
+        ):
+            return FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, responses=[])
+        feed.epoch = request.session_epoch
+        feed.fetched_ms = self.node.clock.steady_ms()
+        round_ = FollowerFetch(self, feed, request)
+        round_.take()
+        if round_.is_due or request.max_wait_ms <= 0:
+            return round_.response()
+        return self._wait(round_, request)
+
+    async def _wait(self, round_: FollowerFetch, request: FetchRequest) -> FetchResponse:
+        feed = round_.feed
+        clock = self.node.clock
+        deadline_ms = clock.steady_ms() + request.max_wait_ms
+        while True:  # there may be news before this coroutine is run for the first time
+            if feed.epoch != request.session_epoch or self.feeds.get(feed.follower_id) is not feed:
+                return FetchResponse(responses=[])  # nobody waits for this answer any more
+            round_.read_news()
+            left_ms = deadline_ms - clock.steady_ms()
+            if round_.is_due or left_ms <= 0 or (feed.tells_high_watermarks and feed.stale):
+                return round_.response()
+            await feed.wait(self.node, left_ms)
+
+    # Where a log begins and ends
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Tell a follower that is out of range the ends of the leader's log."""
+        topics = []
+        for topic in request.topics:
+            answers = []
+            for wanted in topic.partitions:
+                answer = Ends(partition_index=wanted.partition_index, error_code=Error.NONE)
+                replica = self.replicas.get((topic.name, wanted.partition_index))
+                try:
+                    if replica is None:
+                        raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+                    replica.check_leader(wanted.current_leader_epoch)
+                    found = reading.find_offset(replica.log, wanted.timestamp, limit_offset=replica.log.log_end_offset)
+                    if found is not None:
+                        answer.offset = found.offset
+                except KafkaError as error:
+                    self.node.say_if_damaged(error)
+                    answer.error_code = error.code
+                answers.append(answer)
+            topics.append(EndsTopic(name=topic.name, partitions=answers))
+        return ListOffsetsResponse(topics=topics)
+
+
+class FollowerFetch:
+    """One request of a follower on its way to an answer."""
+
+    def __init__(self, sessions: FollowerSessions, feed: FollowerSession, request: FetchRequest):
+        self.node = sessions.node
+        self.sessions = sessions
+        self.feed = feed
+        self.request = request
+        self.is_due = False
+        self.left_bytes = request.max_bytes
+        self._bytes_min = min(request.min_bytes, request.max_bytes)  # of records, before an answer leaves early
+        self._answers: dict[Key, Answer] = {}
+        self._named: dict[Key, None] = {}  # by the request
+        self._noted: dict[Key, FollowerRead] = {}  # what is to be read in this turn: the answer, but for its records
+
+    def take(self) -> None:
+        """Note what the follower says, and read what there is for it."""
+        feed, request = self.feed, self.request
+        for forgotten in request.forgotten_topics_data:
+            for number in forgotten.partitions:
+                feed.drop((bytes(forgotten.topic_id), number))
+        if "sent-counts-as-received" not in bugs.planted:
+            feed.news.update(feed.sent)  # whatever of it has not arrived
+        feed.sent = {}
+        for topic in request.topics:
+            topic_id = bytes(topic.topic_id)
+            for asked in topic.partitions:
+                self._take_partition((topic_id, asked.partition), asked)
+        if "never-looks-again" not in bugs.planted:
+            for key in list(feed.outside):
+                self._look_again(key)
+        self.read_news()
+
+    def _take_partition(self, key: Key, asked: FetchRequest.FetchTopic.FetchPartition) -> None:
+        feed, node = self.feed, self.node
+        wanted = FetchPosition(
+            asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset, asked.current_leader_epoch
+        )
+        try:
+            name = node.topic_name(key[0])
+            replica = None if name is None else self.sessions.replicas.get((name, key[1]))
+            if replica is None:
+                raise KafkaError(Error.UNKNOWN_TOPIC_ID if name is None else Error.NOT_LEADER_OR_FOLLOWER)
+            replica.check_leader()
+            fed = feed.fed.get(key)
+            if fed is None or fed.replica is not replica or fed.role is not replica.role:
+                feed.drop(key)
+                fed = feed.fed[key] = SessionPartition(
+                    feed, key, replica, replica.as_leader(), asked.partition_max_bytes
+                )
+            fed.wanted = wanted
+            replica.waiters[fed.changed] = None
+            self._named[key] = None
+            if feed.follower_id not in fed.role.in_sync:
+                feed.outside[key] = None
+            self._note(fed)
+        except KafkaError as error:
+            self._refuse(key, error)
+
+    def _look_again(self, key: Key) -> None:
+        """Let a follower that is not in sync say again how far it is: who may join depends on the controller too."""
+        fed = self.feed.fed[key]
+        if self.feed.follower_id in fed.role.in_sync:
+            del self.feed.outside[key]
+        elif key not in self._named:
+            try:
+                self._note(fed)
+            except KafkaError as error:
+                self._refuse(key, error)
+
+    def read_news(self) -> None:
+        """Read partitions that have got something since; they come in turns, for an answer has its limit.
+
+        Who has got something comes last with the next request, so that a batch that is larger than what a partition may
+        have is the first to be read some time, and then its size does not matter.
+        """
+        feed = self.feed
+        for key in list(feed.news):
+            if self.left_bytes <= 0:
+                break
+            fed = feed.fed.get(key)
+            if fed is None or (key in self._answers and not self._give_back(key)):
+                feed.news.pop(key, None)
+                continue
+            try:
+                self._read(fed, self._noted.pop(key) if key in self._noted else self._look(fed, counts=False))
+            except KafkaError as error:
+                self._refuse(key, error)
+
+    def _give_back(self, key: Key) -> bool:
+        """Let a partition be read again that has got more while the answer waits; return whether it had records."""
+        records = self._answers[key].records
+        if not records:
+            return False
+        del self._answers[key]
+        self.left_bytes += len(records)
+        return True
+
+    @property
+    def _has_records(self) -> bool:
+        return self.left_bytes < self.request.max_bytes
+
+    def _look(self, fed: SessionPartition, *, counts: bool) -> FollowerRead:
+        feed, replica = self.feed, fed.replica
+        if replica.role is not fed.role:
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, "another epoch has begun")
+        read = note_fetch(
+            replica,
+            feed.follower_id,
+            fed.wanted,
+            steady_ms=feed.fetched_ms,
+            broker_epoch=self.request.replica_state.replica_epoch,
+            counts=counts,
+        )
+        if read.proposal is not None:
+            self.sessions.isr.propose(replica, read.proposal)
+        return read
+
+    def _note(self, fed: SessionPartition) -> None:
+        """Take the follower's word for how far it is; what there is for it is read when it is its turn."""
+        read = self._look(fed, counts=True)
+        if read.diverging is None and fed.replica.log.log_end_offset > fed.wanted.offset:
+            self._noted[fed.key] = read
+            self.feed.news.setdefault(fed.key)
+        else:
+            self._take(fed, read)
+
+    def _read(self, fed: SessionPartition, read: FollowerRead) -> None:
+        if read.diverging is None:
+            size_bytes_max = min(fed.size_bytes_max, self.left_bytes)
+            read.fill(fed.replica, fed.wanted, size_bytes_max, whole_batch=not self._has_records)
+        self._take(fed, read)
+
+    def _take(self, fed: SessionPartition, read: FollowerRead) -> None:
+        """Put what was read into the answer, if it is news."""
+        feed, found = self.feed, read.found
+        if found is None and read.diverging is None:
+            if fed.replica.log.log_end_offset > fed.wanted.offset:
+                feed.news.setdefault(fed.key)  # there was no room for it; it keeps its place
+            else:
+                feed.news.pop(fed.key, None)
+            if read.high_watermark != fed.high_watermark or read.log_start_offset != fed.log_start_offset:
+                feed.stale[fed.key] = None
+                self.is_due = self.is_due or read.log_start_offset != fed.log_start_offset
+            return
+        answer = self._answer(fed, read.high_watermark, read.log_start_offset, read.last_stable_offset)
+        if read.diverging is not None:
+            answer.diverging_epoch = Answer.EpochEndOffset(
+                epoch=read.diverging.epoch, end_offset=read.diverging.end_offset
+            )
+            self.is_due = True
+        elif found is not None:
+            answer.records = found.view()
+            self.left_bytes -= found.size_bytes
+            self.is_due = self.is_due or self.request.max_bytes - self.left_bytes >= self._bytes_min
+        feed.news.pop(fed.key, None)
+        feed.sent[fed.key] = None
+
+    def _answer(
+        self, fed: SessionPartition, high_watermark: int, log_start_offset: int, last_stable_offset: int
+    ) -> Answer:
+        fed.high_watermark, fed.log_start_offset = high_watermark, log_start_offset
+        self.feed.stale.pop(fed.key, None)
+        answer = self._answers[fed.key] = Answer(
+            partition_index=fed.key[1],
+            error_code=Error.NONE,
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable_offset,
+            log_start_offset=log_start_offset,
+            aborted_transactions=None,
+            records=None,
+        )
+        return answer
+
+    def _refuse(self, key: Key, error: KafkaError) -> None:
+        """Answer an error; the follower asks for the partition again when it knows better."""
+        self.node.say_if_damaged(error)
+        self.feed.drop(key)
+        self._answers[key] = Answer(
+            partition_index=key[1], error_code=error.code, high_watermark=-1, aborted_transactions=None, records=None
+        )
+        self.is_due = True
+
+    def response(self) -> FetchResponse:
+        feed = self.feed
+        for key in list(feed.stale):
+            fed = feed.fed.get(key)
+            if fed is None:
+                del feed.stale[key]
+            elif key not in self._answers:
+                replica = fed.replica
+                high_watermark = replica.high_watermark
+                self._answer(
+                    fed,
+                    high_watermark,
+                    replica.log.log_start_offset,
+                    replica.log.last_stable_offset(high_watermark),
+                )
+        topics: dict[bytes, list[Answer]] = {}
+        for (topic_id, _), answer in self._answers.items():
+            topics.setdefault(topic_id, []).append(answer)
+        return FetchResponse(
+            session_id=feed.session_id,
+            responses=[Topic(topic_id=topic_id, partitions=answers) for topic_id, answers in topics.items()],
+        )

@@ -1,0 +1,277 @@
+"""Fetching for a task: bytes of one partition from its leader, with patience for what passes.
+
+`Fetcher.send` writes a request and returns at once; `fetch` waits for its answer, or asks again. So one fetch is under
+way while what the last one brought is decoded, with no thread: the kernel takes what arrives.
+What must hold: an answer holds whole what lies at the offset asked for, or says that nothing does. Whatever has gone
+since the query was planned (retention, truncation, a topic made anew) is data loss, never an empty answer.
+An answer without records below the end of the task is a stall like any other, and never the end by itself: Kafka
+answers so whenever a remote read of tiered storage takes longer than remote.fetch.max.wait.ms. Only where the topic is
+compacted, and nothing has come for CLEANED_MS, has the cleaner removed what was there.
+Not here: decoding (rows.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.client.connection import error_of
+from minibroker.client.fetching import LAST_VERSION_WITH_HARD_LIMITS, LAST_VERSION_WITH_NAMES
+from minibroker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, find_offsets
+from minibroker.errors import Error, KafkaError
+from minibroker.protocol.framing import FRAME_BYTES_MAX
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.schema.types import NO_ID
+from minibroker.spark.brokers.planning import open_cluster
+from minibroker.spark.files.rows import size_of_first
+from minibroker.spark.ranges import DataLoss
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+
+    from minibroker.client.cluster import Cluster
+    from minibroker.protocol.messages.fetch import FetchResponse
+    from minibroker.spark.brokers.planning import WireTask
+    from minibroker.spark.options import Options
+
+    PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+
+FETCH_BYTES = 8 * 1024 * 1024
+WAIT_MS = 100  # what is planned is there; only behind what cleaning has removed a broker waits in vain
+PAUSE_MS, PAUSE_MS_MAX = 20, 1_000
+CLEANUP_POLICY = "cleanup.policy"
+ANSWER_OVERHEAD_BYTES = 1024 * 1024  # of an answer with one partition, aborted transactions included
+CLEANED_MS = 5_000  # how long the answers stay empty until the tail of a compacted topic counts as cleaned away
+
+
+class NothingCame(Exception):
+    """No broker gave what it should have, for as long as the query waits."""
+
+
+class Answer:
+    """What a fetch brought."""
+
+    __slots__ = ("aborted", "address", "first_offset", "records")
+
+    def __init__(self, address: str, first_offset: int, data: PartitionData | None = None):
+        self.address = address  # of the broker
+        self.first_offset = first_offset  # where reading goes on: higher than asked for if what was there is lost
+        self.records = memoryview((data and data.records) or b"")
+        rows = (data and data.aborted_transactions) or ()
+        self.aborted = [(row.producer_id, row.first_offset) for row in rows]
+
+
+class _Sent:
+    """A request under way."""
+
+    __slots__ = ("address", "future", "offset", "version")
+
+    def __init__(self, address: str, version: int, offset: int, future: asyncio.Future[FetchResponse]):
+        self.address = address
+        self.version = version
+        self.offset = offset
+        self.future = future
+
+
+class Fetcher:
+    """Fetches for one task."""
+
+    def __init__(self, task: WireTask, options: Options):
+        self.task = task
+        self.lost: list[str] = []  # what was lost and may be, in words
+        self._options = options
+        self._cluster = open_cluster(options, is_planning=False)
+        self._isolation = READ_COMMITTED if options.read_committed else READ_UNCOMMITTED
+        self._bytes = _setting(options, "max.partition.fetch.bytes", FETCH_BYTES)
+        self._wait_ms = min(_setting(options, "fetch.max.wait.ms", WAIT_MS), WAIT_MS)
+        self._cleaned_ms = min(CLEANED_MS, options.poll_timeout_ms)
+        self._policy: list[bool | None] = []  # of the topic, once it was asked for: is_compacted
+
+    def __str__(self) -> str:
+        return f"{self.task.topic}-{self.task.partition}"
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def send(self, offset: int) -> _Sent | None:
+        """Ask for what comes at an offset; None if it cannot be asked now, which `fetch` will look into."""
+        try:
+            return await self._send(offset)
+        except KafkaError:
+            return None
+
+    async def fetch(self, offset: int, sent: _Sent | None = None) -> Answer | None:
+        """Return what comes at an offset below the end of the task; None if nothing does."""
+        clock = self._cluster.clock
+        give_up_ms = clock.steady_ms() + self._options.poll_timeout_ms
+        pause_ms, empty_since_ms = PAUSE_MS, -1
+        while True:
+            try:
+                if sent is None or sent.offset != offset:
+                    sent = await self._send(offset)
+                response, asked, sent = await sent.future, sent, None
+                data = _only(response, f"{self} at offset {offset}, of {asked.address}")
+                if data is None:
+                    # Whoever has read too much lately gets an answer about nothing.
+                    pause_ms, problem = max(pause_ms, response.throttle_time_ms), f"{asked.address} throttles"
+                elif data.records:
+                    if self._is_whole(asked.version, data):
+                        return Answer(asked.address, offset, data)
+                    continue
+                elif self._visible(data) >= self.task.end_offset:
+                    now_ms = clock.steady_ms()
+                    empty_since_ms = now_ms if empty_since_ms < 0 else empty_since_ms
+                    if now_ms - empty_since_ms >= self._cleaned_ms and await self._is_compacted():
+                        return None
+                    problem = (
+                        f"{asked.address} gives no records, although its log ends at {self._visible(data)}; with "
+                        "tiered storage remote.fetch.max.wait.ms may be too short"
+                    )
+                else:
+                    problem = f"the log at {asked.address} ends at {self._visible(data)}"
+            except KafkaError as error:
+                sent, empty_since_ms = None, -1
+                if error.code == Error.OFFSET_OUT_OF_RANGE:
+                    return await self._out_of_range(offset)
+                if await self._is_gone(error):
+                    self._lose(f"{self}: the topic was deleted, or made anew, since the query was planned")
+                    return None
+                if not error.code.retriable or error.code == Error.CORRUPT_MESSAGE:
+                    raise
+                self._cluster.forget(self.task.topic)
+                problem = str(error)
+            if clock.steady_ms() >= give_up_ms:
+                raise NothingCame(
+                    f"{self}: nothing came at offset {offset} within {self._options.poll_timeout_ms} ms "
+                    f"(kafkaConsumer.pollTimeoutMs): {problem}"
+                )
+            await clock.sleep(pause_ms)
+            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+
+    async def _send(self, offset: int) -> _Sent:
+        task = self.task
+        leader = await self._cluster.leader_of(task.topic, task.partition)
+        topic_id = (await self._cluster.topic(task.topic)).id
+        if topic_id != task.topic_id and NO_ID not in (topic_id, task.topic_id):
+            raise KafkaError(Error.INCONSISTENT_TOPIC_ID, f"{task.topic} is another topic now")
+        connection = await self._cluster.connection(leader.leader_id)
+        version = connection.version_of(FetchRequest)
+        if topic_id == NO_ID:
+            version = min(version, LAST_VERSION_WITH_NAMES)
+        Topic = FetchRequest.FetchTopic
+        partition = Topic.FetchPartition(
+            partition=task.partition,
+            current_leader_epoch=leader.leader_epoch,
+            fetch_offset=offset,
+            partition_max_bytes=self._bytes,
+        )
+        request = FetchRequest(
+            max_wait_ms=self._wait_ms,
+            min_bytes=1,
+            max_bytes=self._bytes,
+            isolation_level=self._isolation,
+            topics=[Topic(topic_id=topic_id, topic=task.topic, partitions=[partition])],
+        )
+        future = connection.send(request, version, timeout_ms=self._cluster.timeout_ms + self._wait_ms)
+        return _Sent(connection.address, version, offset, future)
+
+    def _is_whole(self, version: int, data: PartitionData) -> bool:
+        """Return whether there is a whole batch; ask for more the next time if the broker has cut it off."""
+        needed = size_of_first(data.records or b"")
+        if len(data.records or b"") >= needed or version > LAST_VERSION_WITH_HARD_LIMITS:
+            return True
+        if needed > FRAME_BYTES_MAX - ANSWER_OVERHEAD_BYTES:
+            raise KafkaError(Error.MESSAGE_TOO_LARGE, f"{self}: a batch of {needed} bytes is too large")
+        self._bytes = max(needed, self._bytes + 1)
+        return False
+
+    def _visible(self, data: PartitionData) -> int:
+        """Return up to where the broker shows records."""
+        stable = data.last_stable_offset
+        return stable if self._isolation == READ_COMMITTED and stable >= 0 else data.high_watermark
+
+    async def _is_compacted(self) -> bool:
+        if not self._policy:
+            self._policy.append(await is_compacted(self._cluster, self.task.topic))
+        return self._policy == [True]
+
+    async def unexplained(self, missing: int) -> str:
+        """Return what to tell of offsets that have no record; empty if the cleaner may have removed them.
+
+        It is told and ends nothing: a topic that was compacted once has such offsets for good, and so have brokers
+        that keep records of their own in a partition.
+        """
+        try:
+            if not self._policy:
+                self._policy.append(await is_compacted(self._cluster, self.task.topic))
+        except KafkaError:
+            return ""
+        if self._policy != [False]:
+            return ""
+        task = self.task
+        return (
+            f"{self}: {missing} of the offsets {task.first_offset} to {task.end_offset - 1} have no record, although "
+            "the topic is not compacted"
+        )
+
+    # What is not there any more
+
+    async def _is_gone(self, error: KafkaError) -> bool:
+        """Whether the topic is not there any more; a broker that has just started may not know it yet."""
+        if error.code != Error.UNKNOWN_TOPIC_OR_PARTITION:
+            return error.code in (Error.UNKNOWN_TOPIC_ID, Error.INCONSISTENT_TOPIC_ID)
+        self._cluster.forget(self.task.topic)
+        found = (await self._cluster.metadata([self.task.topic]))[self.task.topic]
+        return bool(found.error) or self.task.partition not in found.partitions
+
+    async def _out_of_range(self, offset: int) -> Answer | None:
+        key = self.task.topic, self.task.partition
+        bounds = []
+        for end in ("earliest", "latest"):
+            found = (await find_offsets(self._cluster, {key: end}, READ_UNCOMMITTED))[key]
+            if isinstance(found, KafkaError):
+                raise found
+            bounds.append(found.offset)
+        start, latest = bounds
+        self._lose(
+            f"{self}: offset {offset} was there when the query was planned; now the log begins at {start} and ends at "
+            f"{latest}"
+        )
+        return Answer("", start) if offset < start < self.task.end_offset else None
+
+    def _lose(self, text: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(text)
+        self.lost.append(text)
+
+
+async def is_compacted(cluster: Cluster, topic: str) -> bool | None:
+    """Return whether the cleaner may remove records of a topic; None where the brokers do not say.
+
+    They do not say before 0.11, and to users who may not describe settings.
+    """
+    from minibroker.client.admin import Admin
+
+    try:
+        found = await Admin(cluster).describe_configs([("topic", topic)], [CLEANUP_POLICY])
+    except KafkaError as error:
+        if error.code.retriable:
+            raise
+        return None
+    entry = found["topic", topic].get(CLEANUP_POLICY)
+    return None if entry is None else "compact" in (entry.value or "")
+
+
+def _only(response: FetchResponse, where: str) -> PartitionData | None:
+    """Return what an answer says of our partition; raise what it says instead."""
+    if response.error_code:
+        raise error_of(response.error_code, where)
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code:
+                raise error_of(data.error_code, where)
+            return data
+    return None
+
+
+def _setting(options: Options, name: str, default: int) -> int:
+    text = options.kafka.get(name, "")
+    return int(text) if text.isdigit() and int(text) else default

@@ -1,0 +1,101 @@
+"""What the parts of a bulk load hand to each other: the plan goes to the tasks, staged segments come back.
+
+Segments are staged as `<offset>.<kind>.load-<id>-<task>-<attempt>.deleted`, in the directory of the partition, or in
+one that ends in `-delete` if the topic is new. Brokers remove both when they start, Kafka's too: whatever becomes of a
+load, nobody takes its leavings for records.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minibroker.controller.controller import check_name
+from minibroker.errors import KafkaError
+from minibroker.spark.options import INTERNAL_TOPICS
+
+STAGED = ".deleted"  # the end of the name of what is not a segment yet
+
+
+class LoadError(Exception):
+    """Rows cannot become records of the topic that they are for."""
+
+
+def check_topic(name: str | None) -> str:
+    """Return the name of a topic that records can be loaded into."""
+    if name is None:
+        raise LoadError("a row has no topic: fill the column, or set the option topic")
+    if name in INTERNAL_TOPICS:
+        raise LoadError(f"{name} is a topic of the broker's own, which nobody else writes to")
+    try:
+        check_name(name)
+    except KafkaError as error:
+        raise LoadError(f"{name!r} cannot be a topic: {error}") from error
+    return name
+
+
+class TopicPlan(NamedTuple):
+    """What a task must know of a topic."""
+
+    name: str
+    partitions: int
+    leader_epochs: list[int] | None  # of each partition; None: the topic is new
+    segment_bytes: int
+    segment_ms: int
+    index_bytes: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    is_compacted: bool
+    has_append_time: bool
+
+    @property
+    def batch_bytes_max(self) -> int:
+        return min(self.max_message_bytes, self.segment_bytes)
+
+
+class Plan(NamedTuple):
+    """What all tasks of a load must know."""
+
+    root: str
+    is_new: bool  # nobody's directory yet
+    load_id: str
+    now_ms: int
+    topics: dict[str, TopicPlan]
+    new_topic: TopicPlan  # what those that are not there yet are like
+    topic: str | None  # of all rows
+    codec: int
+    level: int | None
+    batch_bytes: int
+    buffer_bytes: int
+
+    def topic_plan(self, name: str) -> TopicPlan:
+        return self.topics.get(name) or self.new_topic._replace(name=name)
+
+    def directory(self, topic: TopicPlan, partition: int) -> str:
+        """Return where segments of a partition are staged."""
+        return (
+            f"{topic.name}-{partition}"
+            if topic.leader_epochs
+            else staged_directory(topic.name, partition, self.load_id)
+        )
+
+    def suffix(self, task: int, attempt: int) -> str:
+        return f".load-{self.load_id}-{task}-{attempt}{STAGED}"
+
+
+def staged_directory(topic: str, partition: int, load_id: str) -> str:
+    """Return a name that any broker takes for the rest of a deleted log; Kafka too cuts topics that are too long."""
+    tail = f"-{partition}.{load_id}{sum(topic.encode()):06x}-delete"
+    return topic[: 255 - len(tail)] + tail
+
+
+class Piece(NamedTuple):
+    """A staged segment."""
+
+    topic: str
+    partition: int
+    task: int
+    base_offset: int  # within the run
+    end_offset: int
+    suffix: str
+    size_bytes: int
+    places: bytes  # of the batches: position in the file and offset within the run, int64 each

@@ -1,0 +1,190 @@
+"""What a task of a bulk load does: rows of Arrow in, staged segments out, one run of them for each partition.
+
+    rows, gathered -> partition of each -> rows of a partition together -> batches -> segments with their indexes
+
+A run is the segments of one partition that one task writes; its offsets begin at 0, and only the driver, which knows
+all runs, gives them their true place (commit.py): the offset of a batch lies outside of its checksum.
+What must hold: a task that fails leaves nothing; rows of a partition keep their order; at the end all is on the disk.
+Memory: about three times `bufferBytes`, whatever the number of rows and partitions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.log.formats import APPEND_TIME, CREATE_TIME
+from minibroker.log.storage import OsStorage
+from minibroker.spark.bulk_load.columns import Rows
+from minibroker.spark.bulk_load.plans import LoadError, check_topic
+from minibroker.spark.bulk_load.runs import Run
+from minibroker.spark.columns.building import RowColumns, Section, build_sections
+from minibroker.spark.columns.building_records import Part
+from minibroker.spark.columns.partitions import NO_PARTITION, partitions_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from minibroker.spark.bulk_load.plans import Piece, Plan, TopicPlan
+    from minibroker.spark.columns.varints import Int64s
+
+BATCHES_AT_ONCE = 6  # of a partition: the last of them is not full
+GATHERED_BYTES_MIN = 2 << 20
+OPEN_MAX = 64  # runs whose files are kept open
+
+
+def load_segments(batches: Iterable[pa.RecordBatch], plan: Plan, task: int, attempt: int) -> list[Piece]:
+    """Write the rows of a task; return the segments that they are in now."""
+    writer = TaskWriter(plan, task, attempt)
+    try:
+        for rows in _gathered(batches, _gathered_bytes(plan)):
+            writer.write(rows)
+        return writer.finish()
+    except BaseException:
+        writer.drop()
+        raise
+
+
+def _gathered_bytes(plan: Plan) -> int:
+    """Return how many bytes of rows are written at once: some batches for each partition, if so many are allowed."""
+    if plan.topic is None:
+        return plan.buffer_bytes
+    return min(
+        plan.buffer_bytes,
+        max(plan.topic_plan(plan.topic).partitions * BATCHES_AT_ONCE * plan.batch_bytes, GATHERED_BYTES_MIN),
+    )
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], buffer_bytes: int) -> Iterator[Rows]:
+    """Put batches together until they are worth the while."""
+    held: list[pa.RecordBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        held.append(batch)
+        size_bytes += batch.nbytes
+        if size_bytes >= buffer_bytes:
+            yield _joined(held)
+            held, size_bytes = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Rows:
+    if len(batches) == 1:
+        return Rows(batches[0])
+    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return Rows(whole)
+
+
+class TaskWriter:
+    """Writes what one attempt of a task has."""
+
+    def __init__(self, plan: Plan, task: int, attempt: int):
+        self.plan, self.task = plan, task
+        self.suffix = plan.suffix(task, attempt)
+        self.storage = OsStorage(plan.root)
+        self.runs: dict[tuple[str, int], Run] = {}
+        self._next_sticky = task  # so that not all tasks begin with the same partition
+
+    def write(self, rows: Rows) -> None:
+        topic = self.plan.topic
+        for name, some in rows.by_topic() if topic is None else ((topic, rows),):
+            self._write_topic(self.plan.topic_plan(check_topic(name)), some)
+        if len(self.runs) > OPEN_MAX:
+            for run in self.runs.values():
+                run.close()
+
+    def _write_topic(self, topic: TopicPlan, rows: Rows) -> None:
+        if topic.is_compacted and (rows.keys is None or rows.keys.null_count):
+            raise LoadError(f"{topic.name} is compacted, and a row has no key")
+        order, partitions, counts = _ordered(self._partitions(topic, rows))
+        timestamps = rows.timestamps(self.plan.now_ms)
+        columns = RowColumns(rows.keys, rows.values, timestamps, rows.headers, order=order)
+        self._write(topic, columns, [self._run(topic, partition) for partition in partitions], counts)
+
+    def _write(self, topic: TopicPlan, columns: RowColumns, runs: list[Run], counts: list[int]) -> None:
+        """Write rows that are in the order of their runs."""
+        plan = self.plan
+        built = build_sections(
+            columns,
+            [Section(count, run.end_offset, run.leader_epoch) for run, count in zip(runs, counts, strict=True)],
+            codec=plan.codec,
+            level=plan.level,
+            batch_bytes=min(plan.batch_bytes, topic.batch_bytes_max),
+            timestamp_type=APPEND_TIME if topic.has_append_time else CREATE_TIME,
+            append_time=plan.now_ms if topic.has_append_time else None,
+        )
+        left = dict(zip(runs, counts, strict=True))
+        waiting = iter(runs)
+        run = next(waiting)
+        for batch in built:
+            while not left[run]:
+                run = next(waiting)
+            run.append(batch)
+            left[run] -= batch.count
+
+    def _partitions(self, topic: TopicPlan, rows: Rows) -> NDArray[np.int32]:
+        """Return the partition of each row: the one that it names, that of its key, or one batch after another."""
+        count = topic.partitions
+        if count == 1 or rows.keys is None:
+            found = np.full(len(rows), 0 if count == 1 else NO_PARTITION, np.int32)
+        else:
+            found = partitions_of(rows.keys, count)
+        named = rows.partitions
+        if named is not None and named.null_count < len(named):
+            given = np.asarray(named.cast(pa.int64()).fill_null(0))
+            wrong = given[(given < 0) | (given >= count)]
+            if len(wrong):
+                raise LoadError(f"a row is for partition {wrong[0]} of {topic.name}, which has {count}")
+            are_given = np.asarray(named.is_valid())
+            found = np.where(are_given, given, found).astype(np.int32)
+        without = np.flatnonzero(found == NO_PARTITION)
+        if len(without):
+            sizes = Part(rows.values).sizes[without]
+            turns = np.cumsum(sizes + RECORD_OVERHEAD) // self.plan.batch_bytes + self._next_sticky
+            found[without] = turns % count
+            self._next_sticky = int(turns[-1]) + 1
+        return found
+
+    def _run(self, topic: TopicPlan, partition: int) -> Run:
+        key = topic.name, partition
+        run = self.runs.get(key)
+        if run is None:
+            directory = self.plan.directory(topic, partition)
+            self.storage.make_directory(directory)
+            run = self.runs[key] = Run(self.storage, directory, topic, partition, self.suffix)
+        return run
+
+    def finish(self) -> list[Piece]:
+        """Return the segments, which are on the disk."""
+        pieces = []
+        for run in self.runs.values():
+            pieces += run.finish(self.task)
+        for directory in {run.directory for run in self.runs.values()}:
+            self.storage.sync_directory(directory)
+        return pieces
+
+    def drop(self) -> None:
+        """Leave nothing behind."""
+        for run in self.runs.values():
+            run.drop()
+
+
+RECORD_OVERHEAD = 16  # about: what a record takes besides key and value
+
+
+def _ordered(partitions: NDArray[np.int32]) -> tuple[Int64s | None, list[int], list[int]]:
+    """Return rows in the order of their partitions, which these are, and how many rows each has."""
+    first = int(partitions[0])
+    if (partitions == first).all():
+        return None, [first], [len(partitions)]
+    narrow = partitions.astype(np.uint16) if int(partitions.max()) < 1 << 16 else partitions
+    order = np.argsort(narrow, kind="stable")  # of 16 bits in one pass
+    counts = np.bincount(partitions)
+    found = np.flatnonzero(counts)
+    return order, found.tolist(), counts[found].tolist()

@@ -1,0 +1,87 @@
+"""Bulk load by `df.write.format("minibroker").option("path", ...).mode("append").save()`.
+
+Spark makes the writer in one process, lets its tasks write, and commits in another process; so there is no lock while
+tasks are at work. A broker that starts meanwhile removes what is staged, and the load fails as a whole.
+What must hold: as in minibroker/spark/load.py.
+Spark: a save without `mode` means errorIfExists, which sources in Python do not have.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage  # pyright: ignore
+
+from minibroker.clock import LoopClock
+from minibroker.spark.bulk_load.columns import check_columns
+from minibroker.spark.bulk_load.directory import LoadDirectory
+from minibroker.spark.bulk_load.options import parse_load
+from minibroker.spark.bulk_load.segments import load_segments
+from minibroker.spark.load import this_task
+from minibroker.spark.option_values import OptionError
+from minibroker.spark.workers import naming_packages, settle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    import pyarrow as pa
+
+    from minibroker.spark.bulk_load.options import LoadOptions
+    from minibroker.spark.bulk_load.plans import Piece, Plan
+
+
+class Written(WriterCommitMessage):
+    """What a task hands to the commit."""
+
+    def __init__(self, pieces: list[Piece]):
+        self.pieces = pieces
+
+
+class SegmentWriter(DataSourceArrowWriter):
+    """What Spark asks to write; it goes from process to process."""
+
+    def __init__(self, options: LoadOptions, plan: Plan, used: list[str]):
+        self.options, self.plan, self.used = options, plan, used
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        settle()
+        batches = (batch.select(self.used) for batch in iterator)
+        with naming_packages():
+            return Written(load_segments(batches, self.plan, *this_task()))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]
+        directory = LoadDirectory(self.options, LoopClock())
+        directory.lock()
+        try:
+            directory.commit(self.plan, pieces)
+        finally:
+            directory.drop()
+            directory.unlock()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        directory = LoadDirectory(self.options, LoopClock())
+        directory.lock()
+        try:
+            directory.drop()
+        finally:
+            directory.unlock()
+
+
+def segment_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> SegmentWriter:
+    """Return who writes rows of this schema into a directory."""
+    options = parse_load(given)
+    if overwrite:
+        raise OptionError("records can only be added to a log: write with .mode('append')")
+    used = check_columns(((field.name, field.dataType.simpleString()) for field in schema.fields), options.topic)
+    directory = LoadDirectory(options, LoopClock())
+    directory.lock()
+    try:
+        plan = directory.look()
+    finally:
+        directory.unlock()
+    for load_id in directory.left:
+        print(f"minibroker removed what the load {load_id} had left, which never ended", file=sys.stderr)
+    return SegmentWriter(options, plan, used)

@@ -1,0 +1,379 @@
+"""Record batches out of columns: what build.py makes of single records, without a step of Python for each.
+
+    columns -> where batches begin -> records side by side -> headers of the batches -> checksums, codecs
+
+`build_batches` cuts rows into batches by bytes, as a producer does, and yields them in order.
+What must hold: a batch has the same bytes as `build_batch` gives for its records. Without a codec a batch is at most
+`batch_bytes` long, but for one that has a single record; a codec makes it shorter.
+Needs numpy and pyarrow, as columns.py does.
+Not here: assigning partitions (column_partitions.py), files and requests.
+Kafka: a producer guesses what a codec will make of a batch and takes more records into one; here bytes are counted
+before compression, so that batches do not depend on what was sent before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.errors import EncodeError
+from minibroker.log.compression import NONE, check_level, compress
+from minibroker.log.crc import crc32c
+from minibroker.log.formats import (
+    APPEND_TIME,
+    APPEND_TIME_BIT,
+    CREATE_TIME,
+    HEADER_BYTES,
+    PREFIX_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from minibroker.spark.columns.building_records import (
+    NULL_SIZE,
+    Front,
+    Part,
+    headers_array,
+    joined,
+    offsets_of,
+    sizes_array,
+    varint_size,
+    varint_sizes,
+    zigzag,
+)
+from minibroker.spark.columns.rows import fixed_fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from minibroker.spark.columns.varints import Int64s
+
+BATCH_BYTES = 1 << 20
+BATCH_BYTES_MAX = 1 << 30
+BATCH_RECORDS = 1 << 20
+RECORD_BYTES_MAX = 1 << 30
+GROUP_BYTES = 8 * 1024 * 1024  # built at once: enough for numpy, and what belongs to it stays in the processor's cache
+CRC_POSITION = 17
+COVERED_POSITION = 21  # the checksum is of what follows it
+SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class RowColumns:
+    """Records side by side."""
+
+    __slots__ = ("headers", "keys", "order", "timestamps", "values")
+
+    def __init__(
+        self,
+        keys: pa.Array | None,
+        values: pa.Array,
+        timestamps: Int64s,
+        headers: pa.ListArray | None = None,
+        *,
+        order: Int64s | None = None,
+    ):
+        """Take arrays of the same length.
+
+        keys, values: binary, or what Arrow casts to it; no keys at all are nulls.
+        timestamps: ms since 1970, -1 is none.
+        headers: lists of structs of key and value, as HEADERS of columns.py; null and an empty list are none.
+        order: which rows are records, and in which order; None is all of them.
+        """
+        self.keys = keys
+        self.values = values
+        self.timestamps = timestamps
+        self.headers = headers
+        self.order = order
+
+    def __len__(self) -> int:
+        return len(self.values) if self.order is None else len(self.order)
+
+
+class BuiltBatch:
+    """A whole batch, and what those who store or send it want to know of it."""
+
+    __slots__ = ("base_offset", "count", "data", "first_row", "max_timestamp")
+
+    def __init__(self, data: bytes | memoryview, first_row: int, count: int, max_timestamp: int, base_offset: int):
+        self.data = data  # views keep all batches of their group in memory
+        self.first_row = first_row
+        self.count = count
+        self.max_timestamp = max_timestamp
+        self.base_offset = base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.count - 1
+
+
+def build_batches(
+    rows: RowColumns,
+    *,
+    codec: int = NONE,
+    level: int | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    batch_records: int = BATCH_RECORDS,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    timestamp_type: int = CREATE_TIME,
+    append_time: int | None = None,
+) -> Iterator[BuiltBatch]:
+    """Yield batches of the rows, the first with `base_offset` and `base_sequence`, the others behind it.
+
+    level: of the codec, Kafka's default if None.
+    append_time: with timestamp_type APPEND_TIME the time of all records.
+    """
+    header = _header_of(codec, timestamp_type, append_time, transactional)
+    header["producer_id"], header["producer_epoch"] = producer_id, producer_epoch
+    header["base_sequence"] = base_sequence
+    limits = _Limits(codec, level, batch_bytes, batch_records, append_time)
+    yield from _built(rows, [Section(len(rows), base_offset, leader_epoch)], header, limits)
+
+
+class Section:
+    """Rows behind one another that go to the same log."""
+
+    __slots__ = ("base_offset", "leader_epoch", "row_count")
+
+    def __init__(self, row_count: int, base_offset: int = 0, leader_epoch: int = -1):
+        self.row_count = row_count
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
+
+
+def build_sections(
+    rows: RowColumns,
+    sections: Sequence[Section],
+    *,
+    codec: int = NONE,
+    level: int | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    timestamp_type: int = CREATE_TIME,
+    append_time: int | None = None,
+) -> Iterator[BuiltBatch]:
+    """Yield the batches of all sections, one section after another: with many of them much faster than each alone."""
+    header = _header_of(codec, timestamp_type, append_time, transactional=False)
+    yield from _built(rows, sections, header, _Limits(codec, level, batch_bytes, BATCH_RECORDS, append_time))
+
+
+class _Limits:
+    """What batches are to be like."""
+
+    __slots__ = ("append_time", "batch_bytes", "batch_records", "codec", "level")
+
+    def __init__(self, codec: int, level: int | None, batch_bytes: int, batch_records: int, append_time: int | None):
+        check_level(codec, level)
+        if not 0 < batch_bytes <= BATCH_BYTES_MAX or batch_records < 1:
+            raise ValueError(
+                f"batches of {batch_bytes} bytes and {batch_records} records: 1 to {BATCH_BYTES_MAX} bytes"
+            )
+        self.codec = codec
+        self.level = level
+        self.batch_bytes = batch_bytes
+        self.batch_records = batch_records
+        self.append_time = append_time
+
+
+def _header_of(codec: int, timestamp_type: int, append_time: int | None, transactional: bool) -> NDArray[Any]:
+    """Return what the headers of all batches have in common."""
+    if (timestamp_type == APPEND_TIME) != (append_time is not None):
+        raise EncodeError("append time is what APPEND_TIME needs, and nothing else does", "append_time")
+    header = np.zeros(1, HEADER)
+    header["magic"] = 2
+    header["attributes"] = codec | timestamp_type * APPEND_TIME_BIT | transactional * TRANSACTIONAL_BIT
+    header["producer_id"] = header["producer_epoch"] = header["base_sequence"] = -1
+    return header
+
+
+def _built(
+    rows: RowColumns, sections: Sequence[Section], header: NDArray[Any], limits: _Limits
+) -> Iterator[BuiltBatch]:
+    if not len(rows):
+        return
+    cells = Cells(rows)
+    begins, sizes, counts = cells.cut(limits, [section.row_count for section in sections])
+    headers = np.repeat(header, len(sizes))
+    # Offsets of a section count from its first row.
+    firsts = np.cumsum([0, *(section.row_count for section in sections[:-1])])
+    shifts = np.array([section.base_offset for section in sections]) - firsts
+    headers["base_offset"] = begins[:-1] + np.repeat(shifts, counts)
+    headers["partition_leader_epoch"] = np.repeat([section.leader_epoch for section in sections], counts)
+    if header["base_sequence"][0] >= 0:
+        headers["base_sequence"] = int(header["base_sequence"][0]) + begins[:-1] & SEQUENCE_MASK
+    for first, end in _grouped(sizes.tolist()):
+        group = _Group(cells, begins[first : end + 1], headers[first:end], limits.append_time)
+        if limits.codec == NONE:
+            yield from group.plain(group.laid_out())
+        else:
+            yield from group.compressed(group.laid_out(), limits.codec, limits.level)
+
+
+HEADER = fixed_fields(BatchHeader)
+
+
+class Cells:
+    """What is known of the records before they are cut into batches."""
+
+    def __init__(self, rows: RowColumns):
+        count = len(rows.values)
+        if len(rows.timestamps) != count or any(
+            each is not None and len(each) != count for each in (rows.keys, rows.headers)
+        ):
+            raise EncodeError("columns are not of the same length", "rows")
+        self.order = rows.order
+        self.timestamps: Int64s = self._ordered(np.asarray(rows.timestamps, np.int64))
+        self.values = Part(rows.values)
+        self.keys = None if rows.keys is None or rows.keys.null_count == count else Part(rows.keys)
+        self.tails: pa.BinaryArray | None = None
+        if rows.headers is not None and len(rows.headers.flatten()):
+            self.tails = headers_array(rows.headers)
+        self.value_sizes = self._ordered(self.values.written)
+        self.key_sizes = None if self.keys is None else self._ordered(self.keys.written)
+        self.fixed = self._ordered(self._fixed())
+
+    def _fixed(self) -> Int64s:
+        """Return how many bytes of each record do not depend on its batch: all but its size and the two deltas."""
+        sizes = 1 + self.values.sizes + varint_sizes(self.values.written)
+        sizes += 1 if self.keys is None else self.keys.sizes + varint_sizes(self.keys.written)
+        return sizes + (1 if self.tails is None else np.diff(offsets_of(self.tails)))
+
+    def _ordered(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        return numbers if self.order is None else numbers[self.order]
+
+    def arrays(self, first: int, end: int) -> tuple[pa.Array | None, pa.Array, pa.Array | bytes]:
+        """Return keys, values and headers of some records."""
+        some = slice(first, end)
+        parts = [None if self.keys is None else self.keys.array, self.values.array, self.tails]
+        if self.order is None:
+            keys, values, tails = (None if part is None else part[some] for part in parts)
+        else:
+            # Only now: what has been copied is still in the processor's cache when it is copied again.
+            places = pa.array(self.order[some])
+            keys, values, tails = (None if part is None else part.take(places) for part in parts)
+        return keys, values, b"\0" if tails is None else tails
+
+    def cut(self, limits: _Limits, section_counts: list[int]) -> tuple[Int64s, Int64s, list[int]]:
+        """Return where batches begin and the last one ends, how many bytes each may have, and how many a section has.
+
+        Records are counted with the longest deltas of time and offset that there can be.
+        """
+        batch_records, room = limits.batch_records, limits.batch_bytes - HEADER_BYTES
+        oldest, newest = int(self.timestamps.min()), int(self.timestamps.max())
+        if newest - oldest >= 1 << 63:
+            raise EncodeError(f"{oldest} and {newest} are too far apart for one batch", "timestamps")
+        count = len(self.fixed)
+        assert sum(section_counts) == count, (section_counts, count)
+        deltas = varint_size(2 * (newest - oldest)) + varint_size(2 * min(count, batch_records))
+        sizes = self.fixed + deltas
+        sizes += varint_sizes(sizes.view(np.uint64) << np.uint64(1))
+        if int(sizes.max()) > RECORD_BYTES_MAX:
+            raise EncodeError(f"{sizes.max()} bytes are too many for one record", f"records[{sizes.argmax()}]")
+        ends = np.zeros(count + 1, np.int64)
+        np.cumsum(sizes, out=ends[1:])
+        begins, found = [0], []
+        first = section_end = 0
+        for section_count in section_counts:
+            before, section_end = len(begins), section_end + section_count
+            while first < section_end:
+                fitting = int(ends.searchsorted(ends[first] + room, "right")) - 1
+                first = min(max(fitting, first + 1), first + batch_records, section_end)
+                begins.append(first)
+            found.append(len(begins) - before)
+        borders = np.array(begins, np.int64)
+        return borders, np.diff(ends[borders]) + HEADER_BYTES, found
+
+
+class _Group:
+    """Neighbouring batches, laid out together."""
+
+    def __init__(self, cells: Cells, begins: Int64s, headers: NDArray[Any], append_time: int | None):
+        """Take where batches begin and the last one ends, and their headers, which are filled in."""
+        self.begins = begins.tolist()
+        self.headers = headers
+        first, end = self.begins[0], self.begins[-1]
+        counts, starts = np.diff(begins), begins[:-1] - first
+        timestamps = cells.timestamps[first:end]
+        bases = timestamps[starts]
+        newest = np.maximum(np.maximum.reduceat(timestamps, starts), -1)
+        time_deltas = zigzag(timestamps - np.repeat(bases, counts))
+        offset_deltas = (np.arange(end - first) - np.repeat(starts, counts)).view(np.uint64) << np.uint64(1)
+        bodies = cells.fixed[first:end] + varint_sizes(time_deltas) + varint_sizes(offset_deltas)
+        written = bodies.view(np.uint64) << np.uint64(1)
+        front = Front(end - first)
+        front.add(written)
+        front.add_zero()  # attributes
+        front.add(time_deltas)
+        front.add(offset_deltas)
+        if cells.key_sizes is None:
+            front.add(np.full(end - first, NULL_SIZE, np.uint64))
+        else:
+            front.add(cells.key_sizes[first:end])
+        sizes = np.add.reduceat(bodies + varint_sizes(written), starts)
+        headers["size"] = sizes + HEADER_BYTES - PREFIX_BYTES
+        headers["last_offset_delta"] = counts - 1
+        headers["base_timestamp"] = bases
+        headers["max_timestamp"] = newest if append_time is None else append_time
+        headers["count"] = counts
+        self.base_offsets: list[int] = headers["base_offset"].tolist()
+        self.max_timestamps: list[int] = headers["max_timestamp"].tolist()
+        self.front, self.starts, self.cells = front, starts.tolist(), cells
+        # Where each batch begins if its header stands before it.
+        self.positions = [0, *np.cumsum(sizes + HEADER_BYTES).tolist()]
+
+    def laid_out(self) -> memoryview:
+        """Return the batches as they will be, all but their checksums."""
+        heads = self.headers.tobytes()
+        before = {
+            start: heads[index * HEADER_BYTES : (index + 1) * HEADER_BYTES] for index, start in enumerate(self.starts)
+        }
+        first, end = self.begins[0], self.begins[-1]
+        keys, values, tails = self.cells.arrays(first, end)
+        parts = [self.front.array(before), *(() if keys is None else (keys,))]
+        whole = joined(*parts, sizes_array(self.cells.value_sizes[first:end]), values, tails)
+        return memoryview(whole.buffers()[2]).cast("B")[: self.positions[-1]]
+
+    def plain(self, laid_out: memoryview) -> Iterator[BuiltBatch]:
+        """Yield the batches as they lie there, once their checksums are in them."""
+        assert not laid_out.readonly, "Arrow hands out what it has just made"
+        for index in range(len(self.starts)):
+            data = laid_out[self.positions[index] : self.positions[index + 1]]
+            data[CRC_POSITION:COVERED_POSITION] = crc32c(data[COVERED_POSITION:]).to_bytes(4, "big")
+            yield self._built(index, data)
+
+    def compressed(self, laid_out: memoryview, codec: int, level: int | None) -> Iterator[BuiltBatch]:
+        """Yield the batches with their records compressed."""
+        for index in range(len(self.starts)):
+            begin, end = self.positions[index] + HEADER_BYTES, self.positions[index + 1]
+            records = compress(codec, laid_out[begin:end], level=level)
+            header = self.headers[index : index + 1]
+            header["size"] = HEADER_BYTES - PREFIX_BYTES + len(records)
+            covered = header.tobytes()[COVERED_POSITION:] + records
+            header["crc"] = crc32c(covered)
+            yield self._built(index, header.tobytes()[:COVERED_POSITION] + covered)
+
+    def _built(self, index: int, data: bytes | memoryview) -> BuiltBatch:
+        first, end = self.begins[index : index + 2]
+        return BuiltBatch(data, first, end - first, self.max_timestamps[index], self.base_offsets[index])
+
+
+def _grouped(sizes: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield from which batch to which are built at once."""
+    first = total = 0
+    for index, size in enumerate(sizes):
+        if total and total + size > GROUP_BYTES:
+            yield first, index
+            first, total = index, 0
+        total += size
+    if total:
+        yield first, len(sizes)

@@ -1,0 +1,119 @@
+"""Columns of a query: those of Spark's Kafka source, as Arrow has them, and record batches made of them.
+
+What must hold: a query gets the columns that its schema names, in that order, or all that its options speak of.
+Spark: timestamps that do not fit into its microseconds fail; here they are the largest that fit.
+Not here: which rows (path/rows.py, wire/rows.py), what Spark calls the types (source.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.spark.columns.reader import HEADERS
+from minibroker.spark.options import QUARANTINE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from minibroker.spark.columns.reader import Columns
+    from minibroker.spark.columns.varints import Int64s
+    from minibroker.spark.filters import Filters
+    from minibroker.spark.options import Options
+
+BROKEN_BYTES_MAX = 16 * 1024 * 1024  # of a broken batch that are shown
+MICROSECONDS_MAX = (1 << 63) - 1
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+ROWS = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS),
+    ]
+)
+# What stands for a batch that cannot be read. Offsets are null where nothing can be said of them.
+BROKEN = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("firstOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+        ("error", pa.string()),
+        ("bytes", pa.binary()),
+    ]
+)
+
+
+class CorruptBatch(Exception):
+    """A batch cannot be read, and `mode` is fail."""
+
+
+def columns_of(options: Options) -> pa.Schema:
+    """Return the columns of a query that does not say which it wants."""
+    found = all_columns(options)
+    if options.include_headers or found is BROKEN:
+        return found
+    return found.remove(found.get_field_index("headers"))
+
+
+def all_columns(options: Options) -> pa.Schema:
+    """Return the columns that a query may name."""
+    return BROKEN if options.mode == QUARANTINE else ROWS
+
+
+class Manner:
+    """How tasks are read: what of the options and filters matters once a query is planned."""
+
+    def __init__(self, options: Options, filters: Filters | None = None):
+        self.mode = options.mode
+        names = options.columns or columns_of(options).names
+        self.schema = pa.schema([all_columns(options).field(name) for name in names])
+        self.keys, self.values = "key" in names, "value" in names
+        self.headers = "headers" in names or self.mode == QUARANTINE  # which shows batches with broken headers too
+        self.fail_on_data_loss = options.fail_on_data_loss
+        self.first_timestamp = filters.first_timestamp if filters else None
+        self.end_timestamp = filters.end_timestamp if filters else None
+
+
+def broken_row(row: tuple[object, ...], schema: pa.Schema) -> pa.RecordBatch:
+    """Return what is told of a broken batch, values as in BROKEN, in the columns of a schema."""
+    told = dict(zip(BROKEN.names, row, strict=True))
+    return pa.RecordBatch.from_arrays([pa.array([told[field.name]], field.type) for field in schema], schema=schema)
+
+
+def rows_of(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Return records in the columns of a schema, which are some of ROWS."""
+    count = len(columns)
+    makers: dict[str, Callable[[], pa.Array]] = {
+        "key": lambda: columns.keys,
+        "value": lambda: columns.values,
+        "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
+        "partition": lambda: pa.array(np.full(count, partition, np.int32)),
+        "offset": lambda: pa.array(columns.offsets),
+        "timestamp": lambda: _microseconds(columns.timestamps),
+        "timestampType": lambda: pa.array(columns.timestamp_types),
+        "headers": lambda: _null_if_empty(columns.headers),
+    }
+    return pa.RecordBatch.from_arrays([makers[name]() for name in schema.names], schema=schema)
+
+
+def _microseconds(ms: Int64s) -> pa.Array:
+    # Not a number of ms fits into the number of microseconds.
+    return pa.array(np.clip(ms, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000) * 1000).view(TIMESTAMP)
+
+
+def _null_if_empty(lists: pa.ListArray) -> pa.ListArray:
+    """Spark has no list for a record without headers."""
+    offsets = lists.offsets.to_numpy()
+    return pa.ListArray.from_arrays(
+        lists.offsets, lists.values, type=lists.type, mask=pa.array(offsets[1:] == offsets[:-1])
+    )

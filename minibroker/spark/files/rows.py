@@ -1,0 +1,236 @@
+"""Rows of a task, out of segments, as record batches of Arrow of bounded size.
+
+What must hold: the rows are exactly those of the task's offsets that the filters let through, in their order, whatever
+borders the planning chose. Memory is bounded by CHUNK_BYTES, what ColumnReader holds at once, and one batch.
+A broken batch ends the task, is counted and told, or is the row itself, as `mode` says; behind it reading goes on with
+the next batch, or where not even that can be found with the next one that the index knows.
+Not here: which offsets (planning.py), columns of Spark (minibroker/spark/columns/rows_of_query.py), what is in a batch
+(minibroker/spark/columns/reader.py).
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+
+from minibroker.errors import InvalidLength, ProtocolError, StorageError
+from minibroker.log.formats import PREFIX_BYTES
+from minibroker.log.read_only_storage import ReadOnlyStorage
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX
+from minibroker.log.segment import DELETED, SWAP
+from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
+from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, CorruptBatch, broken_row, rows_of
+from minibroker.spark.files.directories import ReadOnlySegment
+from minibroker.spark.options import FAIL, QUARANTINE
+from minibroker.spark.ranges import DataLoss
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    import pyarrow as pa
+
+    from minibroker.log.place import Place
+    from minibroker.log.storage import File
+    from minibroker.spark.columns.rows_of_query import Manner
+    from minibroker.spark.files.planning import Task
+
+CHUNK_BYTES = 4 * 1024 * 1024
+_PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow
+
+
+class TaskReader:
+    """Reads one task. `left_out` tells what was passed over, `noticed` what looks odd, in words for people."""
+
+    def __init__(self, task: Task, manner: Manner, *, chunk_bytes: int = CHUNK_BYTES, group_bytes: int = GROUP_BYTES):
+        self.task = task
+        self.manner = manner
+        self.left_out: list[str] = []
+        self.noticed: list[str] = []
+        self._storage = ReadOnlyStorage(task.root)
+        self._chunk_bytes = max(chunk_bytes, _PREFIX.size)
+        self._group_bytes = group_bytes
+
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
+        task = self.task
+        for number, (base_offset, suffix, size_bytes) in enumerate(task.parts):
+            is_last = number == len(task.parts) - 1
+            behind = task.next_base if is_last else task.parts[number + 1][0]
+            end_offset = task.end_offset if is_last else min(task.parts[number + 1][0], task.end_offset)
+            try:
+                segment = self._open(base_offset, suffix, size_bytes)
+                try:
+                    yield from self._stretch(segment, max(task.first_offset, base_offset), end_offset, behind)
+                except StorageError as failure:
+                    if self._storage.size_bytes(segment.path) >= size_bytes:
+                        raise
+                    exists = self._storage.exists(segment.path)
+                    raise (self._shorter(segment) if exists else self._gone(base_offset)) from failure
+                finally:
+                    segment.close()
+            except DataLoss as loss:
+                if self.manner.fail_on_data_loss:
+                    raise
+                self.left_out.append(str(loss).partition(";")[0])
+
+    def _open(self, base_offset: int, suffix: str, size_bytes: int) -> ReadOnlySegment:
+        """Open a segment under the name that it has by now; raise DataLoss if it is gone or has become shorter."""
+        for each in dict.fromkeys((suffix, "", SWAP, DELETED)):
+            segment = ReadOnlySegment(self._storage, self.task.directory, base_offset, suffix=each)
+            if segment.size_bytes >= size_bytes:
+                segment.size_bytes = size_bytes  # what has come since is not of this query
+                return segment
+            if segment.size_bytes:
+                raise self._shorter(segment)
+        raise self._gone(base_offset)
+
+    def _shorter(self, segment: ReadOnlySegment) -> DataLoss:
+        return DataLoss(
+            f"{self._storage.real_path(segment.path)} has become shorter since the query was planned, by truncation or "
+            "cleaning: run it again"
+        )
+
+    def _gone(self, base_offset: int) -> DataLoss:
+        return DataLoss(
+            f"{self.task.topic}-{self.task.partition}: the segment that begins at {base_offset} has gone since the "
+            "query was planned, by retention or cleaning: run it again"
+        )
+
+    def _stretch(
+        self, segment: ReadOnlySegment, first_offset: int, end_offset: int, limit_offset: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the offsets of a segment that lie between two; behind the segment the log goes on at the limit."""
+        position, end = self._find(segment, first_offset, end_offset)
+        file = self._storage.open(segment.path)
+        wanted_bytes, next_offset = self._chunk_bytes, first_offset
+        try:
+            min_offset = segment.base_offset
+            while position < end:
+                chunk = self._chunk(segment, file, position, min(wanted_bytes, end - position))
+                needed = size_of_first(chunk)
+                if len(chunk) < needed <= min(end - position, DECOMPRESSED_BYTES_MAX):
+                    wanted_bytes = needed  # one batch is longer than a chunk
+                    continue
+                is_whole = position + len(chunk) >= end
+                reader = self._reader(chunk, first_offset, end_offset, next_offset, is_strict=is_whole)
+                reader.lies_between(min_offset, limit_offset)
+                lost: ProtocolError | None = None
+                while True:
+                    try:
+                        for columns in reader:
+                            if self.manner.mode != QUARANTINE:
+                                yield rows_of(columns, self.task.topic, self.task.partition, self.manner.schema)
+                        break
+                    except ProtocolError as error:
+                        if reader.failed is None:
+                            lost = error
+                            break
+                        yield from self._broken(error, segment, position, reader.failed)
+                if lost is None and reader.position == 0:
+                    lost = InvalidLength(f"a batch of {needed} bytes cannot be here", 0, "batch.size")
+                position += reader.position
+                next_offset = max(next_offset, reader.next_offset)
+                min_offset = max(min_offset, reader.next_offset)
+                if lost is not None:
+                    # What is behind the last offset is none of ours, and may be half written.
+                    if next_offset >= end_offset:
+                        break
+                    behind, next_offset = self._next_known(segment, position, end, next_offset)
+                    yield from self._broken(lost, segment, position, None, behind - position)
+                    position = behind
+                wanted_bytes = self._chunk_bytes
+        finally:
+            file.close()
+
+    def _find(self, segment: ReadOnlySegment, first_offset: int, end_offset: int) -> tuple[int, int]:
+        """Return between which bytes the offsets are; where headers are broken the index must do."""
+        begin, end = 0, segment.size_bytes
+        if first_offset > segment.base_offset:
+            try:
+                place = segment.find(first_offset)
+                begin = place.position if place is not None else end
+            except ProtocolError:
+                _, begin = segment.offset_index.entry_before(first_offset)
+        try:
+            place = segment.find(end_offset)
+            # The batch that ends behind may begin before; of a wrapper of v0 or v1 only the records say so.
+            if place is not None and self._goes_on(segment, place):
+                end = place.end_position
+        except ProtocolError:
+            pass
+        return begin, end
+
+    def _goes_on(self, segment: ReadOnlySegment, place: Place) -> bool:
+        """Return whether what follows has higher offsets; if not one of the two batches lies, and all is read."""
+        try:
+            following = next(segment.hop(place.end_position), None)
+        except ProtocolError:
+            return True
+        return following is None or following.last_offset > place.last_offset
+
+    def _chunk(self, segment: ReadOnlySegment, file: File, position: int, size_bytes: int) -> bytes:
+        chunk = file.read_at(position, size_bytes)
+        if len(chunk) < size_bytes:
+            raise self._shorter(segment)
+        return chunk
+
+    def _reader(
+        self, chunk: bytes, first_offset: int, end_offset: int, next_offset: int, *, is_strict: bool
+    ) -> ColumnReader:
+        manner = self.manner
+        return ColumnReader(
+            chunk,
+            first_offset=first_offset,
+            end_offset=end_offset,
+            first_timestamp=manner.first_timestamp,
+            end_timestamp=manner.end_timestamp,
+            # Transactions that have ended before would hide what their producers did later.
+            aborted=[(producer, first) for producer, first, last in self.task.aborted if last >= next_offset],
+            keys=manner.keys,
+            values=manner.values,
+            headers=manner.headers,
+            strict=is_strict,
+            group_bytes=self._group_bytes,
+        )
+
+    def _next_known(self, segment: ReadOnlySegment, position: int, end: int, next_offset: int) -> tuple[int, int]:
+        """Return where the index knows of the next batch, and the offset with which that begins."""
+        for _, known in segment.offset_index.entries():
+            if position < known < end:
+                try:
+                    place = next(segment.hop(known))
+                except ProtocolError:
+                    continue
+                if place.last_offset >= next_offset:
+                    return known, max(place.base_offset, next_offset)
+        return end, next_offset
+
+    def _broken(
+        self, error: ProtocolError, segment: ReadOnlySegment, position: int, place: Place | None, size_bytes: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Fail, count, or show what cannot be read: a batch, or what lies before the next one that is known."""
+        task = self.task
+        path = self._storage.real_path(segment.path)
+        offsets = "offsets unknown"
+        if place is not None:
+            position, size_bytes = position + place.position, place.size_bytes
+            offsets = f"offsets {place.base_offset} to {place.last_offset}"
+        told = f"{task.topic}-{task.partition}, {offsets}, byte {position} of {path}: {error.reason}"
+        if self.manner.mode == FAIL:
+            raise CorruptBatch(f"{told} ({error.path}); set mode to skip or quarantine to read the rest") from error
+        self.left_out.append(f"{told} ({size_bytes} bytes)")
+        if self.manner.mode == QUARANTINE:
+            file = self._storage.open(segment.path)
+            try:
+                shown = file.read_at(position, min(size_bytes, BROKEN_BYTES_MAX))
+            finally:
+                file.close()
+            first, last = (place.base_offset, place.last_offset) if place is not None else (None, None)
+            row = (task.topic, task.partition, first, last, path, position, error.reason, shown)
+            yield broken_row(row, self.manner.schema)
+
+
+def size_of_first(chunk: bytes | memoryview) -> int:
+    """Return how many bytes the first batch says that it has, 0 if it does not."""
+    if len(chunk) < _PREFIX.size:
+        return 0
+    return int(max(_PREFIX.unpack_from(chunk)[1] + PREFIX_BYTES, 0))

@@ -1,0 +1,1 @@
+"""What reads the disk and the wire for people: explain, dump, verify."""

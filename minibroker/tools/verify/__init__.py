@@ -1,0 +1,1 @@
+"""Looks for what is wrong in a log directory: `minibroker verify`."""

@@ -1,0 +1,296 @@
+"""Verification: does a log directory keep what logs promise? Reads everything and changes nothing.
+
+Every batch is read to its last record, and whatever else lies beside the batches is compared with what they say:
+
+    batches    sizes, checksums, records, offsets rising, leader epochs never falling, sequence numbers in their order
+    indexes    each entry against the batch that it names; aborted transactions against the markers
+    snapshots  checksums, and the producers against a replay of the log
+    epochs     each batch against the checkpoint; checkpoints of the directory against the ends of the logs
+
+A problem names the file, the place in it and what is wrong there.
+Not here: what can be said of a segment, or a piece of one, by itself (verify_pieces.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import ProtocolError
+from minibroker.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    read_clean_shutdown,
+    read_leader_epochs,
+    read_offsets,
+    read_topic_id,
+)
+from minibroker.log.directory import split_name
+from minibroker.log.epochs import LeaderEpochs
+from minibroker.log.meta_properties import read_meta_properties
+from minibroker.log.producers import ProducerStates
+from minibroker.log.segment import Segment
+from minibroker.log.snapshots import load_snapshot_file, snapshot_offsets
+from minibroker.tools.verify.findings import NOTHING, Piece, Problem
+from minibroker.tools.verify.segment_piece import are_numbered, epoch_problem, read_piece, sequence_problem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from minibroker.log.producer_entry import Producer
+    from minibroker.log.storage import Storage
+    from minibroker.stored.producers import AbortedTxn
+
+    Offsets = dict[tuple[str, int], int]
+
+SWAP_SUFFIXES = (".cleaned", ".swap", ".tmp")  # .deleted files wait a minute, and a clean stop leaves them
+
+
+class Verified:
+    """How much has been looked at."""
+
+    def __init__(self) -> None:
+        self.logs = self.segments = self.batches = self.records = self.size_bytes = 0
+
+    def __str__(self) -> str:
+        counts = (self.logs, "log"), (self.segments, "segment"), (self.records, "record")
+        logs, segments, records = (f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts)
+        return f"{logs}, {segments}, {_shown_bytes(self.size_bytes)}, {records}"
+
+
+def _shown_bytes(size_bytes: int) -> str:
+    size, unit = float(size_bytes), "bytes"
+    for larger in ("KB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size_bytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
+def verify_directory(
+    storage: Storage, verified: Verified, progress: Callable[[str], object] = lambda name: None, *, own_name: str = ""
+) -> Iterator[Problem]:
+    """Yield what is wrong with a log directory and all logs in it, or with the one log that it is.
+
+    own_name: of the directory, in case that it is a log.
+    """
+    names = storage.list("")
+    if any(name.endswith(".log") for name in names):
+        yield from LogVerifier(storage, "", verified, name=own_name).problems()
+        return
+    checkpoints, problems = read_checkpoints(storage)
+    yield from problems
+    ends: dict[tuple[str, int], int] = {}
+    for name in names:
+        key = split_name(name)
+        if key is not None:
+            progress(name)
+            log = LogVerifier(storage, name, verified, checkpoints.get(LOG_STARTS, {}).get(key, 0))
+            yield from log.problems()
+            ends[key] = log.next_offset
+    yield from check_root(storage, checkpoints, ends)
+
+
+def read_checkpoints(storage: Storage) -> tuple[dict[str, Offsets], list[Problem]]:
+    """Return the checkpoints of a log directory by their names, and what is wrong with those that are left out."""
+    found: dict[str, Offsets] = {}
+    problems = []
+    for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+        try:
+            found[name] = read_offsets(storage, name)
+        except ProtocolError as error:
+            problems.append(Problem(name, "", str(error)))
+    return found, problems
+
+
+def check_root(storage: Storage, checkpoints: dict[str, Offsets], ends: Offsets) -> Iterator[Problem]:
+    """Compare the files of a log directory with where its logs end."""
+    try:
+        read_meta_properties(storage)
+    except ProtocolError as error:
+        yield Problem("meta.properties", "", str(error))
+    try:
+        was_clean = read_clean_shutdown(storage) is not None
+    except ProtocolError as error:
+        yield Problem(CLEAN_SHUTDOWN, "", str(error))
+        was_clean = False
+    for name, offsets in checkpoints.items():
+        for key, offset in offsets.items():
+            place = f"{key[0]}-{key[1]}"
+            if key not in ends:
+                yield Problem(name, place, "there is no such log")
+            elif offset > ends[key]:
+                yield Problem(name, place, f"{offset} is behind the log's end, {ends[key]}")
+            elif was_clean and name == RECOVERY_POINTS and offset < ends[key]:
+                yield Problem(name, place, f"{offset} is not the log's end, {ends[key]}, though the stop was clean")
+
+
+class LogVerifier:
+    """One log, put together from its segments, each of one piece or several, from its start on.
+
+    begin, add for each of `bases`, finish; or `problems`, which reads everything itself.
+    """
+
+    def __init__(
+        self, storage: Storage, directory: str, verified: Verified, log_start: int | None = None, *, name: str = ""
+    ):
+        self.log_start = log_start  # by the checkpoint; None: the log lies alone
+        self.has_sequences = are_numbered(directory or name)
+        self.storage = storage
+        self.directory = directory
+        self.verified = verified
+        self.producers = ProducerStates()
+        self.epochs: LeaderEpochs | None = None  # None: the checkpoint cannot be read
+        self.bases: list[int] = []
+        self.start_offset = self.next_offset = 0
+        self._snapshots: list[int] = []
+        self._gap_end = NOTHING  # the first offset behind the last gap
+        self._epoch = -1
+
+    @property
+    def has_gaps(self) -> bool:
+        return self._gap_end != NOTHING
+
+    def problems(self) -> Iterator[Problem]:
+        yield from self.begin()
+        for base in self.bases:
+            segment, is_active = Segment(self.storage, self.directory, base), base == self.bases[-1]
+            piece = read_piece(
+                segment, self.epochs, self.log_start, is_active=is_active, has_sequences=self.has_sequences
+            )
+            yield from self.add(segment, [piece])
+        yield from self.finish()
+
+    def begin(self) -> Iterator[Problem]:
+        names = self.storage.list(self.directory)
+        self.verified.logs += 1
+        for name in names:
+            if name.endswith(SWAP_SUFFIXES):
+                yield Problem(self._path(name), "", "is left of a crash; the next start finishes or drops it")
+        try:
+            self.epochs = read_leader_epochs(self.storage, self.directory)
+        except ProtocolError as error:
+            yield Problem(self._path(LEADER_EPOCHS), "", str(error))
+        try:
+            read_topic_id(self.storage, self.directory)
+        except ProtocolError as error:
+            yield Problem(self._path("partition.metadata"), "", str(error))
+        self.bases = [int(name[:20]) for name in names if name.endswith(".log") and name[:20].isdigit()]
+        if self.bases:
+            self.start_offset = self.next_offset = self.bases[0]
+        self._snapshots = snapshot_offsets(self.storage, self.directory)
+
+    def finish(self) -> Iterator[Problem]:
+        if self.bases and self.next_offset < self.bases[-1]:
+            # The log ends where its last segment begins: that is empty, and what was before it has been taken away.
+            self.next_offset = self._gap_end = self.bases[-1]
+        yield from self._check_snapshots(self.next_offset)
+        for offset in self._snapshots:
+            yield Problem(self._path(f"{offset:020}.snapshot"), "", f"is behind the log's end, {self.next_offset}")
+        latest = self.epochs.latest if self.epochs else None
+        if latest is not None and latest.start_offset > self.next_offset:
+            yield Problem(
+                self._path(LEADER_EPOCHS), "", f"epoch {latest.epoch} begins at {latest.start_offset}, behind the end"
+            )
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}" if self.directory else name
+
+    def add(self, segment: Segment, pieces: list[Piece]) -> Iterator[Problem]:
+        """Take the next segment, of which all pieces are there, in their order."""
+        yield from self._check_snapshots(segment.base_offset)
+        self.verified.segments += 1
+        self.verified.size_bytes += segment.size_bytes
+        if segment.base_offset < self.next_offset:
+            yield Problem(segment.path, "", f"begins before {self.next_offset}, where the segment before it ends")
+        aborted: list[AbortedTxn] = []
+        for piece in pieces:
+            self.verified.batches += piece.batches
+            self.verified.records += piece.records
+            yield from self._join(segment, piece, aborted)
+            yield from piece.problems
+        for piece in pieces:
+            yield from piece.index_problems
+        yield from _check_transaction_index(segment, aborted, exact=self.start_offset == 0 and not self.has_gaps)
+        segment.close()
+
+    def _join(self, segment: Segment, piece: Piece, aborted: list[AbortedTxn]) -> Iterator[Problem]:
+        """Compare where a piece begins with what came before it."""
+        if piece.first is not None:
+            first_offset, position = piece.first
+            if first_offset < max(self.next_offset, segment.base_offset):
+                reason = f"offset {first_offset} comes where {self.next_offset} is due"
+                yield Problem(segment.path, f"batch at byte {position}", reason)
+            if first_offset > self.next_offset:
+                self._gap_end = first_offset
+            self.next_offset = piece.next_offset
+        if piece.first_epoch is not None:
+            epoch, position = piece.first_epoch
+            if epoch < self._epoch:
+                yield Problem(segment.path, f"batch at byte {position}", epoch_problem(epoch, self._epoch))
+            self._epoch = piece.last_epoch
+        for batch in piece.told:
+            known = self.producers.producers.get(batch.producer_id)
+            if batch.is_first and known is not None and self.has_sequences:
+                reason = sequence_problem(known, batch, max(self._gap_end, batch.gap_end))
+                if reason:
+                    yield Problem(segment.path, f"batch at byte {batch.position}", reason)
+            ended = self.producers.apply(batch)
+            if ended is not None:
+                aborted.append(ended)
+        self._gap_end = max(self._gap_end, piece.gap_end)
+
+    def _check_snapshots(self, upto: int) -> Iterator[Problem]:
+        """Compare the snapshots that were due before the segment at `upto` with the state that the log gives."""
+        snapshots = self._snapshots
+        while snapshots and snapshots[0] <= upto:
+            offset = snapshots.pop(0)
+            path = self._path(f"{offset:020}.snapshot")
+            try:
+                kept = ProducerStates()
+                load_snapshot_file(kept, self.storage, path)
+            except ProtocolError as error:
+                yield Problem(path, "", str(error))
+                continue
+            if offset == self.next_offset:
+                yield from self._compare_producers(path, kept)
+
+    def _compare_producers(self, path: str, kept: ProducerStates) -> Iterator[Problem]:
+        """Who is missing has expired, perhaps. Where cleaning has taken records away, nothing can be said."""
+        if self.has_gaps:
+            return
+        for producer_id, producer in kept.producers.items():
+            replayed = self.producers.producers.get(producer_id)
+            if replayed is None:
+                if self.start_offset == 0:
+                    yield Problem(path, f"producer {producer_id}", "has never written to this log")
+            elif _shown(producer) != _shown(replayed) and (
+                (producer.transaction_first_offset or 0) >= self.start_offset
+                and (replayed.batches or self.start_offset == 0)
+            ):
+                yield Problem(path, f"producer {producer_id}", f"{_shown(producer)}; the log gives {_shown(replayed)}")
+
+
+def _shown(producer: Producer) -> str:
+    first_offset = producer.transaction_first_offset
+    transaction = "no transaction" if first_offset is None else f"a transaction since offset {first_offset}"
+    return f"epoch {producer.epoch}, last sequence {producer.last_sequence}, {transaction}"
+
+
+def _check_transaction_index(segment: Segment, aborted: list[AbortedTxn], *, exact: bool) -> Iterator[Problem]:
+    """Compare with the markers in the log. Where cleaning took them or their records away, nothing can be said."""
+    path = segment.transaction_index.path
+    try:
+        entries = segment.transaction_index.entries()
+    except ProtocolError as error:
+        yield Problem(path, "", str(error))
+        return
+    if exact:
+        for number, entry in enumerate(entries):
+            if entry not in aborted:
+                yield Problem(path, f"entry {number}", f"{entry} is not what the log gives")
+        for missing in aborted:
+            if missing not in entries:
+                yield Problem(path, "", f"{missing} is missing")
