@@ -1,1 +1,1 @@
-"""One broker: node.py wires it, apis.py maps what it serves, handlers/ answers."""
+"""One broker: broker.py wires it, apis.py maps what it serves, handlers/ answers."""

@@ -5,7 +5,8 @@
     kill    as kill -9: nothing is closed in order
     pause   as SIGSTOP: nothing moves until `resume`
 
-Where its metadata come from: own_metadata.py if it is its own controller, member.py if it belongs to a cluster.
+Where its metadata come from: metadata_standalone.py if it is its own controller, metadata_in_cluster.py if it belongs
+to a cluster.
 What must hold: what the metadata say is done here before anybody is told of it. Between two awaits nothing is half
 done, so handlers need no locks.
 """

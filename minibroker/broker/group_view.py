@@ -66,7 +66,7 @@ class SeenGroups:
                 group.protocol_type or "",
                 group.state.name,
                 member_count(group),
-                led.node.node_id,
+                led.parts.node_id,
             )
             for led in self._led()
             for group in led.shard.shown()
@@ -95,7 +95,7 @@ class SeenGroups:
             group.state.name,
             epoch,
             assignor,
-            led.node.node_id,
+            led.parts.node_id,
             members,
             rows,
         )
@@ -108,7 +108,7 @@ class SeenGroups:
     def coordinator(self, group_id: str) -> int:
         """Return the broker that coordinates a group, or would; -1 if none is ready to."""
         try:
-            return self._find(group_id).node.node_id
+            return self._find(group_id).parts.node_id
         except KafkaError:
             return -1
 

@@ -1,7 +1,7 @@
 """The metadata of a broker that is its own controller: it leads the metadata log in its own directory.
 
 What must hold: the metadata log comes first: what it says is there is there, after a crash too.
-A broker of a cluster has its metadata from elsewhere: member.py.
+A broker of a cluster has its metadata from elsewhere: metadata_in_cluster.py.
 """
 
 from __future__ import annotations

@@ -54,18 +54,18 @@ class Compaction:
 
     def __init__(
         self,
-        node: Parts,
+        parts: Parts,
         replicas: Mapping[Key, Replica],
         retention: Retention,
         purging: Purging,
         asked_count: Callable[[], int],
     ):
-        self.node = node
+        self.parts = parts
         self.replicas = replicas
         self.count_asked = asked_count
         self.retention = retention
         self.purging = purging
-        self.logs = DirtyLogs(node, replicas)
+        self.logs = DirtyLogs(parts, replicas)
         self.passes = self.bytes_before = self.bytes_after = 0  # since the start
         self._asked: deque[Asked] = deque()
         self._pieces: Pieces | None = None
@@ -79,7 +79,7 @@ class Compaction:
     def start(self) -> object:
         """Take the first turn, and one every log.cleaner.backoff.ms from now on."""
         self._is_on = True
-        return self._tick() if self.node.config["log.cleaner.enable"] else None
+        return self._tick() if self.parts.config["log.cleaner.enable"] else None
 
     def stop(self) -> None:
         """Give up what is under way; what it has written is removed when the log is opened again."""
@@ -117,7 +117,7 @@ class Compaction:
         if self._pieces is not None and not self._pieces.is_over:
             self._pieces.hurry()
         elif self._asked:
-            self._pieces = Pieces(self.node.clock, self._work(is_turn=False), is_hurried=True)
+            self._pieces = Pieces(self.parts.clock, self._work(is_turn=False), is_hurried=True)
 
     async def finished(self, replica: Replica) -> None:
         """Return when a log is not being cleaned."""
@@ -131,18 +131,18 @@ class Compaction:
     def _tick(self) -> object:
         if self._pieces is not None and not self._pieces.is_over:
             return None  # what somebody asked for: its end arms the timer again
-        if not self.node.config["log.cleaner.threads"] or self.logs.is_idle():
+        if not self.parts.config["log.cleaner.threads"] or self.logs.is_idle():
             self._arm()
             return IDLE
-        self._pieces = Pieces(self.node.clock, self._work(is_turn=True))
+        self._pieces = Pieces(self.parts.clock, self._work(is_turn=True))
         return IDLE if self._pieces.is_over else None  # in one piece: nothing was to be done
 
     def _arm(self, delay_ms: int | None = None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._is_on and self.node.config["log.cleaner.enable"]:
-            backoff_ms: int = self.node.config["log.cleaner.backoff.ms"]
-            self._timer = self.node.clock.after(backoff_ms if delay_ms is None else delay_ms, self._tick, CHORE)
+        if self._is_on and self.parts.config["log.cleaner.enable"]:
+            backoff_ms: int = self.parts.config["log.cleaner.backoff.ms"]
+            self._timer = self.parts.clock.after(backoff_ms if delay_ms is None else delay_ms, self._tick, CHORE)
 
     def _work(self, *, is_turn: bool) -> Work:
         """What somebody asked for, then what is dirty enough, then what is too old."""
@@ -186,7 +186,7 @@ class Compaction:
     def _clean_all(self, replica: Replica, sums: CompactionSums) -> Generator[Step, None, str]:
         """Clean a log as far as it may be; return why not all of it, or nothing."""
         key, log = key_of(replica), replica.log
-        sums.end_offset = self.node.directory.cleaner_offsets.get(key, log.log_start_offset)
+        sums.end_offset = self.parts.directory.cleaner_offsets.get(key, log.log_start_offset)
         while True:
             if key in self.logs.uncleanable:
                 return f"it is left alone: {self.logs.uncleanable[key]}"
@@ -207,8 +207,8 @@ class Compaction:
         """Clean a log once; return what came of it, or why it was given up."""
         from minibroker.cleaner.cleaner import CleaningAborted, clean
 
-        node, log = self.node, candidate.log
-        if node.events.observed:
+        parts, log = self.parts, candidate.log
+        if parts.events.observed:
             event = CompactionBegin(
                 **replica.place,
                 first_dirty=candidate.first_dirty,
@@ -216,14 +216,14 @@ class Compaction:
                 dirty_ratio=round(candidate.dirty_ratio, 4),
                 why=why,
             )
-            node.events.emit(event)
+            parts.events.emit(event)
         work = clean(
             log,
             candidate,
-            now_ms=node.clock.now_ms(),
-            map_bytes_max=node.config["log.cleaner.dedupe.buffer.size"],
-            load_factor=node.config["log.cleaner.io.buffer.load.factor"],
-            upgrades=not node.emulated.is_before_4,
+            now_ms=parts.clock.now_ms(),
+            map_bytes_max=parts.config["log.cleaner.dedupe.buffer.size"],
+            load_factor=parts.config["log.cleaner.io.buffer.load.factor"],
+            upgrades=not parts.emulated.is_before_4,
         )
         self._running = replica
         self._asked_count = self.count_asked()
@@ -232,7 +232,7 @@ class Compaction:
             if log.storage.is_slow:  # so that the flush on the loop has little to do
                 for segment in log.segments[log.segment_of(log.recovery_point) :]:
                     yield partial(_flush_ahead, log.storage, segment.path)
-            node.directory.before_cleaning(replica.topic, replica.partition, candidate.end)
+            parts.directory.before_cleaning(replica.topic, replica.partition, candidate.end)
             while not (given_up := self._why_stop(replica)):
                 try:
                     step = next(work)
@@ -254,8 +254,8 @@ class Compaction:
                 if not waiting.done():
                     waiting.set_result(None)
             self._waiting.clear()
-        if node.events.observed:
-            node.events.emit(CompactionGivenUp(**replica.place, why=given_up))
+        if parts.events.observed:
+            parts.events.emit(CompactionGivenUp(**replica.place, why=given_up))
         return given_up
 
     def _why_stop(self, replica: Replica) -> str:
@@ -269,8 +269,8 @@ class Compaction:
 
         Kafka: has a thread for it, and other cores for its clients.
         """
-        now_ms = self.node.clock.elapsed_ms()
-        owed_ms = size_bytes * 1000 / self.node.config["log.cleaner.io.max.bytes.per.second"]
+        now_ms = self.parts.clock.elapsed_ms()
+        owed_ms = size_bytes * 1000 / self.parts.config["log.cleaner.io.max.bytes.per.second"]
         self._free_ms = max(self._free_ms, now_ms) + owed_ms
         pause_ms = self._free_ms - now_ms
         if pause_ms >= PAUSE_MS_MIN:
@@ -287,15 +287,15 @@ class Compaction:
         self.passes += 1
         self.bytes_before += cleaned.bytes_before
         self.bytes_after += cleaned.bytes_after
-        if self.node.events.observed:
+        if self.parts.events.observed:
             sums = CompactionSums()
             sums.add(cleaned)
             figures = {name: figure for name, figure in vars(sums).items() if name != "passes"}
-            self.node.events.emit(CompactionEvent(**replica.place, **figures))
+            self.parts.events.emit(CompactionEvent(**replica.place, **figures))
         return cleaned
 
     def _disk_failed(self, failure: StorageError) -> None:
-        self.node.disk_failed(failure)
+        self.parts.disk_failed(failure)
 
 
 def _flush_ahead(storage: Storage, path: str) -> None:

@@ -32,8 +32,8 @@ LOGS_A_PIECE = 20  # that are looked at, some 0.2 ms
 class DirtyLogs:
     """What the cleaner of a broker knows of its logs."""
 
-    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica]):
-        self.node = node
+    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica]):
+        self.parts = parts
         self.replicas = replicas
         self.uncleanable: dict[Key, str] = {}  # and why
         self.changed: dict[Key, None] = {}  # those that were looked at last time
@@ -72,7 +72,7 @@ class DirtyLogs:
 
         log = replica.log
         return log.offline is None and bool(
-            expired(log, now_ms=self.node.clock.now_ms(), high_watermark=replica.high_watermark)
+            expired(log, now_ms=self.parts.clock.now_ms(), high_watermark=replica.high_watermark)
         )
 
     def dirtiest(self) -> Generator[float, None, tuple[Replica, Candidate, str] | None]:
@@ -114,19 +114,19 @@ class DirtyLogs:
         """Return what may be cleaned of a log; None if it cannot be read."""
         from minibroker.cleaner.candidates import cleanable
 
-        log, key, directory = replica.log, key_of(replica), self.node.directory
+        log, key, directory = replica.log, key_of(replica), self.parts.directory
         try:
             candidate = cleanable(
                 log,
                 first_dirty_offset=directory.cleaner_offsets.get(key),
                 last_stable_offset=log.last_stable_offset(replica.high_watermark),
-                now_ms=self.node.clock.now_ms(),
-                high_watermark=None if self.node.emulated.is_before_4 else replica.high_watermark,
+                now_ms=self.parts.clock.now_ms(),
+                high_watermark=None if self.parts.emulated.is_before_4 else replica.high_watermark,
             )
             if candidate.checkpoint_is_lost:
                 self.note_end(replica, candidate.first_dirty)
         except StorageError as failure:
-            self.node.disk_failed(failure)
+            self.parts.disk_failed(failure)
         except (KafkaError, ProtocolError) as failure:
             self.leave_alone(replica, failure)
         else:
@@ -134,16 +134,16 @@ class DirtyLogs:
         return None
 
     def note_end(self, replica: Replica, offset: int) -> None:
-        directory = self.node.directory
+        directory = self.parts.directory
         directory.cleaner_offsets[key_of(replica)] = offset
         directory.write_cleaner_offsets()
 
     def leave_alone(self, replica: Replica, failure: Exception) -> None:
         """Clean a log no more that cannot be read: somebody has to look at it."""
         why = self.uncleanable[key_of(replica)] = str(failure)
-        self.node.reporter.say(f"{replica.log.directory} cannot be compacted, and is left as it is: {why}")
-        if self.node.events.observed:
-            self.node.events.emit(Uncleanable(**replica.place, why=why))
+        self.parts.reporter.say(f"{replica.log.directory} cannot be compacted, and is left as it is: {why}")
+        if self.parts.events.observed:
+            self.parts.events.emit(Uncleanable(**replica.place, why=why))
 
 
 def key_of(replica: Replica) -> Key:

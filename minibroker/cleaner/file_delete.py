@@ -26,8 +26,8 @@ FILES_A_PIECE = 16
 class Purging:
     """What one broker is about to remove."""
 
-    def __init__(self, node: Parts):
-        self.node = node
+    def __init__(self, parts: Parts):
+        self.parts = parts
         self._due: list[tuple[int, int, Sequence[str]]] = []  # a heap: when by elapsed_ms, its number, paths
         self._count = 0
         self._timer: Timer | None = None
@@ -44,7 +44,7 @@ class Purging:
         """Remove files after a while."""
         if paths:
             self._count += 1
-            heappush(self._due, (self.node.clock.elapsed_ms() + delay_ms, self._count, paths))
+            heappush(self._due, (self.parts.clock.elapsed_ms() + delay_ms, self._count, paths))
             if self._pieces is None or self._pieces.is_over:
                 self._arm()
 
@@ -54,26 +54,26 @@ class Purging:
             self._timer.cancel()
             self._timer = None
         if self._due:
-            delay_ms = max(self._due[0][0] - self.node.clock.elapsed_ms(), 0)
-            self._timer = self.node.clock.after(delay_ms, self._begin, CHORE)
+            delay_ms = max(self._due[0][0] - self.parts.clock.elapsed_ms(), 0)
+            self._timer = self.parts.clock.after(delay_ms, self._begin, CHORE)
 
     def _begin(self) -> None:
         self._timer = None
-        self._pieces = Pieces(self.node.clock, self._purge())
+        self._pieces = Pieces(self.parts.clock, self._purge())
 
     def _purge(self) -> Work:
         from minibroker.log.pruning import purge
 
-        while self._due and self._due[0][0] <= self.node.clock.elapsed_ms():
+        while self._due and self._due[0][0] <= self.parts.clock.elapsed_ms():
             _, _, paths = heappop(self._due)
             for start in range(0, len(paths), FILES_A_PIECE):
-                remove = partial(purge, self.node.storage, paths[start : start + FILES_A_PIECE])
+                remove = partial(purge, self.parts.storage, paths[start : start + FILES_A_PIECE])
                 try:
-                    if self.node.storage.is_slow:
+                    if self.parts.storage.is_slow:
                         yield remove
                     else:
                         remove()
                         yield 0
                 except StorageError as failure:
-                    self.node.disk_failed(failure)
+                    self.parts.disk_failed(failure)
         self._arm()

@@ -1,7 +1,7 @@
 """Retention on one broker: segments that are too old or too much leave their logs, on leaders and followers alike.
 
 Every log.retention.check.interval.ms all logs are looked at that are not compacted; the cleaner looks at those
-(compaction.py), so the two never meet. What has gone from a log is removed from the disk later (purging.py).
+(compaction.py), so the two never meet. What has gone from a log is removed from the disk later (file_delete.py).
 Not here: which segments go (minibroker/cleaner/retention.py).
 """
 
@@ -32,8 +32,8 @@ SEGMENTS_A_PIECE = 16  # of one log that are removed, some 2 ms
 class Retention:
     """The retention of all partitions of a broker."""
 
-    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica], purging: Purging):
-        self.node = node
+    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica], purging: Purging):
+        self.parts = parts
         self.replicas = replicas
         self.purging = purging
         self.segments_removed = self.bytes_removed = 0  # since the start
@@ -46,7 +46,7 @@ class Retention:
     def tick(self) -> object:
         """Look at all logs that the cleaner does not look at."""
         if self._pieces is None or self._pieces.is_over:
-            self._pieces = Pieces(self.node.clock, self._pass())
+            self._pieces = Pieces(self.parts.clock, self._pass())
             if self._pieces.is_over:  # in one piece, so nothing was to be done
                 return IDLE
         return None
@@ -80,15 +80,15 @@ class Retention:
         try:
             removed = self._remove(replica)
         except StorageError as failure:
-            self.node.disk_failed(failure)
+            self.parts.disk_failed(failure)
             return _row(replica, 0, 0, str(failure))
         except ProtocolError as failure:
             # Nobody knows how old its records are. It is looked at again: somebody may repair it.
-            self.node.reporter.say(f"{log.directory}: retention cannot read it: {failure}")
+            self.parts.reporter.say(f"{log.directory}: retention cannot read it: {failure}")
             return _row(replica, 0, 0, f"it cannot be read: {failure}")
-        if log.active is not active and self.node.events.observed:
+        if log.active is not active and self.parts.events.observed:
             why = "all that is in the last one is to go"
-            self.node.events.emit(Roll(**replica.place, base_offset=log.active.base_offset, why=why))
+            self.parts.events.emit(Roll(**replica.place, base_offset=log.active.base_offset, why=why))
         if not removed:
             return None
         reason = " and ".join(dict.fromkeys(why for _, _, why in removed.reasons))
@@ -96,8 +96,8 @@ class Retention:
         self.segments_removed += removed.segments
         self.bytes_removed += removed.size_bytes
         row = _row(replica, removed.segments, removed.size_bytes, reason)
-        if self.node.events.observed:
-            self.node.events.emit(RetentionEvent(*row[:-1], why=f"they were {reason}"))
+        if self.parts.events.observed:
+            self.parts.events.emit(RetentionEvent(*row[:-1], why=f"they were {reason}"))
         replica.log_start_moved(f"retention removed what was {reason}")
         return row
 
@@ -105,7 +105,7 @@ class Retention:
         from minibroker.cleaner.retention import Removed, apply, expired
         from minibroker.log.pruning import drop_oldest
 
-        log, now_ms = replica.log, self.node.clock.now_ms()
+        log, now_ms = replica.log, self.parts.clock.now_ms()
         found = expired(log, now_ms=now_ms, high_watermark=replica.high_watermark)
         if len(found) <= SEGMENTS_A_PIECE:
             return apply(log, now_ms=now_ms, high_watermark=replica.high_watermark)

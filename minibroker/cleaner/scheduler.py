@@ -1,6 +1,6 @@
 """Cleaning on one broker: retention and compaction by the clock, and all that can be asked for at once.
 
-    purging.py      files that have gone from their logs are removed later
+    file_delete.py      files that have gone from their logs are removed later
     retention.py    segments that are too old or too much
     compaction.py   older values of keys; dirty_logs.py says which log is next
 
@@ -34,13 +34,13 @@ ASKED = "somebody asked for it"
 class Cleaning:
     """One for the life of a broker."""
 
-    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica], asked_count: Callable[[], int]):
+    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica], asked_count: Callable[[], int]):
         """asked_count: how much clients have asked for up to now."""
-        self.node = node
+        self.parts = parts
         self.replicas = replicas
-        self.purging = Purging(node)
-        self.retention = Retention(node, replicas, self.purging)
-        self.compaction = Compaction(node, replicas, self.retention, self.purging, asked_count)
+        self.purging = Purging(parts)
+        self.retention = Retention(parts, replicas, self.purging)
+        self.compaction = Compaction(parts, replicas, self.retention, self.purging, asked_count)
 
     def stop(self) -> None:
         self.retention.stop()
@@ -90,20 +90,20 @@ class Cleaning:
         log, reason = replica.log, ""
         base_offset = log.active.base_offset
         try:
-            log.roll(now_ms=self.node.clock.now_ms())
+            log.roll(now_ms=self.parts.clock.now_ms())
         except StorageError as failure:
-            self.node.disk_failed(failure)
+            self.parts.disk_failed(failure)
             reason = str(failure)
         is_rolled = log.active.base_offset != base_offset
-        if is_rolled and self.node.events.observed:
-            self.node.events.emit(Roll(**replica.place, base_offset=log.active.base_offset, why=ASKED))
+        if is_rolled and self.parts.events.observed:
+            self.parts.events.emit(Roll(**replica.place, base_offset=log.active.base_offset, why=ASKED))
         if not is_rolled and not reason:
             reason = "the active segment is empty"
         return RollRow(**replica.place, is_rolled=is_rolled, base_offset=log.active.base_offset, reason=reason)
 
     def _wanted(self, topic: str | None, partition: int | None) -> Iterable[Replica]:
         """Return the replicas here that are meant; an error if there is no such partition anywhere."""
-        check_place(self.node.image, topic, partition)
+        check_place(self.parts.image, topic, partition)
         return [
             replica
             for (name, number), replica in sorted(self.replicas.items())
@@ -111,7 +111,7 @@ class Cleaning:
         ]
 
     async def _let_others(self) -> None:
-        await self.node.clock.sleep(0)
+        await self.parts.clock.sleep(0)
 
 
 VERBS: dict[str, Verb] = {RETENTION: Cleaning.retention_now, COMPACT: Cleaning.compact_now, ROLL: Cleaning.roll_now}

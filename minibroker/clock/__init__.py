@@ -2,7 +2,7 @@
 
 Times are int milliseconds since 1970. Whoever owns the clock owns time: a test may hand in one that stands still or
 runs a week in a second; nothing else in the broker asks the machine. The clock that can be held in the hand is
-steered_clock.py.
+steered.py.
 
 Timers are for one of three things, and whoever moves a clock by a week needs to know for which:
 

@@ -12,9 +12,9 @@ What must hold: timers fire in the order of their times, those of the same time 
 never before their time; unless it was set wrong, `now_ms` shows no less then than what the timer was set for.
 
 Two things are counted: how long it ran (steady_ms), and beside it what was advanced without the sessions. SESSION
-timers go by the first, REQUEST and CHORE timers by both (clock.py says what is what). A request that comes in while the
-clock is advanced has its full time when that is over: a client that asks again and again would be answered a million
-times in a week.
+timers go by the first, REQUEST and CHORE timers by both (clock/__init__.py says what is what). A request that comes in
+while the clock is advanced has its full time when that is over: a client that asks again and again would be answered a
+million times in a week.
 `advance` cannot see bytes that are under way in the kernel: a client of another process may notice a long advance
 only when it is over.
 """

@@ -1,7 +1,7 @@
 """Several brokers and their controller in one loop, and the verbs by which they are held in the hand.
 
     start, stop, kill, pause, resume    here
-    topics, settings, leaders           wishes.py
+    topics, settings, leaders           admin.py
     cut, heal, delay, ...               links.py
     slow and full disks                 disks.py
     hold, step, release                 steps.py

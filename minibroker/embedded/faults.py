@@ -7,8 +7,8 @@
 
     with cluster.faults(2).add(api="Fetch", delay_ms=200): ...
 
-The verbs are those of HTTP (broker/http_verbs.py), so they are the same wherever the broker runs; each has a twin to await
-with an `a` in front. A broker that is stopped forgets its faults.
+The verbs are those of HTTP (broker/http_verbs.py), so they are the same wherever the broker runs; each has a twin to
+await with an `a` in front. A broker that is stopped forgets its faults.
 """
 
 from __future__ import annotations

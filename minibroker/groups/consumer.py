@@ -17,7 +17,8 @@ A group that is not in the log is made when a member joins, that is with epoch 0
 (`group_not_found`). An empty group stays until its tombstones are written.
 An operation that leaves only members of the classic protocol sets `becomes`: its rows end the group and begin a classic
 one, which migration.classic_group makes. They are applied to the log's readers, not to this object.
-Not here: members that speak the classic protocol (classic_guests.py), changing the protocol (migration.py).
+Not here: members that speak the classic protocol (classic_members_in_consumer_group.py), changing the
+protocol (migration.py).
 """
 
 from __future__ import annotations

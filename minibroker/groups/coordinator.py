@@ -1,6 +1,6 @@
 """The coordinator of groups: which partitions of __consumer_offsets this broker leads, and so which groups are its own.
 
-Not here: one such partition (led_partition.py), the groups on it (minibroker/groups), requests (handlers).
+Not here: one such partition (offsets_partition.py), the groups on it (minibroker/groups), requests (handlers).
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ JUMP_MS_MIN = 20  # less is how two clocks are read one after the other
 class Coordinator:
     """All that one broker coordinates."""
 
-    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica]):
-        self.node = node
+    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica]):
+        self.parts = parts
         self.replicas = replicas
         self.led: dict[int, OffsetsPartition] = {}
-        self.topics = ImageTopics(node.image)
+        self.topics = ImageTopics(parts.image)
         # Name and number of partitions of all topics by their ids, as groups have last heard.
-        self._known = {topic.id: (topic.name, len(topic.partitions)) for topic in node.image.topics.values()}
+        self._known = {topic.id: (topic.name, len(topic.partitions)) for topic in parts.image.topics.values()}
         self._unreadable: dict[int, str] = {}  # partitions that cannot be read, and what has been said of that
         self._expiry: Timer | None = None
-        node.watchers[self._metadata_changed] = None
+        parts.watchers[self._metadata_changed] = None
         self._set_ms = self._clock_set_ms  # how the clock was set when groups last looked at it
         self._expire_later()
         self.follow()
 
     def stop(self) -> None:
-        self.node.watchers.pop(self._metadata_changed, None)
+        self.parts.watchers.pop(self._metadata_changed, None)
         if self._expiry is not None:
             self._expiry.cancel()
         for led in list(self.led.values()):
@@ -58,8 +58,8 @@ class Coordinator:
 
     def follow(self) -> None:
         """Coordinate what this broker leads, as the metadata say by now."""
-        node = self.node
-        topic = node.image.topics.get(OFFSETS_TOPIC)
+        parts = self.parts
+        topic = parts.image.topics.get(OFFSETS_TOPIC)
         for number in range(len(topic.partitions)) if topic is not None else ():
             replica, led = self.replicas.get((OFFSETS_TOPIC, number)), self.led.get(number)
             if replica is not None and not (replica.is_leader and replica.log.offline is None):
@@ -73,7 +73,7 @@ class Coordinator:
 
     def _metadata_changed(self) -> None:
         self.follow()
-        self._follow_topics(self.node.changed_topics)
+        self._follow_topics(self.parts.changed_topics)
 
     def lead(self, replica: Replica) -> None:
         """Begin to coordinate a partition, or read it again."""
@@ -93,18 +93,18 @@ class Coordinator:
         """Say once that the groups of a partition are not coordinated, and how to go on."""
         if self._unreadable.get(replica.partition) != str(failure):
             self._unreadable[replica.partition] = str(failure)
-            self.node.reporter.say(UNREADABLE.format(directory=replica.log.directory, offset=offset, failure=failure))
+            self.parts.reporter.say(UNREADABLE.format(directory=replica.log.directory, offset=offset, failure=failure))
 
     def readable(self, partition: int) -> None:
         if self._unreadable.pop(partition, None) is not None:
-            self.node.reporter.say(f"{OFFSETS_TOPIC}-{partition}: its groups have been read")
+            self.parts.reporter.say(f"{OFFSETS_TOPIC}-{partition}: its groups have been read")
 
     def _follow_topics(self, topic_ids: Iterable[bytes]) -> None:
         """Forget the offsets of topics that have been deleted, and let groups see what there is to read."""
         changed: set[str] = set()
         is_any_gone = False
         for topic_id in topic_ids:
-            topic, before = self.node.image.topics_by_id.get(topic_id), self._known.get(topic_id)
+            topic, before = self.parts.image.topics_by_id.get(topic_id), self._known.get(topic_id)
             if topic is None:
                 is_any_gone = self._known.pop(topic_id, None) is not None or is_any_gone
                 changed |= {before[0]} if before is not None else set()
@@ -130,14 +130,14 @@ class Coordinator:
         Who coordinates knows all metadata from before it began, and rows can only be of topics of then: so a topic
         that is not there has been deleted.
         """
-        found = self.node.image.topics.get(topic)
+        found = self.parts.image.topics.get(topic)
         return found is None or bytes(offset.topic_id) not in (NO_ID, found.id)
 
     # The clock
 
     @property
     def _clock_set_ms(self) -> int:
-        return self.node.clock.now_ms() - self.node.clock.steady_ms()
+        return self.parts.clock.now_ms() - self.parts.clock.steady_ms()
 
     def follow_clock(self) -> None:
         """See to it that a clock which has been set ends nobody's session: sessions go as timers go.
@@ -159,7 +159,7 @@ class Coordinator:
 
     def find_now(self, group_id: str) -> OffsetsPartition:
         """Do what `find` does for one of many groups, and look at the clock no more than once for all of them."""
-        topic = self.node.image.topics.get(OFFSETS_TOPIC)
+        topic = self.parts.image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise KafkaError(Error.NOT_COORDINATOR, f"there is no {OFFSETS_TOPIC} yet")
         number = partition_of(group_id, len(topic.partitions))
@@ -172,8 +172,8 @@ class Coordinator:
     # What has had its time
 
     def _expire_later(self) -> None:
-        period_ms = self.node.config["offsets.retention.check.interval.ms"]
-        self._expiry = self.node.clock.after(period_ms, self._expire, CHORE)
+        period_ms = self.parts.config["offsets.retention.check.interval.ms"]
+        self._expiry = self.parts.clock.after(period_ms, self._expire, CHORE)
 
     def _expire(self) -> None:
         self._expire_later()
@@ -181,4 +181,4 @@ class Coordinator:
             led.delete_expired()
 
     def settings_of(self, group_id: str) -> GroupConfig:
-        return GroupConfig(self.node.image.configs.get((GROUP, group_id), {}), self.node.config)
+        return GroupConfig(self.parts.image.configs.get((GROUP, group_id), {}), self.parts.config)

@@ -7,7 +7,7 @@
 What must hold: a write that is refused has changed nothing, and only who sent it suffers; whoever waits is answered,
 whatever fails; nobody is answered what could be lost with this broker. A log that cannot be read is never taken for an
 empty one.
-Not here: what rows say, and what becomes of them (led_partition.py for groups).
+Not here: what rows say, and what becomes of them (offsets_partition.py for groups).
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def rows_bytes(rows: Sequence[EncodedRow]) -> int:
 class CoordinatorLog:
     """One, from when this broker leads to when it does no more."""
 
-    def __init__(self, node: Parts, replica: Replica, owner: Owner):
-        self.node = node
+    def __init__(self, parts: Parts, replica: Replica, owner: Owner):
+        self.parts = parts
         self.replica = replica
         self.epoch = replica.leader_epoch
         self.is_loading = True
@@ -131,7 +131,7 @@ class CoordinatorLog:
 
     def load(self) -> None:
         """Read all of it: at once if that is little, else in shares."""
-        self.node.shares.begin(self._load())
+        self.parts.shares.begin(self._load())
 
     def _load(self) -> Generator[int, None, None]:
         offset, log = self.replica.log.log_start_offset, self.replica.log
@@ -227,20 +227,20 @@ class CoordinatorLog:
         self._see()
 
     def _append(self, batch: list[Write]) -> None:
-        node = self.node
-        now_ms = node.clock.now_ms()
+        parts = self.parts
+        now_ms = parts.clock.now_ms()
         rows = [row for write in batch for row in write.rows]
         offset = self.replica.log.log_end_offset
         if rows:
             records = [Record(key, value, (), now_ms, index) for index, (key, value) in enumerate(rows)]
-            data = bytearray(build_batch(2, records, codec=node.config["offsets.topic.compression.codec"]))
-            steady_ms = self.node.clock.steady_ms()
+            data = bytearray(build_batch(2, records, codec=parts.config["offsets.topic.compression.codec"]))
+            steady_ms = self.parts.clock.steady_ms()
             appended = self.replica.append(data, now_ms=now_ms, steady_ms=steady_ms, acks=-1, origin=COORDINATOR)
             offset = appended.first_offset
-        timeout_ms: int = node.config["offsets.commit.timeout.ms"]
+        timeout_ms: int = parts.config["offsets.commit.timeout.ms"]
         for write in batch:
             offset += len(write.rows)
-            write.end_offset, write.until_ms = offset, node.clock.elapsed_ms() + timeout_ms
+            write.end_offset, write.until_ms = offset, parts.clock.elapsed_ms() + timeout_ms
             if "shows-unsafe-offsets" in bugs.planted:
                 self._owner.committed(write)
             else:
@@ -282,15 +282,15 @@ class CoordinatorLog:
         """Tell those who have waited too long; what they wrote may still come to count."""
         self._owner.before_answers()
         self._patience = None
-        elapsed_ms = self.node.clock.elapsed_ms()
+        elapsed_ms = self.parts.clock.elapsed_ms()
         while self._waiting and self._waiting[0].until_ms <= elapsed_ms:
             self._answer(self._waiting.popleft(), Error.COORDINATOR_NOT_AVAILABLE)
         if self._waiting and not self.is_closed:
             self._give_up_later()
 
     def _give_up_later(self) -> None:
-        delay_ms = max(self._waiting[0].until_ms - self.node.clock.elapsed_ms(), 0)
-        self._patience = self.node.clock.after(delay_ms, self._give_up, REQUEST)
+        delay_ms = max(self._waiting[0].until_ms - self.parts.clock.elapsed_ms(), 0)
+        self._patience = self.parts.clock.after(delay_ms, self._give_up, REQUEST)
 
     def answer(self, writes: Sequence[Write], error: Error) -> None:
         for write in writes:

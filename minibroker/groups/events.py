@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 NOBODY: Face = ("Empty", frozenset(), True)
 
 
-def tell(node: Parts, group_id: str, before: str, after: str, why: str) -> None:
-    if node.events.observed:
-        node.events.emit(Group(node.node_id, group_id, before, after, why))
+def tell(parts: Parts, group_id: str, before: str, after: str, why: str) -> None:
+    if parts.events.observed:
+        parts.events.emit(Group(parts.node_id, group_id, before, after, why))
 
 
-def tell_commit(node: Parts, mark: Mark) -> None:
-    if "commit" in node.events.wanted:
+def tell_commit(parts: Parts, mark: Mark) -> None:
+    if "commit" in parts.events.wanted:
         group, (topic, partition), stored = mark
         offset = -1 if stored.value is None else stored.value.offset
-        node.events.emit(Commit(node.node_id, topic, partition, group, offset))
+        parts.events.emit(Commit(parts.node_id, topic, partition, group, offset))
 
 
-def tell_loaded(node: Parts, groups: Sequence[AnyGroup]) -> None:
+def tell_loaded(parts: Parts, groups: Sequence[AnyGroup]) -> None:
     """Tell of groups that were read: another broker coordinated them before, or this one in another life."""
-    for group in groups if node.events.observed else ():
-        tell(node, group.group_id, group.state.name, group.state.name, f"broker {node.node_id} coordinates it now")
+    for group in groups if parts.events.observed else ():
+        tell(parts, group.group_id, group.state.name, group.state.name, f"broker {parts.node_id} coordinates it now")
 
 
-def face_of(node: Parts, shard: Shard, group_id: str) -> Face | None:
+def face_of(parts: Parts, shard: Shard, group_id: str) -> Face | None:
     """Return how a group looks, to be compared later; None: nobody wants to know."""
-    if not node.events.observed:
+    if not parts.events.observed:
         return None
     group = shard.groups.get(group_id)
     if group is None:
@@ -54,16 +54,16 @@ def face_of(node: Parts, shard: Shard, group_id: str) -> Face | None:
     return group.state.name, frozenset(member.id for member in group.members), False
 
 
-def tell_change(node: Parts, shard: Shard, group_id: str, before: Face | None) -> None:
+def tell_change(parts: Parts, shard: Shard, group_id: str, before: Face | None) -> None:
     """Tell of what has become of a consumer group, if anything has."""
-    after = face_of(node, shard, group_id)
+    after = face_of(parts, shard, group_id)
     if before == after or before is None or after is None:
         return
     was = before[0] if before[2] else DEAD.name  # the classic group that it was has ended, and said so
     came, went = sorted(after[1] - before[1]), sorted(before[1] - after[1])
     whys = [f"{', '.join(came)} has joined"] if came else []
     whys += [f"{', '.join(went)} is gone"] if went else []
-    tell(node, group_id, was, after[0], " and ".join(whys) or WHYS.get(after[0], "its rows say so"))
+    tell(parts, group_id, was, after[0], " and ".join(whys) or WHYS.get(after[0], "its rows say so"))
 
 
 WHYS = {

@@ -1,7 +1,7 @@
 """Groups that change from the classic protocol to the consumer protocol and back while members are in them (KIP-848).
 
     a consumer member joins a classic group   the group is upgraded: its members stay, as classic members of the new one
-    a classic member joins a consumer group   it is served from there (classic_guests.py)
+    a classic member joins a consumer group   it is served from there (classic_members_in_consumer_group.py)
     the last consumer member leaves           the group is downgraded to a classic one
 
 A group is of one kind in the log: the rows that

@@ -81,13 +81,13 @@ class OffsetsPartition:
 
     def __init__(self, coordinator: Coordinator, replica: Replica):
         self.coordinator = coordinator
-        self.node = coordinator.node
+        self.parts = coordinator.parts
         self.replica = replica
         self.epoch = replica.leader_epoch
         self.failure: Exception | None = None  # why it cannot be read
-        node, settings_of = self.node, coordinator.settings_of
-        self.shard = Shard(node.config, settings_of, self.write, node.clock.now_ms, partial(tell, node))
-        self.log = CoordinatorLog(node, replica, self)
+        parts, settings_of = self.parts, coordinator.settings_of
+        self.shard = Shard(parts.config, settings_of, self.write, parts.clock.now_ms, partial(tell, parts))
+        self.log = CoordinatorLog(parts, replica, self)
         self._unsafe: dict[str, GroupWrite] = {}  # by group the last row that was read above the high watermark
         self._in_flight: dict[str, int] = {}  # by group how many writes are not committed
         self._timers: dict[str, tuple[int, Timer]] = {}  # by group
@@ -166,7 +166,7 @@ class OffsetsPartition:
 
     def prepare(self) -> Iterator[int]:
         """Make groups of what was read, and begin their sessions."""
-        shard, clock, spent_us = self.shard, self.node.clock, FIRST_US
+        shard, clock, spent_us = self.shard, self.parts.clock, FIRST_US
         for group_id in shard.loaded_ids():
             if spent_us >= FIRST_US:
                 yield spent_us
@@ -179,7 +179,7 @@ class OffsetsPartition:
     def loaded(self) -> None:
         """Coordinate."""
         self.coordinator.readable(self.replica.partition)
-        tell_loaded(self.node, [group for group in self.shard.groups.values() if group.group_id not in self._unsafe])
+        tell_loaded(self.parts, [group for group in self.shard.groups.values() if group.group_id not in self._unsafe])
         self._delete_gone()
 
     def unreadable(self, offset: int, failure: Exception) -> None:
@@ -187,7 +187,7 @@ class OffsetsPartition:
         self.failure = failure
         self.coordinator.unreadable(self.replica, offset, failure)
         if isinstance(failure, StorageError):
-            self._retry = self.node.clock.after(RETRY_MS, self._begin_again, CHORE)
+            self._retry = self.parts.clock.after(RETRY_MS, self._begin_again, CHORE)
 
     def _begin_again(self) -> None:
         """Forget all, and read it: what is in memory is not what is in the log."""
@@ -222,7 +222,7 @@ class OffsetsPartition:
 
         applied: rows in front of these that the group has taken already, as it came from a classic one.
         """
-        shard, group_id, now_ms = self.shard, group.group_id, self.node.clock.now_ms()
+        shard, group_id, now_ms = self.shard, group.group_id, self.parts.clock.now_ms()
         becomes, group.becomes = group.becomes, None
         try:
             self._append(group_id, [*(applied or ()), *rows], done, is_ahead=True)
@@ -231,7 +231,7 @@ class OffsetsPartition:
             self.arm(group_id)
             done(_code(error))
             return
-        before = face_of(self.node, shard, group_id)
+        before = face_of(self.parts, shard, group_id)
         old = shard.groups.get(group_id)
         shard.groups[group_id] = group
         if isinstance(old, ClassicGroup):
@@ -242,7 +242,7 @@ class OffsetsPartition:
                     group.apply(key, value)
         else:
             shard.groups[group_id] = classic_group(becomes, partial(shard.new_classic, group_id), now_ms)
-        tell_change(self.node, shard, group_id, before)
+        tell_change(self.parts, shard, group_id, before)
         self.arm(group_id)
 
     def end_consumer_group(self, group: ConsumerGroup) -> None:
@@ -264,7 +264,7 @@ class OffsetsPartition:
     ) -> None:
         """Have rows written; KafkaError if that cannot be, and then nothing has happened."""
         try:
-            encoded = [encode(row, is_before_4=self.node.emulated.is_before_4) for row in rows]
+            encoded = [encode(row, is_before_4=self.parts.emulated.is_before_4) for row in rows]
         except EncodeError as failure:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a row of group {group_id[:100]!r}: {failure}") from None
         pieces = [(0, len(rows))] if is_atomic else _pieces(encoded, self.log.batch_bytes_max)
@@ -308,23 +308,23 @@ class OffsetsPartition:
         self._end_write(write)
         for mark in marks:
             shard.offsets.commit(mark)
-            tell_commit(self.node, mark)
+            tell_commit(self.parts, mark)
         for group in write.ending:
-            shard.end_group(group, self.node.clock.now_ms())
+            shard.end_group(group, self.parts.clock.now_ms())
         if write.replay is not None:
             write.replay()
         if self._unsafe and self._unsafe.get(group_id) is write:
             del self._unsafe[group_id]
             self.coordinator.follow_clock()  # sessions begin now
-            shard.load_group(group_id, self.node.clock.now_ms())
+            shard.load_group(group_id, self.parts.clock.now_ms())
             self.arm(group_id)
             loaded = shard.find(group_id)
-            tell_loaded(self.node, [] if loaded is None else [loaded])
+            tell_loaded(self.parts, [] if loaded is None else [loaded])
 
     def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
         """Take back what cannot be written."""
         if error.code == Error.KAFKA_STORAGE_ERROR:
-            self.node.disk_failed(error)
+            self.parts.disk_failed(error)
         shard, is_ahead = self.shard, error.code == Error.UNKNOWN_SERVER_ERROR
         shard.offsets.take_back(mark for write in self.log.not_committed() for mark in write.marks)  # type: ignore[attr-defined]
         for write in writes:
@@ -352,15 +352,15 @@ class OffsetsPartition:
         """Delete offsets that nobody needs any more, and groups without others."""
         if self.is_loading or self.failure is not None:
             return
-        now_ms = self.node.clock.now_ms()
-        retention_ms = self.node.config["offsets.retention.minutes"] * 60_000
+        now_ms = self.parts.clock.now_ms()
+        retention_ms = self.parts.config["offsets.retention.minutes"] * 60_000
         rows, ending = self.shard.expired(now_ms, retention_ms, self.coordinator.is_gone, self._unsafe)
         if rows:
             self.write("", rows, nobody_waits, ending=ending, is_atomic=False)
 
     def _delete_gone(self) -> None:
         """Delete the offsets of topics that went while nobody coordinated, or could write."""
-        self.node.shares.begin(self._delete_gone_in_shares())
+        self.parts.shares.begin(self._delete_gone_in_shares())
 
     def _delete_gone_in_shares(self) -> Generator[int, None, None]:
         for group_id in self.shard.offsets.groups():
@@ -378,7 +378,7 @@ class OffsetsPartition:
 
     def _gone_deleted(self, error: Error) -> None:
         if error not in (Error.NONE, Error.NOT_COORDINATOR) and self._retry is None and not self.log.is_closed:
-            self._retry = self.node.clock.after(RETRY_MS, self._delete_gone_again, CHORE)
+            self._retry = self.parts.clock.after(RETRY_MS, self._delete_gone_again, CHORE)
 
     def _delete_gone_again(self) -> None:
         self._retry = None
@@ -397,8 +397,8 @@ class OffsetsPartition:
             del self._timers[group_id]
             armed = None
         if wake_ms is not None and armed is None:
-            delay_ms = max(wake_ms - self.node.clock.now_ms(), 0)
-            self._timers[group_id] = (wake_ms, self.node.clock.after(delay_ms, partial(self._ring, group_id)))
+            delay_ms = max(wake_ms - self.parts.clock.now_ms(), 0)
+            self._timers[group_id] = (wake_ms, self.parts.clock.after(delay_ms, partial(self._ring, group_id)))
 
     def shift(self, by_ms: int) -> None:
         """The clock has been set: what is due is due so much later by it."""
@@ -410,7 +410,7 @@ class OffsetsPartition:
         self.coordinator.follow_clock()
         self._timers.pop(group_id, None)
         group = self.shard.groups.get(group_id)
-        now_ms = self.node.clock.now_ms()
+        now_ms = self.parts.clock.now_ms()
         if isinstance(group, ClassicGroup):
             group.expire(now_ms)
             self.shard.drop_unwritten(group_id, now_ms)
@@ -433,7 +433,7 @@ class OffsetsPartition:
         """Look which topics match: at once if they are few, else in shares."""
         topics = self.coordinator.topics
         version = topics.version
-        found = self.node.shares.start(resolve_in_shares(wanted, list(topics.names())))
+        found = self.parts.shares.start(resolve_in_shares(wanted, list(topics.names())))
         if isinstance(found, dict):
             self._resolved(group, found, version)
             return
@@ -449,7 +449,7 @@ class OffsetsPartition:
             self._resolved(group, found, version)
 
     def _resolved(self, group: ConsumerGroup, found: dict[str, frozenset[str]], version: int) -> None:
-        rows = group.patterns_resolved(found, version, self.node.clock.now_ms(), self.coordinator.topics)
+        rows = group.patterns_resolved(found, version, self.parts.clock.now_ms(), self.coordinator.topics)
         self.change(group, rows, nobody_waits)
 
     # The end
@@ -464,7 +464,7 @@ class OffsetsPartition:
         if self._retry is not None:
             self._retry.cancel()
         self.log.close()
-        self.shard.end(self.node.clock.now_ms())
+        self.shard.end(self.parts.clock.now_ms())
 
 
 class _Joint:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class Groups:
     """One for the life of a broker."""
 
-    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica]):
-        self.node = node
+    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica]):
+        self.parts = parts
         self._replicas = replicas
-        protocols = node.config["group.coordinator.rebalance.protocols"]
-        self._knows_consumer_protocol = "consumer" in protocols and node.emulated.knows_consumer_protocol
+        protocols = parts.config["group.coordinator.rebalance.protocols"]
+        self._knows_consumer_protocol = "consumer" in protocols and parts.emulated.knows_consumer_protocol
         self._coordinator: Coordinator | None = None
         self._has_stopped = False
 
@@ -31,13 +31,13 @@ class Groups:
     def serves_consumer_protocol(self) -> bool:
         """Whether settings and feature level allow it; if not a client is told what an older broker would say."""
         return self._knows_consumer_protocol and (
-            self.node.emulated.is_before_4 or self.node.metadata.may_have_feature(GROUP_VERSION, 1)
+            self.parts.emulated.is_before_4 or self.parts.metadata.may_have_feature(GROUP_VERSION, 1)
         )
 
     def allow_consumer_group(self) -> None:
         """Raise the feature level that the records of such a group need; before 4.0 there was none for them."""
-        if not self.node.emulated.is_before_4:
-            self.node.metadata.need_feature(GROUP_VERSION, 1)
+        if not self.parts.emulated.is_before_4:
+            self.parts.metadata.need_feature(GROUP_VERSION, 1)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -47,18 +47,18 @@ class Groups:
         if self._coordinator is None:
             from minibroker.groups.coordinator import Coordinator
 
-            self._coordinator = Coordinator(self.node, self._replicas)
+            self._coordinator = Coordinator(self.parts, self._replicas)
         return self._coordinator
 
     def start(self) -> None:
         """Read what groups there are, as soon as there is a topic that they are kept in."""
-        self.node.watchers[self._look] = None
+        self.parts.watchers[self._look] = None
         self._look()
 
     def stop(self) -> None:
         """Coordinate nothing from here on, whoever asks: another life of this broker may have the directory soon."""
         self._has_stopped = True
-        self.node.watchers.pop(self._look, None)
+        self.parts.watchers.pop(self._look, None)
         if self._coordinator is not None:
             self._coordinator.stop()
             self._coordinator = None
@@ -73,5 +73,5 @@ class Groups:
         return () if self._coordinator is None else self._coordinator.led.values()
 
     def _look(self) -> None:
-        if self._coordinator is None and OFFSETS_TOPIC in self.node.image.topics:
+        if self._coordinator is None and OFFSETS_TOPIC in self.parts.image.topics:
             self.coordinator.follow()

@@ -1,4 +1,4 @@
-"""Storage in memory: what `--memory` runs on, and what the simulated disk is made of (simulated_storage.py).
+"""Storage in memory: what `--memory` runs on, and what the simulated disk is made of (simulation/disk.py).
 
 What must hold: it behaves as OsStorage does, view by view and error by error; tests/log/test_storage.py runs one suite
 over both. Nothing survives the process, so `sync` has nothing to do.

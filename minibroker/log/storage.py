@@ -1,7 +1,7 @@
 """The door to files: what the log wants of a disk, and the real one.
 
 Everything that the log does to a disk goes through `Storage` and `File`, so a simulated disk that loses, tears and
-fails can take its place (simulated_storage.py). Paths are relative to the storage's root and use "/".
+fails can take its place (simulation/disk.py). Paths are relative to the storage's root and use "/".
 
 What must hold of every storage: what was synced survives a crash, what was not may be lost or torn; a name that was
 created, renamed or removed is certain only once its directory is synced. `append` is one gathered write; one that fails

@@ -3,7 +3,7 @@
     lost = unsynced(log)        while the log is open
     lose(storage, lost)         when nobody has it open any more
 
-Simulated disks do this better: they know each write (simulated_storage.py). This one serves real disks and memory,
+Simulated disks do this better: they know each write (simulation/disk.py). This one serves real disks and memory,
 which keep no record of what was synced but the recovery point: what is above it goes, all at once.
 What must hold: what is left is what a disk may hold after a power loss, so a broker can start on it.
 """

@@ -33,20 +33,20 @@ RETRY_MS = 100
 class DirectoryAssignments:
     """One for the life of a broker in a cluster."""
 
-    def __init__(self, node: Parts, unopened: Mapping[tuple[str, int], object], network: Network, controller: NodeId):
-        self.node = node
+    def __init__(self, parts: Parts, unopened: Mapping[tuple[str, int], object], network: Network, controller: NodeId):
+        self.parts = parts
         self.unopened = unopened
         self.network = network
         self.controller = controller
         self._open: dict[Key, None] = {}  # of which the metadata say something else than is so
         self._task: asyncio.Task[None] | None = None
         self._has_stopped = False
-        self._unexpected = Unexpected(node.reporter, f"directories {node.node_id}")
+        self._unexpected = Unexpected(parts.reporter, f"directories {parts.node_id}")
 
     @property
     def is_possible(self) -> bool:
         """Whether the metadata can say where replicas are."""
-        return self.node.image.metadata_version >= DIRECTORIES
+        return self.parts.image.metadata_version >= DIRECTORIES
 
     def tried(self, topic: Topic, partition: Partition) -> None:
         """Compare with the metadata what has become of an attempt to open a log."""
@@ -54,7 +54,7 @@ class DirectoryAssignments:
             self._open[topic.id, partition.id] = None
             if not self._has_stopped and (self._task is None or self._task.done()):
                 task = self._send()
-                self._task = asyncio.get_running_loop().create_task(task, name=f"directories {self.node.node_id}")
+                self._task = asyncio.get_running_loop().create_task(task, name=f"directories {self.parts.node_id}")
 
     async def told(self) -> None:
         """Return when the controller knows of all."""
@@ -67,17 +67,17 @@ class DirectoryAssignments:
             self._task.cancel()
 
     def _told(self, topic: Topic, partition: Partition) -> bytes:
-        return partition.directories[partition.replicas.index(self.node.node_id)]
+        return partition.directories[partition.replicas.index(self.parts.node_id)]
 
     def _actual(self, topic: Topic, partition: Partition) -> bytes:
         is_lost = (topic.name, partition.id) in self.unopened
-        return LOST_DIRECTORY if is_lost else self.node.directory_id
+        return LOST_DIRECTORY if is_lost else self.parts.directory_id
 
     async def _send(self) -> None:
         while directories := self._differing():
             request = AssignReplicasToDirsRequest(
-                broker_id=self.node.node_id,
-                broker_epoch=self.node.metadata.broker_epoch,
+                broker_id=self.parts.node_id,
+                broker_epoch=self.parts.metadata.broker_epoch,
                 directories=[
                     DirectoryData(
                         id=directory,
@@ -93,20 +93,20 @@ class DirectoryAssignments:
                 ],
             )
             try:
-                await self.network.call(self.node.node_id, self.controller, request)
+                await self.network.call(self.parts.node_id, self.controller, request)
             except NetworkError:
                 pass
             except Exception as error:  # ours: nobody else would tell
                 self._unexpected.tell(error)
-            await self.node.clock.sleep(RETRY_MS)  # the metadata follow the answer
+            await self.parts.clock.sleep(RETRY_MS)  # the metadata follow the answer
 
     def _differing(self) -> dict[bytes, dict[bytes, list[int]]]:
         """Return what the metadata have still to say: directory, topic id, partitions."""
         found: dict[bytes, dict[bytes, list[int]]] = {}
         for topic_id, number in list(self._open):
-            topic = self.node.image.topics_by_id.get(topic_id)
+            topic = self.parts.image.topics_by_id.get(topic_id)
             partition = None if topic is None or number >= len(topic.partitions) else topic.partitions[number]
-            if topic is None or partition is None or self.node.node_id not in partition.replicas:
+            if topic is None or partition is None or self.parts.node_id not in partition.replicas:
                 del self._open[topic_id, number]
                 continue
             actual = self._actual(topic, partition)

@@ -1,8 +1,8 @@
 """A follower's side of replication: fetch from each leader, for all partitions that it leads.
 
-One loop for each leader, one request at a time, in a session that both sides know (feeding.py). A request names what
-has moved; when a partition comes or its leader changes meanwhile, the waiting request is given up for one that says so,
-so that nobody waits for a fetch that is about something else.
+One loop for each leader, one request at a time, in a session that both sides know (follower_sessions.py). A request
+names what has moved; when a partition comes or its leader changes meanwhile, the waiting request is given up for one
+that says so, so that nobody waits for a fetch that is about something else.
 
 What must hold: what an answer does to a log is decided by replication/follower.py alone; here is only when to ask.
 """
@@ -41,8 +41,8 @@ NO_SESSION = 0
 class ReplicaFetchers:
     """Every leader that one broker follows."""
 
-    def __init__(self, node: Parts, network: Network):
-        self.node = node
+    def __init__(self, parts: Parts, network: Network):
+        self.parts = parts
         self.network = network
         self.fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Key, int] = {}  # of what is fetched
@@ -60,7 +60,7 @@ class ReplicaFetchers:
         if leader != NO_LEADER:
             self._leaders[key] = leader
             if leader not in self.fetchers:
-                self.fetchers[leader] = Fetcher(self.node, self.network, leader)
+                self.fetchers[leader] = Fetcher(self.parts, self.network, leader)
             self.fetchers[leader].add(key, replica)
 
     def left(self, replica: Replica) -> None:
@@ -78,8 +78,8 @@ class ReplicaFetchers:
 class Fetcher:
     """What is fetched from one leader."""
 
-    def __init__(self, node: Parts, network: Network, leader_id: int):
-        self.node = node
+    def __init__(self, parts: Parts, network: Network, leader_id: int):
+        self.parts = parts
         self.network = network
         self.leader_id = leader_id
         self.replicas: dict[Key, Replica] = {}
@@ -95,7 +95,7 @@ class Fetcher:
         self._is_given_up = self._has_stopped = False
         self._others: dict[asyncio.Task[None], None] = {}  # questions beside the fetches
         self._troubles: dict[Key, int] = {}  # how often each could not be fetched, one time after the other
-        self._unexpected = Unexpected(node.reporter, f"fetch {self}")
+        self._unexpected = Unexpected(parts.reporter, f"fetch {self}")
 
     def add(self, key: Key, replica: Replica) -> None:
         role = replica.role
@@ -137,12 +137,12 @@ class Fetcher:
             self._pause.set_result(None)
 
     def __str__(self) -> str:
-        return f"{self.node.node_id}<-{self.leader_id}"
+        return f"{self.parts.node_id}<-{self.leader_id}"
 
     async def _run(self) -> None:
         refused = 0
         while self.replicas and not self._has_stopped:
-            await self.node.clock.sleep(0)  # more may come at the same time
+            await self.parts.clock.sleep(0)  # more may come at the same time
             try:
                 answer = await self._ask(self._request())
                 if answer is None:
@@ -155,22 +155,22 @@ class Fetcher:
                 if not isinstance(error, NetworkError):  # ours, and yet replication from this leader goes on
                     self._unexpected.tell(error)
                 self._reset()
-                await self._wait(self.node.config["replica.fetch.backoff.ms"])
+                await self._wait(self.parts.config["replica.fetch.backoff.ms"])
                 continue
             refused += 1
             self._reset()
             if refused > 1:  # a new session was refused too: somebody else has one in our name, or there is no room
-                await self._wait(self.node.config["replica.fetch.backoff.ms"])
+                await self._wait(self.parts.config["replica.fetch.backoff.ms"])
         self._reset()
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
         """Return the answer, None if the request has been given up."""
         call = self.network.call(
-            self.node.node_id,
+            self.parts.node_id,
             self.leader_id,
             request,
             FETCH_VERSION,
-            timeout_ms=self.node.config["replica.socket.timeout.ms"],
+            timeout_ms=self.parts.config["replica.socket.timeout.ms"],
         )
         self._call = asyncio.get_running_loop().create_task(call, name=f"call {self}")
         try:
@@ -186,7 +186,7 @@ class Fetcher:
     async def _wait(self, pause_ms: float) -> None:
         """Wait before the next try, but not if there is something new to ask."""
         pause = self._pause = asyncio.get_running_loop().create_future()
-        timer = self.node.clock.after(pause_ms, lambda: None if pause.done() else pause.set_result(None))
+        timer = self.parts.clock.after(pause_ms, lambda: None if pause.done() else pause.set_result(None))
         try:
             await pause
         finally:
@@ -201,7 +201,7 @@ class Fetcher:
         self._moved = dict.fromkeys(self.replicas)
 
     def _request(self) -> FetchRequest:
-        config = self.node.config
+        config = self.parts.config
         if self._session_id == NO_SESSION:
             self._reset()
         else:
@@ -229,7 +229,7 @@ class Fetcher:
         self._forgotten.clear()
         return FetchRequest(
             replica_state=FetchRequest.ReplicaState(
-                replica_id=self.node.node_id, replica_epoch=self.node.metadata.broker_epoch
+                replica_id=self.parts.node_id, replica_epoch=self.parts.metadata.broker_epoch
             ),
             max_wait_ms=config["replica.fetch.wait.max.ms"],
             min_bytes=config["replica.fetch.min.bytes"],
@@ -253,16 +253,16 @@ class Fetcher:
         replica, wanted = self.replicas.get(key), self._asked.get(key)
         if replica is None or wanted is None:
             return
-        role, node = replica.role, self.node
+        role, parts = replica.role, self.parts
         if not isinstance(role, FollowerState) or self._roles.get(key) is not role:
             return  # it will be asked for in another epoch
         if answer.error_code != Error.NONE:
             del self._asked[key]  # the leader has dropped it from the session
-        if "fetch" in node.events.wanted:
-            place, size_bytes = (node.node_id, replica.topic, replica.partition), len(answer.records or b"")
-            node.events.emit(Fetch(*place, self.leader_id, wanted.offset, size_bytes, answer.high_watermark))
+        if "fetch" in parts.events.wanted:
+            place, size_bytes = (parts.node_id, replica.topic, replica.partition), len(answer.records or b"")
+            parts.events.emit(Fetch(*place, self.leader_id, wanted.offset, size_bytes, answer.high_watermark))
         try:
-            outcome = role.on_fetched(wanted, answer, node.clock.now_ms())
+            outcome = role.on_fetched(wanted, answer, parts.clock.now_ms())
         except StorageError as failure:
             self._disk_failed(key, replica, failure)
             return
@@ -285,14 +285,14 @@ class Fetcher:
 
     def _disk_failed(self, key: Key, replica: Replica, failure: StorageError) -> None:
         self.remove(key)
-        self.node.disk_failed(failure)
+        self.parts.disk_failed(failure)
 
     def _tell_trouble(self, key: Key, replica: Replica, role: FollowerState) -> None:
         """Say that a partition does not get on, if that lasts, and more and more rarely."""
         count = self._troubles[key] = self._troubles.get(key, 0) + 1
         if count in TOLD_COUNTS:
-            self.node.reporter.say(
-                f"broker {self.node.node_id} cannot follow broker {self.leader_id} in {replica.topic}-"
+            self.parts.reporter.say(
+                f"broker {self.parts.node_id} cannot follow broker {self.leader_id} in {replica.topic}-"
                 f"{replica.partition}, it has tried {count} times: {role.trouble}"
             )
 
@@ -309,7 +309,7 @@ class Fetcher:
             self._go()
 
     async def _try_later(self, key: Key, role: FollowerState) -> None:
-        await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
+        await self.parts.clock.sleep(self.parts.config["replica.fetch.backoff.ms"])
         self._again(key, role)
 
     async def _find_ends(self, key: Key, replica: Replica, role: FollowerState) -> None:
@@ -319,15 +319,15 @@ class Fetcher:
                 end_offset = await self._ask_offset(replica, role, LATEST)
                 start_offset = await self._ask_offset(replica, role, EARLIEST)
             except KafkaError:
-                await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
+                await self.parts.clock.sleep(self.parts.config["replica.fetch.backoff.ms"])
                 continue
             except Exception as error:  # ours
                 self._unexpected.tell(error)
-                await self.node.clock.sleep(self.node.config["replica.fetch.backoff.ms"])
+                await self.parts.clock.sleep(self.parts.config["replica.fetch.backoff.ms"])
                 continue
             if self._roles.get(key) is role:
                 try:
-                    role.on_leader_ends(start_offset, end_offset, self.node.clock.now_ms())
+                    role.on_leader_ends(start_offset, end_offset, self.parts.clock.now_ms())
                 except StorageError as failure:
                     self._disk_failed(key, replica, failure)
                     return
@@ -339,9 +339,9 @@ class Fetcher:
             partition_index=replica.partition, current_leader_epoch=role.leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
-            replica_id=self.node.node_id, topics=[EndsTopic(name=replica.topic, partitions=[partition])]
+            replica_id=self.parts.node_id, topics=[EndsTopic(name=replica.topic, partitions=[partition])]
         )
-        answer = await self.network.call(self.node.node_id, self.leader_id, request, LIST_OFFSETS_VERSION)
+        answer = await self.network.call(self.parts.node_id, self.leader_id, request, LIST_OFFSETS_VERSION)
         found = answer.topics[0].partitions[0]
         if found.error_code != Error.NONE:
             raise KafkaError(Error(found.error_code))

@@ -8,7 +8,7 @@ followers here (replica.selector.class) and would have to wait for it.
 
 What must hold: a request counts once: a session accepts only the epoch that is due. What was sent and not confirmed by
 a later request is sent again. A follower is as far as it said itself, in this session and this leader epoch.
-Not here: what one partition answers (replication/fetching.py), the other side (following.py).
+Not here: what one partition answers (replication/fetching.py), the other side (fetcher.py).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ EPOCH_MAX = 0x7FFFFFFF
 class SessionPartition:
     """One partition of a session."""
 
-    __slots__ = ("feed", "high_watermark", "key", "log_start_offset", "replica", "role", "size_bytes_max", "wanted")
+    __slots__ = ("high_watermark", "key", "log_start_offset", "replica", "role", "session", "size_bytes_max", "wanted")
 
-    def __init__(self, feed: FollowerSession, key: Key, replica: Replica, role: LeaderState, size_bytes_max: int):
-        self.feed = feed
+    def __init__(self, session: FollowerSession, key: Key, replica: Replica, role: LeaderState, size_bytes_max: int):
+        self.session = session
         self.key = key
         self.replica = replica
         self.role = role  # in which it is fed
@@ -61,14 +61,14 @@ class SessionPartition:
         """Hear that the partition has moved, that this broker leads no longer, or that its disk has failed."""
         replica, log = self.replica, self.replica.log
         is_over = replica.role is not self.role or log.offline is not None
-        if self.feed.follower_id not in self.role.in_sync:
-            self.feed.outside[self.key] = None
+        if self.session.follower_id not in self.role.in_sync:
+            self.session.outside[self.key] = None
         if is_over or log.log_end_offset > self.wanted.offset or log.log_start_offset != self.log_start_offset:
-            self.feed.has_news(self)
+            self.session.has_news(self)
         else:
-            self.feed.stale[self.key] = None
-            if self.feed.tells_high_watermarks:
-                self.feed.wake()
+            self.session.stale[self.key] = None
+            if self.session.tells_high_watermarks:
+                self.session.wake()
 
     def close(self) -> None:
         self.replica.waiters.pop(self.changed, None)
@@ -127,11 +127,11 @@ class FollowerSession:
             self.drop(key)
         self.wake()
 
-    async def wait(self, node: Parts, max_wait_ms: int) -> None:
+    async def wait(self, parts: Parts, max_wait_ms: int) -> None:
         """Return when there may be news, when the time is over, or when another request takes the place of this."""
         self.wake()
         waiting = self._waiting = asyncio.get_running_loop().create_future()
-        timer = node.clock.after(max_wait_ms, lambda: None if waiting.done() else waiting.set_result(False))
+        timer = parts.clock.after(max_wait_ms, lambda: None if waiting.done() else waiting.set_result(False))
         try:
             await waiting
         finally:
@@ -143,62 +143,62 @@ class FollowerSession:
 class FollowerSessions:
     """Every follower of one broker."""
 
-    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica], isr: IsrUpdates):
-        self.node = node
+    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica], isr: IsrUpdates):
+        self.parts = parts
         self.replicas = replicas
         self.isr = isr
-        self.feeds: dict[int, FollowerSession] = {}  # by the follower's id
+        self.sessions: dict[int, FollowerSession] = {}  # by the follower's id
 
     def stop(self) -> None:
-        for feed in self.feeds.values():
-            feed.close()
-        self.feeds.clear()
+        for session in self.sessions.values():
+            session.close()
+        self.sessions.clear()
 
     def left(self, replica: Replica) -> None:
         """FollowerSession a partition no more: it is gone from here."""
-        for feed in self.feeds.values():
-            feed.drop((replica.topic_id, replica.partition))
+        for session in self.sessions.values():
+            session.drop((replica.topic_id, replica.partition))
 
     # Fetch
 
     def fetch(self, request: FetchRequest) -> FetchResponse | Coroutine[None, None, FetchResponse]:
         """Answer a follower now, or when there is something to tell."""
         state = request.replica_state
-        feed = self.feeds.get(state.replica_id)
+        session = self.sessions.get(state.replica_id)
         if request.session_epoch == FIRST_EPOCH:
-            if feed is not None:
-                feed.close()
-            feed = self.feeds[state.replica_id] = FollowerSession(
+            if session is not None:
+                session.close()
+            session = self.sessions[state.replica_id] = FollowerSession(
                 state.replica_id,
-                self.node.chance.randrange(1, 1 << 31),
-                tells_high_watermarks=self.node.sends_to_racks,
+                self.parts.chance.randrange(1, 1 << 31),
+                tells_high_watermarks=self.parts.sends_to_racks,
             )
-        elif feed is None or feed.session_id != request.session_id:
+        elif session is None or session.session_id != request.session_id:
             return FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-        elif request.session_epoch != (1 if feed.epoch == EPOCH_MAX else feed.epoch + 1) and (
+        elif request.session_epoch != (1 if session.epoch == EPOCH_MAX else session.epoch + 1) and (
             "any-session-epoch" not in bugs.planted
         ):
             return FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, responses=[])
-        feed.epoch = request.session_epoch
-        feed.fetched_ms = self.node.clock.steady_ms()
-        round_ = FollowerFetch(self, feed, request)
-        round_.take()
-        if round_.is_due or request.max_wait_ms <= 0:
-            return round_.response()
-        return self._wait(round_, request)
+        session.epoch = request.session_epoch
+        session.fetched_ms = self.parts.clock.steady_ms()
+        fetch = FollowerFetch(self, session, request)
+        fetch.take()
+        if fetch.is_due or request.max_wait_ms <= 0:
+            return fetch.response()
+        return self._wait(fetch, request)
 
-    async def _wait(self, round_: FollowerFetch, request: FetchRequest) -> FetchResponse:
-        feed = round_.feed
-        clock = self.node.clock
+    async def _wait(self, fetch: FollowerFetch, request: FetchRequest) -> FetchResponse:
+        session = fetch.session
+        clock = self.parts.clock
         deadline_ms = clock.steady_ms() + request.max_wait_ms
         while True:  # there may be news before this coroutine is run for the first time
-            if feed.epoch != request.session_epoch or self.feeds.get(feed.follower_id) is not feed:
+            if session.epoch != request.session_epoch or self.sessions.get(session.follower_id) is not session:
                 return FetchResponse(responses=[])  # nobody waits for this answer any more
-            round_.read_news()
+            fetch.read_news()
             left_ms = deadline_ms - clock.steady_ms()
-            if round_.is_due or left_ms <= 0 or (feed.tells_high_watermarks and feed.stale):
-                return round_.response()
-            await feed.wait(self.node, left_ms)
+            if fetch.is_due or left_ms <= 0 or (session.tells_high_watermarks and session.stale):
+                return fetch.response()
+            await session.wait(self.parts, left_ms)
 
     # Where a log begins and ends
 
@@ -218,7 +218,7 @@ class FollowerSessions:
                     if found is not None:
                         answer.offset = found.offset
                 except KafkaError as error:
-                    self.node.say_if_damaged(error)
+                    self.parts.say_if_damaged(error)
                     answer.error_code = error.code
                 answers.append(answer)
             topics.append(EndsTopic(name=topic.name, partitions=answers))
@@ -228,10 +228,10 @@ class FollowerSessions:
 class FollowerFetch:
     """One request of a follower on its way to an answer."""
 
-    def __init__(self, sessions: FollowerSessions, feed: FollowerSession, request: FetchRequest):
-        self.node = sessions.node
+    def __init__(self, sessions: FollowerSessions, session: FollowerSession, request: FetchRequest):
+        self.parts = sessions.parts
         self.sessions = sessions
-        self.feed = feed
+        self.session = session
         self.request = request
         self.is_due = False
         self.left_bytes = request.max_bytes
@@ -242,53 +242,53 @@ class FollowerFetch:
 
     def take(self) -> None:
         """Note what the follower says, and read what there is for it."""
-        feed, request = self.feed, self.request
+        session, request = self.session, self.request
         for forgotten in request.forgotten_topics_data:
             for number in forgotten.partitions:
-                feed.drop((bytes(forgotten.topic_id), number))
+                session.drop((bytes(forgotten.topic_id), number))
         if "sent-counts-as-received" not in bugs.planted:
-            feed.news.update(feed.sent)  # whatever of it has not arrived
-        feed.sent = {}
+            session.news.update(session.sent)  # whatever of it has not arrived
+        session.sent = {}
         for topic in request.topics:
             topic_id = bytes(topic.topic_id)
             for asked in topic.partitions:
                 self._take_partition((topic_id, asked.partition), asked)
         if "never-looks-again" not in bugs.planted:
-            for key in list(feed.outside):
+            for key in list(session.outside):
                 self._look_again(key)
         self.read_news()
 
     def _take_partition(self, key: Key, asked: FetchRequest.FetchTopic.FetchPartition) -> None:
-        feed, node = self.feed, self.node
+        session, parts = self.session, self.parts
         wanted = FetchPosition(
             asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset, asked.current_leader_epoch
         )
         try:
-            name = node.topic_name(key[0])
+            name = parts.topic_name(key[0])
             replica = None if name is None else self.sessions.replicas.get((name, key[1]))
             if replica is None:
                 raise KafkaError(Error.UNKNOWN_TOPIC_ID if name is None else Error.NOT_LEADER_OR_FOLLOWER)
             replica.check_leader()
-            fed = feed.fed.get(key)
+            fed = session.fed.get(key)
             if fed is None or fed.replica is not replica or fed.role is not replica.role:
-                feed.drop(key)
-                fed = feed.fed[key] = SessionPartition(
-                    feed, key, replica, replica.as_leader(), asked.partition_max_bytes
+                session.drop(key)
+                fed = session.fed[key] = SessionPartition(
+                    session, key, replica, replica.as_leader(), asked.partition_max_bytes
                 )
             fed.wanted = wanted
             replica.waiters[fed.changed] = None
             self._named[key] = None
-            if feed.follower_id not in fed.role.in_sync:
-                feed.outside[key] = None
+            if session.follower_id not in fed.role.in_sync:
+                session.outside[key] = None
             self._note(fed)
         except KafkaError as error:
             self._refuse(key, error)
 
     def _look_again(self, key: Key) -> None:
         """Let a follower that is not in sync say again how far it is: who may join depends on the controller too."""
-        fed = self.feed.fed[key]
-        if self.feed.follower_id in fed.role.in_sync:
-            del self.feed.outside[key]
+        fed = self.session.fed[key]
+        if self.session.follower_id in fed.role.in_sync:
+            del self.session.outside[key]
         elif key not in self._named:
             try:
                 self._note(fed)
@@ -301,13 +301,13 @@ class FollowerFetch:
         Who has got something comes last with the next request, so that a batch that is larger than what a partition may
         have is the first to be read some time, and then its size does not matter.
         """
-        feed = self.feed
-        for key in list(feed.news):
+        session = self.session
+        for key in list(session.news):
             if self.left_bytes <= 0:
                 break
-            fed = feed.fed.get(key)
+            fed = session.fed.get(key)
             if fed is None or (key in self._answers and not self._give_back(key)):
-                feed.news.pop(key, None)
+                session.news.pop(key, None)
                 continue
             try:
                 self._read(fed, self._noted.pop(key) if key in self._noted else self._look(fed, counts=False))
@@ -328,14 +328,14 @@ class FollowerFetch:
         return self.left_bytes < self.request.max_bytes
 
     def _look(self, fed: SessionPartition, *, counts: bool) -> FollowerRead:
-        feed, replica = self.feed, fed.replica
+        session, replica = self.session, fed.replica
         if replica.role is not fed.role:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, "another epoch has begun")
         read = note_fetch(
             replica,
-            feed.follower_id,
+            session.follower_id,
             fed.wanted,
-            steady_ms=feed.fetched_ms,
+            steady_ms=session.fetched_ms,
             broker_epoch=self.request.replica_state.replica_epoch,
             counts=counts,
         )
@@ -348,7 +348,7 @@ class FollowerFetch:
         read = self._look(fed, counts=True)
         if read.diverging is None and fed.replica.log.log_end_offset > fed.wanted.offset:
             self._noted[fed.key] = read
-            self.feed.news.setdefault(fed.key)
+            self.session.news.setdefault(fed.key)
         else:
             self._take(fed, read)
 
@@ -360,14 +360,14 @@ class FollowerFetch:
 
     def _take(self, fed: SessionPartition, read: FollowerRead) -> None:
         """Put what was read into the answer, if it is news."""
-        feed, found = self.feed, read.found
+        session, found = self.session, read.found
         if found is None and read.diverging is None:
             if fed.replica.log.log_end_offset > fed.wanted.offset:
-                feed.news.setdefault(fed.key)  # there was no room for it; it keeps its place
+                session.news.setdefault(fed.key)  # there was no room for it; it keeps its place
             else:
-                feed.news.pop(fed.key, None)
+                session.news.pop(fed.key, None)
             if read.high_watermark != fed.high_watermark or read.log_start_offset != fed.log_start_offset:
-                feed.stale[fed.key] = None
+                session.stale[fed.key] = None
                 self.is_due = self.is_due or read.log_start_offset != fed.log_start_offset
             return
         answer = self._answer(fed, read.high_watermark, read.log_start_offset, read.last_stable_offset)
@@ -380,14 +380,14 @@ class FollowerFetch:
             answer.records = found.view()
             self.left_bytes -= found.size_bytes
             self.is_due = self.is_due or self.request.max_bytes - self.left_bytes >= self._bytes_min
-        feed.news.pop(fed.key, None)
-        feed.sent[fed.key] = None
+        session.news.pop(fed.key, None)
+        session.sent[fed.key] = None
 
     def _answer(
         self, fed: SessionPartition, high_watermark: int, log_start_offset: int, last_stable_offset: int
     ) -> Answer:
         fed.high_watermark, fed.log_start_offset = high_watermark, log_start_offset
-        self.feed.stale.pop(fed.key, None)
+        self.session.stale.pop(fed.key, None)
         answer = self._answers[fed.key] = Answer(
             partition_index=fed.key[1],
             error_code=Error.NONE,
@@ -401,19 +401,19 @@ class FollowerFetch:
 
     def _refuse(self, key: Key, error: KafkaError) -> None:
         """Answer an error; the follower asks for the partition again when it knows better."""
-        self.node.say_if_damaged(error)
-        self.feed.drop(key)
+        self.parts.say_if_damaged(error)
+        self.session.drop(key)
         self._answers[key] = Answer(
             partition_index=key[1], error_code=error.code, high_watermark=-1, aborted_transactions=None, records=None
         )
         self.is_due = True
 
     def response(self) -> FetchResponse:
-        feed = self.feed
-        for key in list(feed.stale):
-            fed = feed.fed.get(key)
+        session = self.session
+        for key in list(session.stale):
+            fed = session.fed.get(key)
             if fed is None:
-                del feed.stale[key]
+                del session.stale[key]
             elif key not in self._answers:
                 replica = fed.replica
                 high_watermark = replica.high_watermark
@@ -427,6 +427,6 @@ class FollowerFetch:
         for (topic_id, _), answer in self._answers.items():
             topics.setdefault(topic_id, []).append(answer)
         return FetchResponse(
-            session_id=feed.session_id,
+            session_id=session.session_id,
             responses=[Topic(topic_id=topic_id, partitions=answers) for topic_id, answers in topics.items()],
         )

@@ -37,8 +37,8 @@ RETRY_MS = 50  # as Kafka's
 class IsrUpdates:
     """The proposals of one broker, and the look at who lags."""
 
-    def __init__(self, node: Parts, replicas: Mapping[tuple[str, int], Replica], network: Network, controller: NodeId):
-        self.node = node
+    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica], network: Network, controller: NodeId):
+        self.parts = parts
         self.replicas = replicas
         self.network = network
         self.controller = controller
@@ -46,11 +46,11 @@ class IsrUpdates:
         self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._has_stopped = False
-        self._unexpected = Unexpected(node.reporter, f"isr {node.node_id}")
+        self._unexpected = Unexpected(parts.reporter, f"isr {parts.node_id}")
 
     def start(self) -> None:
-        lag_ms_max = self.node.config["replica.lag.time.max.ms"]
-        self._timer = self.node.clock.after(lag_ms_max / 2, self._check_lag)
+        lag_ms_max = self.parts.config["replica.lag.time.max.ms"]
+        self._timer = self.parts.clock.after(lag_ms_max / 2, self._check_lag)
 
     def stop(self) -> None:
         self._has_stopped = True
@@ -64,10 +64,10 @@ class IsrUpdates:
             return  # a fetch that came while the broker stops
         self._pending[replica.topic_id, replica.partition] = (replica, replica.as_leader(), proposal)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._send(), name=f"isr {self.node.node_id}")
+            self._task = asyncio.get_running_loop().create_task(self._send(), name=f"isr {self.parts.node_id}")
 
     def _check_lag(self) -> None:
-        steady_ms = self.node.clock.steady_ms()
+        steady_ms = self.parts.clock.steady_ms()
         for replica in list(self.replicas.values()):
             role = replica.role
             if isinstance(role, LeaderState) and (proposal := role.check_lag(steady_ms)) is not None:
@@ -79,7 +79,7 @@ class IsrUpdates:
             sent, self._pending = self._pending, {}
             request = self._request(sent)
             try:
-                answer = await self.network.call(self.node.node_id, self.controller, request, VERSION)
+                answer = await self.network.call(self.parts.node_id, self.controller, request, VERSION)
             except NetworkError:
                 answer = AlterPartitionResponse(throttle_time_ms=0, error_code=Error.NETWORK_EXCEPTION, topics=[])
             try:
@@ -89,7 +89,7 @@ class IsrUpdates:
                 self._pending = {**sent, **self._pending}
                 is_left = True
             if is_left:
-                await self.node.clock.sleep(RETRY_MS)
+                await self.parts.clock.sleep(RETRY_MS)
 
     def _request(self, sent: dict[Key, Pending]) -> AlterPartitionRequest:
         topics: dict[bytes, list[Partition]] = {}
@@ -107,14 +107,14 @@ class IsrUpdates:
                 )
             )
         return AlterPartitionRequest(
-            broker_id=self.node.node_id,
-            broker_epoch=self.node.metadata.broker_epoch,
+            broker_id=self.parts.node_id,
+            broker_epoch=self.parts.metadata.broker_epoch,
             topics=[Topic(topic_id=topic_id, partitions=each) for topic_id, each in topics.items()],
         )
 
     def _take(self, sent: dict[Key, Pending], answer: AlterPartitionResponse) -> bool:
         """Hand on what was answered; return whether something has to be sent again."""
-        steady_ms = self.node.clock.steady_ms()
+        steady_ms = self.parts.clock.steady_ms()
         found = {
             (bytes(topic.topic_id), each.partition_index): each for topic in answer.topics for each in topic.partitions
         }

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class Replication:
     """One for the life of a broker in a cluster."""
 
-    def __init__(self, node: Parts, partitions: Partitions, network: Network, controller: NodeId):
-        self.isr = IsrUpdates(node, partitions.replicas, network, controller)
-        self.follower_sessions = FollowerSessions(node, partitions.replicas, self.isr)
-        self.fetchers = ReplicaFetchers(node, network)
-        self.directories = DirectoryAssignments(node, partitions.unopened, network, controller)
+    def __init__(self, parts: Parts, partitions: Partitions, network: Network, controller: NodeId):
+        self.isr = IsrUpdates(parts, partitions.replicas, network, controller)
+        self.follower_sessions = FollowerSessions(parts, partitions.replicas, self.isr)
+        self.fetchers = ReplicaFetchers(parts, network)
+        self.directories = DirectoryAssignments(parts, partitions.unopened, network, controller)
 
     def answer(self, source: NodeId, message: Any, version: int) -> Any:
         """Answer another broker."""

@@ -54,8 +54,8 @@ OPENING_US, REMOVING_US = 500, 1000  # on a disk; in memory less
 class Partitions:
     """The replicas of a broker, by topic and partition."""
 
-    def __init__(self, node: Parts):
-        self.node = node
+    def __init__(self, parts: Parts):
+        self.parts = parts
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.replication: Replication | None = None  # in a cluster
         self.upkeep: Upkeep  # set before the first is taken
@@ -70,7 +70,7 @@ class Partitions:
         self._is_at_work = False
         self._settled: list[asyncio.Future[None]] = []
         self._shared: list[asyncio.Future[None]] = []  # told at the end of a share
-        node.directory.floors = self._floors
+        parts.directory.floors = self._floors
 
     def set_strays_aside(self) -> None:
         """See to it that nobody takes what a deleted topic left for the log of a new one, and say what is so set aside.
@@ -78,20 +78,20 @@ class Partitions:
         Nothing of it is ever removed here: it may be all that is left of a topic that the metadata have lost. So it is
         in LogManager.asyncDelete; and there, too, every start names what it finds.
         """
-        strays = self.node.directory.strays()
+        strays = self.parts.directory.strays()
         claimed = {
             (topic.name, partition.id)
-            for topic in self.node.image.topics.values()
+            for topic in self.parts.image.topics.values()
             for partition in topic.partitions
-            if self.node.node_id in partition.replicas
+            if self.parts.node_id in partition.replicas
         }
-        for topic_name, number in self.node.directory.found():
+        for topic_name, number in self.parts.directory.found():
             if (topic_name, number) not in claimed:
-                name = self.node.directory.set_aside(topic_name, number, f"{self.node.chance.getrandbits(128):032x}")
-                self.node.reporter.say(f"{topic_name}-{number} belongs to no topic; it is called {name} now")
+                name = self.parts.directory.set_aside(topic_name, number, f"{self.parts.chance.getrandbits(128):032x}")
+                self.parts.reporter.say(f"{topic_name}-{number} belongs to no topic; it is called {name} now")
         if strays:
             more = f" and {len(strays) - 1} more belong" if strays[1:] else " belongs"
-            self.node.reporter.say(f"{strays[0]}{more} to no topic, and nobody removes what is called so but you")
+            self.parts.reporter.say(f"{strays[0]}{more} to no topic, and nobody removes what is called so but you")
 
     def take(self, topic: Topic, numbers: Collection[int] | None = None, *, at_once: bool = True) -> None:
         """Lead, follow or let go of the partitions of a topic, as the metadata say.
@@ -113,7 +113,7 @@ class Partitions:
             partition = topic.partitions[number]
             key = (topic.name, partition.id)
             replica = self.replicas.get(key)
-            if self.node.node_id not in partition.replicas:
+            if self.parts.node_id not in partition.replicas:
                 self._let_go(key, at_once=at_once)
             elif replica is not None:
                 self._play(replica, partition)
@@ -139,7 +139,7 @@ class Partitions:
             if replication is not None and not replication.directories.is_possible:
                 raise StorageError(f"{topic.name}-{number}: {failure}") from error
             if str(self.unopened.get(key)) != str(failure):
-                self.node.disk_trouble.note(failure)
+                self.parts.disk_trouble.note(failure)
             self.unopened[key] = failure
             self._try_later()
         else:
@@ -151,19 +151,19 @@ class Partitions:
 
     def _try_later(self) -> None:
         if self._retry is None:
-            self._retry = self.node.clock.after(self._retry_ms, self._try_again)
+            self._retry = self.parts.clock.after(self._retry_ms, self._try_again)
 
     def _try_again(self) -> None:
         """Open what could not be opened before."""
         self._retry = None
         before = len(self.unopened)
-        for topic in self.node.image.topics.values():
+        for topic in self.parts.image.topics.values():
             for partition in topic.partitions if self.unopened else ():
                 if (topic.name, partition.id) in self.unopened:
                     self._to_open[topic.name, partition.id] = topic
         self.begin()
         self._retry_ms = RETRY_MS_MIN if len(self.unopened) < before else min(2 * self._retry_ms, RETRY_MS_MAX)
-        self.node.tell_watchers()  # a coordinator waits for its partitions
+        self.parts.tell_watchers()  # a coordinator waits for its partitions
 
     def stop(self) -> None:
         """Try nothing again any more."""
@@ -174,9 +174,9 @@ class Partitions:
         """Lead or follow."""
         replica.take(
             partition,
-            steady_ms=self.node.clock.steady_ms(),
-            lag_ms_max=self.node.config["replica.lag.time.max.ms"],
-            find_broker=self.node.image.brokers.get,
+            steady_ms=self.parts.clock.steady_ms(),
+            lag_ms_max=self.parts.config["replica.lag.time.max.ms"],
+            find_broker=self.parts.image.brokers.get,
             truncate=partial(self._cut, (replica.topic, replica.partition)),
         )
         if self.replication is not None:
@@ -184,7 +184,7 @@ class Partitions:
 
     def take_brokers(self, changed: Collection[int]) -> None:
         """Let leaders see who of their followers is alive now: who is waited for depends on it."""
-        steady_ms = self.node.clock.steady_ms()
+        steady_ms = self.parts.clock.steady_ms()
         for replica in self.replicas.values():
             if isinstance(replica.role, LeaderState) and any(broker in replica.role.followers for broker in changed):
                 replica.advance(steady_ms)
@@ -240,7 +240,7 @@ class Partitions:
                 self._tell_settled()
                 return
         self._is_at_work = True
-        self.node.shares.add(self._take_share)
+        self.parts.shares.add(self._take_share)
 
     def finish(self) -> None:
         """Do all of it now."""
@@ -283,11 +283,11 @@ class Partitions:
             self.sync_names()
             if self.is_settled:
                 self._is_at_work = False
-                self.node.tell_watchers()  # a coordinator waits for its partitions
+                self.parts.tell_watchers()  # a coordinator waits for its partitions
                 self._tell_settled()
             else:
                 self._tell_shared()
-                self.node.shares.add(self._take_share)
+                self.parts.shares.add(self._take_share)
 
     def _do_next(self) -> int:
         """Remove a log, or open one; return how long about that took, in microseconds."""
@@ -297,7 +297,7 @@ class Partitions:
                 return REMOVING_US
             return self._open_next()
         except StorageError as failure:
-            self.node.disk_failed(failure)
+            self.parts.disk_failed(failure)
             return OPENING_US
 
     def _open_next(self) -> int:
@@ -306,8 +306,8 @@ class Partitions:
         work = self._begun.get(key)
         if work is None:
             topic = self._to_open[key]
-            is_there = self.node.image.topics_by_id.get(topic.id) is topic
-            if not is_there or key in self.replicas or self.node.node_id not in topic.partitions[key[1]].replicas:
+            is_there = self.parts.image.topics_by_id.get(topic.id) is topic
+            if not is_there or key in self.replicas or self.parts.node_id not in topic.partitions[key[1]].replicas:
                 del self._to_open[key]
                 return 1
             work = self._begun[key] = self._opening(topic, key[1])
@@ -326,9 +326,9 @@ class Partitions:
     def sync_names(self) -> None:
         """Have the names of new directories on the disk; if it refuses, the next time tries it again."""
         try:
-            self.node.directory.sync_names()
+            self.parts.directory.sync_names()
         except StorageError as failure:
-            self.node.disk_failed(failure)
+            self.parts.disk_failed(failure)
 
     def _tell_settled(self) -> None:
         settled, self._settled = self._settled, []
@@ -340,39 +340,39 @@ class Partitions:
         _tell(shared)
 
     def _opening_replica(self, topic: Topic, number: int) -> InPieces[Replica]:
-        node, key = self.node, (topic.name, number)
+        parts, key = self.parts, (topic.name, number)
         if key in self._to_remove:
             self._remove(key)  # a topic of the same name has just been deleted
-        offset = node.image.offset
-        log = yield from node.directory.opening(
+        offset = parts.image.offset
+        log = yield from parts.directory.opening(
             topic.name,
             number,
             self._log_settings(topic.name),
-            now_ms=node.clock.now_ms(),
+            now_ms=parts.clock.now_ms(),
             topic_id=topic.id,
             is_synced=False,
         )
-        if node.image.offset != offset:  # they may have been altered while it was opened in pieces
+        if parts.image.offset != offset:  # they may have been altered while it was opened in pieces
             log.settings = self._log_settings(topic.name)
         replica = self.replicas[key] = Replica(
             topic.name,
             topic.id,
             number,
-            node.node_id,
+            parts.node_id,
             log,
-            high_watermark=node.directory.high_watermarks.get(key, 0),
-            events=node.events,
+            high_watermark=parts.directory.high_watermarks.get(key, 0),
+            events=parts.events,
         )
-        replica.min_in_sync = node.topic_config(topic.name)["min.insync.replicas"]
+        replica.min_in_sync = parts.topic_config(topic.name)["min.insync.replicas"]
         self.upkeep.settle(log.settings)
         recovery = log.recovery
         if recovery.reason:
-            node.reporter.say(f"{log.directory}: {recovery.cut_bytes} bytes cut off after a crash: {recovery.reason}")
-        if node.events.observed and not node.directory.was_clean and log.log_end_offset:
+            parts.reporter.say(f"{log.directory}: {recovery.cut_bytes} bytes cut off after a crash: {recovery.reason}")
+        if parts.events.observed and not parts.directory.was_clean and log.log_end_offset:
             event = Recover(
                 **replica.place, end_offset=log.log_end_offset, cut_bytes=recovery.cut_bytes, why=recovery.reason
             )
-            node.events.emit(event)
+            parts.events.emit(event)
         return replica
 
     def delete_topic(self, topic_id: bytes, *, at_once: bool = True) -> None:
@@ -392,7 +392,7 @@ class Partitions:
             self.upkeep.left(key)
             if self.replication is not None:
                 self.replication.left(replica)
-        elif not was_unopened or not self.node.directory.is_there(*key):
+        elif not was_unopened or not self.parts.directory.is_there(*key):
             return
         self._to_remove[key] = None
         if at_once:
@@ -400,21 +400,21 @@ class Partitions:
 
     def _remove(self, key: tuple[str, int]) -> None:
         del self._to_remove[key]
-        self.node.directory.purge(self.node.directory.delete(*key, f"{self.node.chance.getrandbits(128):032x}"))
+        self.parts.directory.purge(self.parts.directory.delete(*key, f"{self.parts.chance.getrandbits(128):032x}"))
 
     def take_configs(self, resource_type: int, name: str) -> None:
         """Have the settings of a topic take effect, or those of brokers, which all topics fall back on."""
         settings_by_topic = {}
         for replica in list(self.replicas.values()) if resource_type == BROKER else self._replicas_of(name):
             if replica.topic not in settings_by_topic:
-                config = self.node.topic_config(replica.topic)
+                config = self.parts.topic_config(replica.topic)
                 settings_by_topic[replica.topic] = (self._log_settings(replica.topic), config["min.insync.replicas"])
             replica.log.settings, min_in_sync = settings_by_topic[replica.topic]
-            replica.set_min_in_sync(min_in_sync, self.node.clock.steady_ms())
+            replica.set_min_in_sync(min_in_sync, self.parts.clock.steady_ms())
             self.upkeep.settle(replica.log.settings)
 
     def _replicas_of(self, name: str) -> Iterator[Replica]:
-        topic = self.node.image.topics.get(name)
+        topic = self.parts.image.topics.get(name)
         for partition in topic.partitions if topic is not None else ():
             replica = self.replicas.get((name, partition.id))
             if replica is not None:
@@ -424,17 +424,17 @@ class Partitions:
         """Cut the log of a partition back to an offset."""
         if offset < self.replicas[key].high_watermark:
             # An unclean election: what was committed is so no longer, and no crash may bring the claim back.
-            self.node.directory.lower_high_watermark(*key, offset)
+            self.parts.directory.lower_high_watermark(*key, offset)
             self.upkeep.forget_high_watermarks()
-        self.node.directory.truncate_to(*key, offset)
+        self.parts.directory.truncate_to(*key, offset)
 
     def _floors(self) -> dict[tuple[str, int], int]:
         """Return up to where logs that follow a leader are certain: there may be more to cut."""
         return {key: replica.high_watermark for key, replica in self.replicas.items() if not replica.is_leader}
 
     def _log_settings(self, topic: str) -> LogSettings:
-        config = self.node.topic_config(topic)
-        return log_settings(config, self.node.emulated.message_format(config))
+        config = self.parts.topic_config(topic)
+        return log_settings(config, self.parts.emulated.message_format(config))
 
 
 def _tell(waiting: Iterable[asyncio.Future[None]]) -> None:

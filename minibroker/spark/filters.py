@@ -4,7 +4,7 @@ What must hold: a filter that is taken is kept exactly, to the row; all others g
 None of these columns is ever null.
 Spark hands filters to a Python data source from 4.1 on, if spark.sql.python.filterPushdown.enabled is true. They are
 known here by the names of their classes, so this needs no pyspark.
-Not here: what is left out because of them (path/planning.py, path/rows.py).
+Not here: what is left out because of them (spark/files/planning.py, spark/files/rows.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Each of Spark's tasks writes the segments of its rows, and when all have ended the driver gives them offsets, in the
 order of the tasks: nothing is shuffled, and rows of a partition stay in the order of the frame.
 What must hold: a load counts as a whole or not at all; what a failed or repeated task has written is never seen.
-Not here: `df.write.format("minibroker")`, which does the same with Spark's own commit (loading/sink.py).
+Not here: `df.write.format("minibroker")`, which does the same with Spark's own commit (spark/bulk_load/sink.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Files and brokers answer the same few questions (`Log`), and what they cannot answer well is refused here in the same
 words: a topic that is not there, offsets before a log's start or behind its end.
 What must hold: a range that is returned lies within the log, or `failOnDataLoss` is false and it was cut to it.
-Not here: what logs there are (path/directories.py, wire/planning.py), how ranges become tasks.
+Not here: what logs there are (spark/files/directories.py, spark/brokers/planning.py), how ranges become tasks.
 """
 
 from __future__ import annotations

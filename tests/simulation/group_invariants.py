@@ -122,7 +122,7 @@ class GroupInvariants:
 
     def has_run_since(self, led: OffsetsPartition, moment: float) -> bool:
         """Whether a coordinator has neither moved nor stood still since then."""
-        return self._stirred.get(led.node.node_id, -1.0) < moment
+        return self._stirred.get(led.parts.node_id, -1.0) < moment
 
     # Events
 
@@ -150,11 +150,11 @@ class GroupInvariants:
         """A classic group has changed its state."""
         group_id: str = event.group  # type: ignore[attr-defined]
         led = self.coordinator(group_id)
-        if event.after == DEAD.name and led is not None and event.broker == led.node.node_id:  # type: ignore[attr-defined]
+        if event.after == DEAD.name and led is not None and event.broker == led.parts.node_id:  # type: ignore[attr-defined]
             self._forget(group_id)
             return
         group = None if led is None else led.shard.find(group_id)
-        if led is None or not isinstance(group, ClassicGroup) or event.broker != led.node.node_id:  # type: ignore[attr-defined]
+        if led is None or not isinstance(group, ClassicGroup) or event.broker != led.parts.node_id:  # type: ignore[attr-defined]
             return
         self.checks += 1
         if group_id in led.shard.ending:
@@ -208,7 +208,7 @@ class GroupInvariants:
     def _check_not_early(self, led: OffsetsPartition, member_id: str) -> None:
         """Somebody was dropped without a word: it must have been silent for as long as its session."""
         member = next((each for each in self.members if each.member_id == member_id), None)
-        if member is None or member.is_leaving or member.is_replaced or member.accepted_at != led.node.node_id:
+        if member is None or member.is_leaving or member.is_replaced or member.accepted_at != led.parts.node_id:
             return
         self.expired += 1
         due = member.accepted + member.session_ms / 1000
@@ -225,7 +225,7 @@ class GroupInvariants:
             or member.member_id not in self.look(member).members
         ):
             return
-        if self.cluster.states[led.node.node_id] != RUNNING:
+        if self.cluster.states[led.parts.node_id] != RUNNING:
             return
         member_id = member.member_id
         until = member.heard if member.heard_by is led else began  # one that has just taken over begins all sessions
@@ -267,7 +267,7 @@ class GroupInvariants:
         after = self.look(member)
         if before.led is None or before.led is not after.led:
             return
-        if what == "a heartbeat" and before.led.node.node_id != member.asked:
+        if what == "a heartbeat" and before.led.parts.node_id != member.asked:
             return  # of one that does not know yet that it is no coordinator any more
         member.heard_by = after.led
         if member.member_id not in before.members:

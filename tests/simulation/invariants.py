@@ -224,7 +224,7 @@ class Invariants:
             if event.is_clean:  # type: ignore[attr-defined]
                 raise Violation(
                     "R5",
-                    f"{key}: broker {replica.node_id} leads with a log up to {replica.log.log_end_offset}, and lacks what "
+                    f"{key}: broker {replica.node_id} leads up to {replica.log.log_end_offset}, and lacks what "
                     f"was committed up to {truth[-1][1]}",
                 )
             self.truth[key] = [each for each, own in zip(truth, found) if each == own]

@@ -1,6 +1,7 @@
 """Members that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Their group may be one of the consumer protocol: then they are guests there (groups/classic_members_in_consumer_group.py).
+Their group may be one of the consumer protocol: then it takes them in as they are
+(groups/classic_members_in_consumer_group.py).
 """
 
 from __future__ import annotations

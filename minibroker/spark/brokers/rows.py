@@ -2,8 +2,8 @@
 
 What must hold: the rows are exactly those of the task's offsets that the filters let through, in their order. Memory is
 bounded by two answers, what ColumnReader holds at once, and one batch.
-What `mode` does with a broken batch is as in path/rows.py, but that there is no index: where even the length of a batch
-is wrong, the rest of the task is left out, and told.
+What `mode` does with a broken batch is as in spark/files/rows.py, but that there is no index: where even the length of
+a batch is wrong, the rest of the task is left out, and told.
 Not here: asking (fetching.py), which offsets (planning.py).
 """
 

@@ -1,7 +1,7 @@
 """Values and headers of records as arrays of Arrow: out of a plane, where they lie, or out of single records.
 
 What must hold: a value is copied once. Null, empty and not there at all stay three things.
-Not here: numbers, which numpy has already (column_rows.py).
+Not here: numbers, which numpy has already (rows.py).
 """
 
 from __future__ import annotations

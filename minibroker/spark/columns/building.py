@@ -6,7 +6,7 @@
 What must hold: a batch has the same bytes as `build_batch` gives for its records. Without a codec a batch is at most
 `batch_bytes` long, but for one that has a single record; a codec makes it shorter.
 Needs numpy and pyarrow, as columns.py does.
-Not here: assigning partitions (column_partitions.py), files and requests.
+Not here: assigning partitions (partitions.py), files and requests.
 Kafka: a producer guesses what a codec will make of a batch and takes more records into one; here bytes are counted
 before compression, so that batches do not depend on what was sent before.
 """

@@ -2,7 +2,7 @@
 
 What must hold: a batch that is named here has the checksum it says, as many records as it says, with offsets that rise
 within its own, and the largest timestamp that it says. Of any other nothing is said: whoever wants to know what is
-wrong reads its records (verify_pieces.py). Only batches of v2 are named, and none without records.
+wrong reads its records (tools/verify/segment_piece.py). Only batches of v2 are named, and none without records.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What must hold: rows come in the order of their batches; behind the first batch in which anything is wrong there are
 none, and `broken` names it. Its number is all that is said: `Batch.records` finds out the rest.
-Not here: finding batches (column_batches.py), making columns of rows (columns.py).
+Not here: finding batches (batches.py), making columns of rows (columns.py).
 """
 
 from __future__ import annotations

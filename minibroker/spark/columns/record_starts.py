@@ -9,7 +9,7 @@ alone.
 What must hold: the places found are those that hopping from the lane's beginning finds, and the last hop ends at the
 lane's end; a lane for which that cannot be is reported, never guessed. Each step is at least as long as the shortest
 record, so it ends.
-Not here: what is in a record (column_rows.py).
+Not here: what is in a record (rows.py).
 """
 
 from __future__ import annotations

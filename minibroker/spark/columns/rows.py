@@ -5,7 +5,7 @@ arrays have an item per record. Nothing is copied out of the buffer.
 What must hold: a record is right or `wrong` says it is not; then its other columns mean nothing, and who wants to know
 more asks the reader for single records (records.py). Offsets and timestamps are 64 bits wide.
 Kafka: sums that leave 64 bits wrap around, and so do they here.
-Not here: where records begin (column_lanes.py), which batch they belong to (columns.py).
+Not here: where records begin (record_starts.py), which batch they belong to (columns.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What must hold: a query gets the columns that its schema names, in that order, or all that its options speak of.
 Spark: timestamps that do not fit into its microseconds fail; here they are the largest that fit.
-Not here: which rows (path/rows.py, wire/rows.py), what Spark calls the types (source.py).
+Not here: which rows (spark/files/rows.py, spark/brokers/rows.py), what Spark calls the types (source.py).
 """
 
 from __future__ import annotations

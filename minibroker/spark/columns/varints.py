@@ -5,7 +5,7 @@ nearly all there are, come out of a table with two bytes as the index; the rest 
 side.
 What must hold: a place behind the end is no error but a zero, so who reads must compare where reading ended with where
 it had to end. Places only grow while a record is read, so one comparison at its end finds whatever ran over.
-Not here: what the numbers mean (column_rows.py).
+Not here: what the numbers mean (rows.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     load(spark, rows, {"kafka.bootstrap.servers": "localhost:9092"}) -> Summary
 
 What must hold: rows go where and how the writer of the data source takes them; here is only what becomes of columns.
-Not here: files (loading_files.py), rules (loading_generator.py), writing (sending/sink.py, loading/sink.py).
+Not here: files (loading_files.py), rules (loading_generator.py), writing (spark/sink/sink.py, spark/bulk_load/sink.py).
 """
 
 from __future__ import annotations

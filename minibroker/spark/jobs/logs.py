@@ -2,7 +2,7 @@
 
     add_directory_arguments(parser); wanted(options) -> Wanted, with .paths
 
-Not here: topics of brokers, and ranges of offsets (asked.py).
+Not here: topics of brokers, and ranges of offsets (arguments.py).
 """
 
 from __future__ import annotations

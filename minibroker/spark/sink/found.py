@@ -6,7 +6,7 @@ or with a partition that it asked for, is found only there; any other row in wha
 rows each is found as often as it is there.
 What must hold: rows are taken out in their order, so what is left is what comes behind what was written.
 Memory: about 200 bytes for each record that was written; only a batch that is repeated has any.
-Not here: reading what was written (once.py).
+Not here: reading what was written (exactly_once.py).
 """
 
 from __future__ import annotations

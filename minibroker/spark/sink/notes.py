@@ -12,7 +12,7 @@ task cannot know by its number what it has written, as a source may hand its par
 
 What must hold: a slot has one owner in a run. A slot with records of the batch that no task takes is an error of the
 batch as a whole (`unclaimed`), not silence.
-Not here: what notes are good for (once.py).
+Not here: what notes are good for (exactly_once.py).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ What must hold: what cannot be written is refused in planning, as far as it can 
 Where `exactlyOnce` holds, a task finds by the ids of query and batch, which Spark sets where streams work and within
 foreachBatch, what it has written of this batch before. A batch outside of streams has an id that a broker gives out, so
 that a task that Spark repeats is found, and a job that is begun again is another one.
-Not here: sending (task.py), options (options.py), directories (loading/sink.py).
+Not here: sending (task.py), options (options.py), directories (spark/bulk_load/sink.py).
 """
 
 from __future__ import annotations

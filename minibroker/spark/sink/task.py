@@ -8,7 +8,7 @@ a partition is under way at a time.
 What must hold: when `send` returns all of the piece is written, as far as `acks` says, or, while records of an earlier
 attempt are still to be met, kept for later. Whatever cannot be written raises WriteFailed with topic and partition.
 Kafka: a producer has five requests under way; here the pieces are larger.
-Not here: rows (rows.py), what makes a repetition write nothing twice (once.py).
+Not here: rows (rows.py), what makes a repetition write nothing twice (exactly_once.py).
 """
 
 from __future__ import annotations

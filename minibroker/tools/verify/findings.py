@@ -1,6 +1,6 @@
 """What verification finds in a piece of a segment: problems, and what must be known to put pieces together.
 
-All of it can go to another process. Who fills it in: verify_pieces.py; who joins pieces to a log: verify.py.
+All of it can go to another process. Who fills it in: segment_piece.py; who joins pieces to a log: verify.py.
 """
 
 from __future__ import annotations

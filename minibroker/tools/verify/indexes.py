@@ -2,7 +2,7 @@
 
 Of a segment that was read whole each entry is judged. Of one that was cut each piece counts the entries that belong to
 it and are right; where one is not, or none of the pieces knows an entry, the segment is to be read whole.
-Not here: what batches say of themselves (verify_pieces.py).
+Not here: what batches say of themselves (segment_piece.py).
 """
 
 from __future__ import annotations

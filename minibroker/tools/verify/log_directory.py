@@ -8,7 +8,7 @@ Every batch is read to its last record, and whatever else lies beside the batche
     epochs     each batch against the checkpoint; checkpoints of the directory against the ends of the logs
 
 A problem names the file, the place in it and what is wrong there.
-Not here: what can be said of a segment, or a piece of one, by itself (verify_pieces.py).
+Not here: what can be said of a segment, or a piece of one, by itself (segment_piece.py).
 """
 
 from __future__ import annotations
