@@ -42,14 +42,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": {"schema", "errors", "stored"},  # stored only by name: `message("OffsetCommitValue")`
     "stored": {"schema", "errors"},
     "log": {"schema", "errors", "stored", "in_pieces"},
-    "metadata": {"errors", "protocol", "stored", "log"},
+    "metadata": {"errors", "in_pieces", "protocol", "stored", "log"},
     "config": {"errors", "log"},
     "parts": {"errors", "clock", "turns", "reporter", "events", "log", "metadata", "config"},
     "replication": {
-        *("errors", "clock", "turns", "reporter", "events", "event_kinds"),
+        *("errors", "in_pieces", "clock", "turns", "reporter", "events", "event_kinds"),
         *("protocol", "log", "metadata", "config", "parts"),
     },
-    "controller": {"errors", "events", "event_kinds", "protocol", "stored", "metadata", "replication"},
+    "controller": {"errors", "in_pieces", "events", "event_kinds", "protocol", "stored", "metadata", "replication"},
     "groups": {
         *("errors", "clock", "turns", "event_kinds"),
         *("protocol", "stored", "log", "metadata", "config", "parts", "replication"),
@@ -157,6 +157,7 @@ LONG_FILES = {
     "minibroker/broker/broker.py": 550,  # a broker's life, and what is asked of it
     "minibroker/broker/handlers/fetch.py": 555,  # one request from its session to its answer
     "minibroker/cluster/controller_server.py": 420,  # the controller's life, and what brokers ask of it
+    "minibroker/broker/metadata_in_cluster.py": 410,  # a broker's life in a cluster
     "minibroker/replication/follower_sessions.py": 450,  # a session of a follower, and one request in it
     "minibroker/errors.py": 457,  # the table of error codes
     "minibroker/event_kinds.py": 550,  # the table of events
@@ -172,7 +173,7 @@ LONG_FILES = {
     "minibroker/metadata/metadata_log.py": 433,  # load, repair, lead, append, snapshots: the life of one log
     "minibroker/controller/controller.py": 470,  # topics and partitions, at once and in pieces, settings, features
     "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
-    "minibroker/replication/replica_set.py": 430,  # which logs are open, and what is still to be opened or removed
+    "minibroker/replication/replica_set.py": 450,  # which logs are open, and what is still to be opened or removed
     "minibroker/log/directory.py": 475,  # the logs of a broker, and the files that speak of all of them
     "minibroker/log/segment.py": 542,  # writing and reading one file with its indexes
     "minibroker/log/partition_log.py": 530,  # appending, rolling, flushing, cutting: one state

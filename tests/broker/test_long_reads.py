@@ -294,6 +294,6 @@ async def test_a_codec_that_an_old_format_lacks_is_no_damage(version: int) -> No
         data = build_batch(2, [Record(b"k", b"v", (), NOW_MS)], codec=ZSTD)
         node.replicas["orders", 0].append(bytearray(data), now_ms=NOW_MS, steady_ms=0)
         answer, _ = await answered(node, fetch_request(1), version)
-        assert "damage" not in node.said_once
+        assert "damage" not in node._said_once
     (row,) = answer.responses[0].partitions
     assert (row.error_code, row.records) == (Error.UNSUPPORTED_COMPRESSION_TYPE, None)

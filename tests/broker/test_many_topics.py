@@ -248,7 +248,7 @@ async def test_the_partitions_of_one_topic_are_decided_while_others_are_served(
 async def test_a_trial_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as node, connected(node) as client:
         node.create_topic("t", 1)
-        end_offset, places, made = node.metadata_log.next_offset, node.controller._next_place, Made(monkeypatch)
+        end_offset, places, made = node.metadata_log.log_end_offset, node.controller._next_place, Made(monkeypatch)
         answer = await client.ask(creation(("wide", 9_999), ("t", 1), is_trial=True), CREATE[1])
         told = [(each.error_code, each.num_partitions, each.replication_factor) for each in answer.topics]
         assert told == [(0, 9_999, 1), (Error.TOPIC_ALREADY_EXISTS, -1, -1)]
@@ -257,7 +257,7 @@ async def test_a_trial_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert answer.results[0].error_code == 0
         answer = await client.ask(extension("t", 1, is_trial=True), 3)
         assert answer.results[0].error_code == Error.INVALID_PARTITIONS
-        assert (made.in_all, node.metadata_log.next_offset, node.controller._next_place) == (0, end_offset, places)
+        assert (made.in_all, node.metadata_log.log_end_offset, node.controller._next_place) == (0, end_offset, places)
 
 
 @pytest.mark.parametrize("other", ["wi.de", "wi_de"])
@@ -302,7 +302,7 @@ async def test_what_is_prepared_is_written_behind_what_came_meanwhile(tmp_path: 
         assert answer.topics[0].error_code == 0
         fed.close()
         assert list(node.image.topics) == ["other", "wide"]
-        assert node.image.offset == node.metadata_log.next_offset - 1
+        assert node.image.offset == node.metadata_log.log_end_offset - 1
     async with running(storage=OsStorage(str(tmp_path))) as node:
         assert {name: len(topic.partitions) for name, topic in node.image.topics.items()} == {"other": 3, "wide": 500}
 

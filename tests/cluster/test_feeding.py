@@ -87,7 +87,7 @@ def test_a_follower_that_waits_is_answered_when(what: str) -> None:
         waiting = [
             each for waiter in leader.waiters if isinstance(each := getattr(waiter, "__self__", None), SessionPartition)
         ]
-        assert [fed.feed.news for fed in waiting] == [{}]
+        assert [fed.session.news for fed in waiting] == [{}]
         if what == "the disk fails":
             leader.log.fail(StorageError("no disk"))
         elif what == "it leads no longer":
@@ -95,7 +95,7 @@ def test_a_follower_that_waits_is_answered_when(what: str) -> None:
         else:
             leader.lead(leader.leader_epoch + 1)
         (fed,) = waiting
-        assert fed.key in fed.feed.news
+        assert fed.key in fed.session.news
 
     in_cluster(main, brokers=2)
 

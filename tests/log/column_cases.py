@@ -12,10 +12,10 @@ from minibroker.errors import DecompressionFailed, ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.formats import APPEND_TIME
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
+from minibroker.spark.columns import opening as column_opening
+from minibroker.spark.columns import record_starts as column_lanes
+from minibroker.spark.columns import rows as column_rows
 from minibroker.spark.columns.reader import ColumnReader, Columns
-from minibroker.spark.columns.rows_of_query import opening as column_opening
-from minibroker.spark.columns.rows_of_query import record_starts as column_lanes
-from minibroker.spark.columns.rows_of_query import rows as column_rows
 
 Row = tuple[Any, ...]
 Found = tuple[list[Row], list[tuple[type, str, int, str, int]]]  # rows; errors, with how many rows came before

@@ -18,9 +18,9 @@ from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.log.formats import APPEND_TIME
 from minibroker.log.records import Record
+from minibroker.spark.columns import building as column_building
 from minibroker.spark.columns.building import BuiltBatch, RowColumns, Section, build_batches, build_sections
 from minibroker.spark.columns.reader import HEADERS, ColumnReader
-from minibroker.spark.columns.rows_of_query import building as column_building
 from tests.log.column_cases import rows_of
 
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)

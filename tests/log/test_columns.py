@@ -20,13 +20,13 @@ from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from minibroker.log.index import TransactionIndex
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
+from minibroker.spark.columns import arrays as column_arrays
+from minibroker.spark.columns import opening as column_opening
+from minibroker.spark.columns import reader as columns_module
 from minibroker.spark.columns.batches import Units
 from minibroker.spark.columns.opening import Opened, open_units
 from minibroker.spark.columns.reader import ColumnReader
 from minibroker.spark.columns.record_starts import _Steps, find_starts
-from minibroker.spark.columns.rows_of_query import arrays as column_arrays
-from minibroker.spark.columns.rows_of_query import opening as column_opening
-from minibroker.spark.columns.rows_of_query import reader as columns_module
 from minibroker.spark.columns.varints import Plane
 from tests import goldens
 from tests.log.column_cases import both_ways, few_are_many, one_by_one, rows_of, side_by_side

@@ -65,7 +65,7 @@ def test_a_start_after_a_crash_keeps_what_was_copied_with_gaps(magic: int, jump:
     assert offsets_of(found) == offsets
     assert found.recovery.reason == ""
     found.append_as_leader(bytearray(batch(0)), leader_epoch=0, now_ms=0)
-    assert found.next_offset == offsets[-1] + 2
+    assert found.log_end_offset == offsets[-1] + 2
 
 
 def test_batches_that_come_together_and_lie_far_apart_do_not_share_a_segment() -> None:
@@ -86,7 +86,7 @@ def test_a_segment_behind_a_lost_tail_goes() -> None:
     log.release()
     storage.open(first.path).truncate(last.position)
     found = opened(storage)
-    assert found.next_offset == last.base_offset
+    assert found.log_end_offset == last.base_offset
     assert "had gone on to" in found.recovery.reason
 
 
@@ -101,7 +101,7 @@ def test_a_segment_that_begins_before_the_end_of_the_one_before_goes_with_all_be
     path = f"t-0/{between:020}.log"
     storage.open(path, create=True).append([b"".join(batch(between + index) for index in range(overlap))])
     found = opened(storage)
-    assert (offsets_of(found), found.next_offset) == (list(range(first.next_offset())), first.next_offset())
+    assert (offsets_of(found), found.log_end_offset) == (list(range(first.next_offset())), first.next_offset())
     assert found.recovery.reason.startswith(path) and found.recovery.cut_bytes > 0
     assert not storage.exists(path) and not any(storage.exists(segment.path) for segment in others)
 
@@ -118,7 +118,7 @@ def test_what_kafka_has_copied_with_gaps_between_segments_is_kept(policy: LogSet
         if name.endswith(DELETED):
             storage.remove(f"t-0/{name}")
     found = opened(storage, policy)
-    assert (offsets_of(found), found.next_offset, found.recovery.reason) == (offsets, 192, "")
+    assert (offsets_of(found), found.log_end_offset, found.recovery.reason) == (offsets, 192, "")
 
 
 def test_what_was_not_flushed_is_noted_until_it_is() -> None:

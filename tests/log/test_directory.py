@@ -185,7 +185,7 @@ def test_a_damaged_topic_id_is_mended_and_the_records_stay() -> None:
     file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 1]))
     directory = LogDirectory(storage, say=said.append)
     directory.start()
-    assert directory.open("t", 0, SETTINGS, now_ms=0, topic_id=ID).next_offset == 1
+    assert directory.open("t", 0, SETTINGS, now_ms=0, topic_id=ID).log_end_offset == 1
     assert len(said) == 1
     assert "with some damage" in said[0]
 
@@ -233,7 +233,7 @@ def test_a_log_that_lacks_what_was_flushed_is_refused_as_it_is(
         storage.remove(".kafka_cleanshutdown")
     before = tree(storage)
     if damage is flip and is_clean:
-        assert opened(storage, "t").logs["t", 0].next_offset == 13  # nobody looks; who reads there is told
+        assert opened(storage, "t").logs["t", 0].log_end_offset == 13  # nobody looks; who reads there is told
         return
     for _ in range(2):
         with pytest.raises(StorageError, match="had been flushed"):
@@ -241,7 +241,7 @@ def test_a_log_that_lacks_what_was_flushed_is_refused_as_it_is(
         assert tree(storage) == before
     found = opened(storage, "t", repairs=True).logs["t", 0]
     append(found)
-    assert found.next_offset == (14 if damage is vanish else len(values(found)))
+    assert found.log_end_offset == (14 if damage is vanish else len(values(found)))
 
 
 # How often checkpoints are written

@@ -163,7 +163,7 @@ def test_a_follower_appends_what_its_leader_has_gaps_and_epochs_included() -> No
     data = b"".join(bytes(batch.view) for batch in all_batches(leader) if batch.base_offset != 30)
     cut_off = data[:-5]
     follower.append_as_follower(cut_off, now_ms=0)
-    assert follower.next_offset == 57
+    assert follower.log_end_offset == 57
     follower.append_as_follower(
         data[len(data) - len(cut_off) % len(data) :][-86:] if False else bytes(all_batches(leader)[-1].view), now_ms=0
     )
@@ -265,8 +265,8 @@ def test_a_log_that_has_just_been_written_reads_as_one_that_was_opened_again() -
 
     def compare() -> None:
         again = opened(storage)
-        for offset in range(written.next_offset):
-            for limit_offset in range(offset, written.next_offset + 1):
+        for offset in range(written.log_end_offset):
+            for limit_offset in range(offset, written.log_end_offset + 1):
                 mine, other = (reading.read(log, offset, 200, limit_offset=limit_offset) for log in (written, again))
                 assert (mine and bytes(mine.view())) == (other and bytes(other.view())), (offset, limit_offset)
 

@@ -171,7 +171,7 @@ def test_a_snapshot_of_before_the_log_is_not_believed() -> None:
     file.truncate(0)
     assert names(log, ".snapshot") == [f"{offset:020}.snapshot" for offset in (2, 3)]
     left = reopened(log, PLAIN)
-    assert (left.log_start_offset, left.next_offset, left.last_stable_offset(5)) == (3, 5, 5)
+    assert (left.log_start_offset, left.log_end_offset, left.last_stable_offset(5)) == (3, 5, 5)
 
 
 def test_epochs_begin_with_the_log() -> None:

@@ -130,7 +130,7 @@ def write_logs(storage: Storage, seed: int = 0) -> dict[str, PartitionLog]:
     for epoch in (0, 1, 4, 9):
         writer.fill(epochs, 2, batches=7, epoch=epoch)
         if epoch == 4:
-            writer.directory.truncate_to("epochs", 0, epochs.next_offset - 3)
+            writer.directory.truncate_to("epochs", 0, epochs.log_end_offset - 3)
     writer.transactions(writer.log("txn"))
     writer.transactions(writer.log("open"), steps=12, leave_open=True)
     trimmed = writer.log("trimmed")

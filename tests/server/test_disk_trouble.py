@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from minibroker.broker.broker import Node
-from minibroker.broker.disk_trouble import FILES_MAX, DiskTrouble
 from minibroker.broker.http_pages import page
 from minibroker.clock.steered import SteeredClock
 from minibroker.errors import Error, StorageError
 from minibroker.in_pieces import PIECE_US
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN
+from minibroker.log.disk_trouble import FILES_MAX, DiskTrouble
 from minibroker.log.memory_storage import Content, MemoryStorage
 from minibroker.log.segment import Segment
 from minibroker.log.storage import OsStorage

@@ -87,7 +87,7 @@ class FleetingOffsets(Caller):
 
     async def commit_one(self) -> None:
         led = self.invariants.coordinator(self.group)
-        attempt = Attempt(self.now, led is not None and self._knows_last(led.node))
+        attempt = Attempt(self.now, led is not None and self._knows_last(led.parts))
         self.attempts.append(attempt)
         Topic = OffsetCommitRequest.OffsetCommitRequestTopic
         row = Topic.OffsetCommitRequestPartition(
@@ -105,10 +105,10 @@ class FleetingOffsets(Caller):
 
     async def look(self) -> None:
         led, began, attempts = self.invariants.coordinator(self.group), self.now, len(self.attempts)
-        is_new = led is not None and self._knows_last(led.node)
+        is_new = led is not None and self._knows_last(led.parts)
         deleted = self.deleted
         found = await self._fetch()
-        if led is None or self.invariants.coordinator(self.group) is not led or led.node.node_id != self.asked:
+        if led is None or self.invariants.coordinator(self.group) is not led or led.parts.node_id != self.asked:
             return  # somebody who need not know that there is another coordinator
         if self.deleted != deleted:
             return

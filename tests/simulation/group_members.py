@@ -186,7 +186,7 @@ class Caller:
         self.note(found.error_code)
         _check(found.error_code)
         is_strict = led is not None and self.invariants.coordinator(self.group) is led
-        is_strict = is_strict and led is not None and led.node.node_id == self.asked
+        is_strict = is_strict and led is not None and led.parts.node_id == self.asked
         for topic in found.topics:
             for row in topic.partitions:
                 _check(row.error_code)
