@@ -9,7 +9,6 @@ from minibroker.cli.status import DONE, FAILED
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from inspect import Parameter
     from typing import Any
 
     from minibroker.cluster.verbs import Verb
@@ -29,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-J", "--json", action="store_true", help="one JSON document")
     options: dict[str, list[str]] = {}
     forms = {}
-    for name, function in _verbs().items():
-        for parameter in _parameters(function):
+    for verb in _verbs().values():
+        for _, parameter in verb.parameters():
             if parameter.kind is parameter.KEYWORD_ONLY:
-                options.setdefault(parameter.name, []).append(name)
+                options.setdefault(parameter.name, []).append(verb.name)
                 forms[parameter.name] = parameter.annotation
     for name, verbs in options.items():
         option, what = "--" + name.replace("_", "-"), f"of {', '.join(verbs)}"
@@ -48,17 +47,10 @@ def _verbs() -> dict[str, Verb]:
     return VERBS
 
 
-def _parameters(function: Verb) -> list[Parameter]:
-    """Return what a verb takes beside the cluster."""
-    from inspect import signature
-
-    return list(signature(function).parameters.values())[1:]
-
-
 def arguments_of(verb: str, words: list[str], options: argparse.Namespace | None = None) -> dict[str, Any]:
     """Return the words and options of a verb by the names that it has for them."""
     found: dict[str, Any] = {}
-    for parameter in _parameters(_verbs()[verb]):
+    for _, parameter in _verbs()[verb].parameters():
         if parameter.kind is parameter.VAR_POSITIONAL:
             found[parameter.name], words = words, []
         elif parameter.kind is parameter.KEYWORD_ONLY:
@@ -74,7 +66,7 @@ def arguments_of(verb: str, words: list[str], options: argparse.Namespace | None
 def usage(verb: str) -> str:
     """Return a verb as people type it."""
     words = [verb]
-    for parameter in _parameters(_verbs()[verb]):
+    for _, parameter in _verbs()[verb].parameters():
         name = parameter.name.upper().replace("_", "-")
         if parameter.kind is parameter.VAR_POSITIONAL:
             words.append(f"[{name} ...]")
@@ -91,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
     from minibroker.client.control import Refusal
 
     if options.verb is None:
-        for verb, function in _verbs().items():
-            print(f"{usage(verb)}\n    {function.__doc__}")
+        for name, verb in _verbs().items():
+            print(f"{usage(name)}\n    {verb.says}")
         return DONE
     try:
         if options.verb not in _verbs():

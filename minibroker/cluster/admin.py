@@ -6,65 +6,70 @@ fetch the metadata.
 
 from __future__ import annotations
 
-from minibroker.controller.elections import elect_leaders
-from minibroker.controller.partition_change import ONLINE, PartitionChange
-from minibroker.controller.reassignment import alter_reassignments
+from minibroker.cluster.nodes import Nodes
 from minibroker.errors import Error, KafkaError
-from minibroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from minibroker.cluster.controller_server import ControllerNode
-    from minibroker.metadata.image import Partition
+DEFAULT = -1  # as many as the settings say
 
 
-class ClusterAdmin:
-    """What a Cluster can be asked for as its administrator."""
-
-    controller: ControllerNode
-
-    def running_controller(self) -> ControllerNode:
-        """Return the controller, or raise for one that does not run."""
-        raise NotImplementedError
+class ClusterAdmin(Nodes):
+    """Nodes, and their administrator's requests."""
 
     def create_topic(
         self,
+        /,
         name: str,
-        partitions: int = -1,
-        replication_factor: int = -1,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
         *,
-        configs: Mapping[str, str] | None = None,
         assignments: Sequence[Sequence[int]] = (),
+        **configs: object,
     ) -> None:
-        """Make a topic. assignments: brokers of each partition, the preferred leader first."""
+        """Make a topic; settings have _ for each dot: cleanup_policy="compact".
+
+        Without the two numbers it has num.partitions, and default.replication.factor, which is min(3, brokers) unless
+        set. assignments: the brokers of each partition, the preferred leader first, in place of the two.
+        """
+        from minibroker.config.sources import setting_texts
+
         controller = self.running_controller()
         config = controller.config
         controller.change(
             controller.controller.create_topic(
                 name,
-                partitions=-1 if assignments else partitions,
-                replication_factor=-1 if assignments else replication_factor,
+                partitions=DEFAULT if assignments or partitions is None else partitions,
+                replication_factor=DEFAULT if assignments or replication_factor is None else replication_factor,
                 assignments=list(enumerate(assignments)),
-                configs=configs,
+                configs=setting_texts(configs),
                 default_partitions=config["num.partitions"],
                 default_replication_factor=config["default.replication.factor"],
             )
         )
 
     def delete_topic(self, name: str) -> None:
+        """Delete a topic; KafkaError if there is none."""
         controller = self.running_controller()
         controller.change(controller.controller.delete_topic(name=name))
 
-    def alter_topic(self, name: str, configs: Mapping[str, str | None]) -> None:
-        """Make settings of a topic, or take back those that are None."""
+    def alter_topic(self, /, name: str, **configs: object) -> None:
+        """Change settings of a topic, written as for create_topic; None takes one back."""
+        from minibroker.config.sources import setting_texts
+        from minibroker.metadata.image import TOPIC
+
         controller = self.running_controller()
-        controller.change(controller.controller.alter_configs(2, name, configs))
+        given = setting_texts({key: value for key, value in configs.items() if value is not None})
+        gone = dict.fromkeys(setting_texts({key: "" for key, value in configs.items() if value is None}))
+        controller.change(controller.controller.alter_configs(TOPIC, name, {**given, **gone}))
 
     def elect(self, topic: str, partition: int = 0, *, unclean: bool = False) -> None:
         """Give a partition to its preferred leader; unclean: to any live replica, where nobody leads."""
+        from minibroker.controller.elections import elect_leaders
+        from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest
+
         asked = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])]
         request = ElectLeadersRequest(election_type=int(unclean), topic_partitions=asked, timeout_ms=0)
         controller = self.running_controller()
@@ -76,8 +81,10 @@ class ClusterAdmin:
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Let a replica that is in sync lead."""
+        from minibroker.controller.partition_change import ONLINE, PartitionChange
+
         controller = self.running_controller()
-        found = controller.controller.get_topic(topic)
+        found = self.topic(topic)
         before = self.partition(topic, partition)
         if broker not in before.isr:
             raise KafkaError(
@@ -93,7 +100,10 @@ class ClusterAdmin:
         controller.change([] if record is None else [record])
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Move the replicas of a partition to these brokers; None gives up a move."""
+        """Begin to move a partition to other brokers; None gives it up. `wait_in_sync` returns when it is done."""
+        from minibroker.controller.reassignment import alter_reassignments
+        from minibroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+
         asked = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition(
             partition_index=partition, replicas=None if replicas is None else list(replicas)
         )
@@ -106,10 +116,3 @@ class ClusterAdmin:
         if result.error_code:
             raise KafkaError(Error(result.error_code), result.error_message or "")
         controller.change(records)
-
-    def partition(self, topic: str, partition: int) -> Partition:
-        """Return a partition as the controller has it."""
-        found = self.controller.controller.get_topic(topic)
-        if not 0 <= partition < len(found.partitions):
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic!r}")
-        return found.partitions[partition]

@@ -1,11 +1,17 @@
 """Calling the verbs of a cluster by name, as HTTP and the command line do: POST /cluster/kill {"broker": 2}.
 
 What must hold: a verb that is refused has done nothing, and the text says what would be possible.
-Not here: what a verb does (verbs.py).
+Not here: which verbs there are (verbs.py).
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+
+from minibroker.clock import LoopClock
+from minibroker.cluster.nodes import RUNNING
+from minibroker.cluster.verbs import VERBS
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
@@ -17,52 +23,72 @@ if TYPE_CHECKING:
     from minibroker.cluster.verbs import Verb
     from minibroker.replication.link import NodeId
 
+SILENCING = ("kill", "stop", "pause", "isolate")
+LOOKING = ("wait-", "watch")  # how verbs begin that do nothing but wait: for whoever has gone they need not
+ANSWER_MS = 20  # so long an answer takes to leave
+_calls: dict[asyncio.Task[Any], None] = {}  # that came through a port and go on, whatever becomes of the connection
+
 
 async def call(cluster: Cluster, name: str, arguments: Mapping[str, Any]) -> Any:
     """Do what a verb says with arguments by name; KafkaError says why not."""
-    import inspect
-
-    from minibroker.cluster.verbs import VERBS
-
-    function = VERBS.get(name)
-    if function is None:
+    verb = VERBS.get(name)
+    if verb is None:
         raise KafkaError(Error.INVALID_REQUEST, f"there is no verb {name!r}: there are {', '.join(VERBS)}")
-    positional, named = _fit(name, function, arguments)
+    positional, named = _fit(verb, arguments)
     try:
-        result = function(cluster, *positional, **named)
-        return await result if inspect.isawaitable(result) else result
+        result = verb.of(cluster)(*positional, **named)
+        result = await result if inspect.isawaitable(result) else result
     except (ValueError, TimeoutError, RuntimeError) as failure:
         code = Error.REQUEST_TIMED_OUT if isinstance(failure, TimeoutError) else Error.INVALID_REQUEST
         raise KafkaError(code, str(failure)) from failure
+    return result if verb.as_json is None else verb.as_json(result)
 
 
-def _fit(name: str, function: Verb, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+async def call_through(cluster: Cluster, broker_id: int, verb: str, arguments: Mapping[str, Any]) -> Any:
+    """Do what somebody asks for through a broker's port, whatever becomes of the connection meanwhile.
+
+    What ends or stops that very broker is done when it has been answered: it could not be afterwards.
+    """
+    if verb.startswith(LOOKING):
+        return await call(cluster, verb, arguments)
+    silences = verb in SILENCING and str(arguments.get("broker")) == str(broker_id)
+    if silences:
+        cluster.check(broker_id, RUNNING)
+
+    async def later() -> Any:
+        await LoopClock().sleep(ANSWER_MS if silences else 0)
+        return await call(cluster, verb, arguments)
+
+    task = asyncio.get_running_loop().create_task(later())
+    _calls[task] = None
+    task.add_done_callback(lambda done: _calls.pop(done, None))
+    return None if silences else await asyncio.shield(task)
+
+
+def _fit(verb: Verb, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return what a verb is called with, positional and by name, or say what does not fit."""
-    import inspect
-
     positional: list[Any] = []
     named: dict[str, Any] = {}
     left = dict(arguments)
-    for parameter in list(inspect.signature(function).parameters.values())[1:]:
-        key, form = parameter.name, str(parameter.annotation)
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            values = left.pop(key, [])
-            if not isinstance(values, list):
-                raise KafkaError(Error.INVALID_REQUEST, f"{name}: {key} is to be a list")
-            positional += [_checked(name, key, form, value) for value in values]
-        elif key in left:
-            value = _checked(name, key, form, left.pop(key))
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                named[key] = value
+    for own, outside in verb.parameters():
+        key, form = outside.name, str(outside.annotation)
+        if outside.kind is outside.VAR_POSITIONAL:
+            given = left.pop(key, [])
+            if not isinstance(given, list):
+                raise KafkaError(Error.INVALID_REQUEST, f"{verb.name}: {key} is to be a list")
+            values = [_checked(verb.name, key, form, value) for value in given]
+            if own.kind is own.VAR_POSITIONAL:
+                positional = values
             else:
-                positional.append(value)
-        elif parameter.default is parameter.empty:
-            raise KafkaError(Error.INVALID_REQUEST, f"{name} needs {key}")
-        elif parameter.kind is not parameter.KEYWORD_ONLY:
-            positional.append(parameter.default)
+                named[own.name] = values or None
+        elif key in left:
+            value = _checked(verb.name, key, form, left.pop(key))
+            named[own.name] = value / 1000 if own.name == "timeout" else value
+        elif own.default is own.empty:
+            raise KafkaError(Error.INVALID_REQUEST, f"{verb.name} needs {key}")
     if left:
-        known = ", ".join(list(inspect.signature(function).parameters)[1:]) or "nothing"
-        raise KafkaError(Error.INVALID_REQUEST, f"{name} takes {known}, not {', '.join(left)}")
+        known = ", ".join(outside.name for _, outside in verb.parameters()) or "nothing"
+        raise KafkaError(Error.INVALID_REQUEST, f"{verb.name} takes {known}, not {', '.join(left)}")
     return positional, named
 
 
@@ -87,6 +113,11 @@ def node_of(value: Any) -> NodeId:
     if text in ("controller", "clients"):
         return text
     raise ValueError(text)
+
+
+def _nodes(value: Any) -> list[NodeId]:
+    """Return the ends of links in a word, such as 1,2 or 3,controller."""
+    return [node_of(word) for word in _text(value).split(",")]
 
 
 def _whole(value: Any) -> int:
@@ -115,6 +146,7 @@ def _text(value: Any) -> str:
 
 FORMS: dict[str, Callable[[Any], Any]] = {
     "NodeId": node_of,
+    "Iterable[NodeId]": _nodes,
     "int": _whole,
     "float": _number,
     "bool": _truth,

@@ -13,18 +13,20 @@ from minibroker.event_kinds import Fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.cluster.cluster import Cluster
+    from minibroker.cluster.links import Links
+    from minibroker.cluster.nodes import Nodes
     from minibroker.replication.link import NodeId
 
 
 class Disks:
     """What can be done to the disks of a cluster."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: Nodes, links: Links):
         self.cluster = cluster
+        self.links = links
 
     def fill(self, broker: NodeId) -> None:
-        """Let a disk have no room: every write is refused."""
+        """Let a disk have no room: the broker ends at its next write, as Kafka's do, until it is started again."""
 
         def refuse(doing: str, path: str) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -34,7 +36,7 @@ class Disks:
         self._tell("full disk", broker, "is set")
 
     def slow(self, broker: int, ms: float) -> None:
-        """Let each write to a log take so long."""
+        """Let each write to a log take so long, and hold the whole broker up."""
         cluster = self.cluster
         cluster.check(broker)
 
@@ -49,7 +51,7 @@ class Disks:
             node = cluster.nodes.get(broker)
             if node is not None and cluster.states[broker] != "paused" and node.is_held:
                 node.resume()
-                cluster.links.apply(broker)
+                self.links.apply(broker)
                 cluster.network.resume(broker)
 
         cluster.storages[broker].trouble = hold_up

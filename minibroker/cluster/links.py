@@ -11,9 +11,9 @@ from minibroker.event_kinds import Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from minibroker.cluster.cluster import Cluster
+    from minibroker.cluster.nodes import Nodes
     from minibroker.replication.link import NodeId
 
 CLIENTS = "clients"
@@ -22,27 +22,26 @@ CLIENTS = "clients"
 class Links:
     """What can be done to the links of a cluster."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: Nodes):
         self.cluster = cluster
         self.network = cluster.network
-        self._cut_from_clients: dict[int, None] = {}
 
     def cut(self, a: NodeId, b: NodeId, *, one_way: bool = False) -> None:
-        """Let nothing through from a to b, nor back unless it is one way only."""
+        """Let nothing through between two: brokers, "controller", "clients"; one_way: only from a to b."""
         broker = self._broker_of_clients(a, b)
         if broker is None:
             self._check(a, b)
             self.network.cut(a, b, one_way=one_way)
-        elif broker not in self._cut_from_clients:
-            self._cut_from_clients[broker] = None
+        elif broker not in self.cluster.cut_from_clients:
+            self.cluster.cut_from_clients[broker] = None
             self.apply(broker)
             self._tell(broker, "cut")
 
     def heal(self, a: NodeId | None = None, b: NodeId | None = None, *, one_way: bool = False) -> None:
-        """Undo what was done to the links between two, or to all links of one, or to every link."""
+        """Undo the cuts between two, or of one to everybody, or all there are."""
         if a is None:
             self.network.heal_all()
-            for each in list(self._cut_from_clients):
+            for each in list(self.cluster.cut_from_clients):
                 self._heal_clients(each)
             return
         others = [b] if b is not None else [each for each in (*self.cluster.states, CLIENTS) if each != a]
@@ -54,14 +53,14 @@ class Links:
                 self._check(a, other)
                 self.network.heal(a, other, one_way=one_way)
 
-    def isolate(self, who: NodeId) -> None:
+    def isolate(self, broker: NodeId) -> None:
         """Cut a broker off from everybody, clients too."""
         for other in (*self.cluster.states, CLIENTS):
-            if other != who and not (isinstance(who, str) and other == CLIENTS):
-                self.cut(who, other)
+            if other != broker and not (isinstance(broker, str) and other == CLIENTS):
+                self.cut(broker, other)
 
-    def split(self, groups: Sequence[Iterable[NodeId]]) -> None:
-        """Cut every link from one group to another."""
+    def split(self, *groups: Iterable[NodeId]) -> None:
+        """Cut every link from one group to another: split([1, "controller"], [2, 3])."""
         members = [list(group) for group in groups]
         for number, group in enumerate(members):
             for other in members[number + 1 :]:
@@ -70,17 +69,17 @@ class Links:
                         self.cut(a, b)
 
     def delay(self, a: NodeId, b: NodeId, ms: float, *, jitter_ms: float = 0, one_way: bool = False) -> None:
-        """Let messages take so long, and up to the jitter longer."""
+        """Let messages between two take so long, and up to the jitter longer; 0 undoes it."""
         self._check(a, b)
         self.network.delay(a, b, ms, jitter_ms, one_way=one_way)
 
     def throttle(self, a: NodeId, b: NodeId, bytes_per_s: int, *, one_way: bool = False) -> None:
-        """Let so many bytes through in a second; 0 is any number."""
+        """Let so many bytes a second through between two; 0 is any number."""
         self._check(a, b)
         self.network.throttle(a, b, bytes_per_s, one_way=one_way)
 
     def lose(self, a: NodeId, b: NodeId, share: float, *, one_way: bool = False) -> None:
-        """Lose a share of the messages, 0 to 1."""
+        """Lose a share of the messages between two, 0 to 1."""
         self._check(a, b)
         self.network.lose(a, b, share, one_way=one_way)
 
@@ -89,16 +88,13 @@ class Links:
     def apply(self, broker: int) -> None:
         """Have a broker see of its clients what it is to see: after a cut, and after its start."""
         node = self.cluster.nodes.get(broker)
-        if node is not None and broker in self._cut_from_clients:
+        if node is not None and broker in self.cluster.cut_from_clients:
             for server in node.servers:
                 server.pause()
 
-    def is_cut_from_clients(self, broker: int) -> bool:
-        return broker in self._cut_from_clients
-
     def _heal_clients(self, broker: int) -> None:
-        if broker in self._cut_from_clients:
-            del self._cut_from_clients[broker]
+        if broker in self.cluster.cut_from_clients:
+            del self.cluster.cut_from_clients[broker]
             node = self.cluster.nodes.get(broker)
             if node is not None and self.cluster.states[broker] == "running":
                 for server in node.servers:

@@ -19,8 +19,9 @@ from minibroker.replication.link import CONTROLLER
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
-    from minibroker.cluster.cluster import Cluster
+    from minibroker.cluster.nodes import Nodes
     from minibroker.events import Event
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.records import Record
@@ -96,7 +97,7 @@ class ClusterState(TypedDict):
     said: list[tuple[int, str]]  # the last events: when, and the sentence
 
 
-def snapshot(cluster: Cluster, events: Sequence[Event] = ()) -> ClusterState:
+def snapshot(cluster: Nodes, events: Sequence[Event] = ()) -> ClusterState:
     """Return what there is to see now. events: to be told of, the last one last."""
     clock, image = cluster.clock, cluster.controller.image
     brokers: list[BrokerState] = []
@@ -109,7 +110,7 @@ def snapshot(cluster: Cluster, events: Sequence[Event] = ()) -> ClusterState:
                 "state": cluster.states[broker],
                 "is_fenced": known is None or known.fenced,
                 "rack": (known.rack if known is not None else "") or "",
-                "is_cut_from_clients": cluster.links.is_cut_from_clients(broker),
+                "is_cut_from_clients": broker in cluster.cut_from_clients,
             }
         )
     ends = list(cluster.states)
@@ -121,7 +122,7 @@ def snapshot(cluster: Cluster, events: Sequence[Event] = ()) -> ClusterState:
         "controller": cluster.states[CONTROLLER],
         "brokers": brokers,
         "cuts": [(str(a), str(b)) for a, b in links if cluster.network.link(a, b).is_cut],
-        "held": list(cluster.steps.waiting),
+        "held": cluster.waiting(),
         "partitions": [
             partition_state(cluster, topic.name, partition.id)
             for topic in sorted(image.topics.values(), key=lambda each: each.name)
@@ -132,7 +133,7 @@ def snapshot(cluster: Cluster, events: Sequence[Event] = ()) -> ClusterState:
     }
 
 
-def group_states(cluster: Cluster) -> list[GroupState]:
+def group_states(cluster: Nodes) -> list[GroupState]:
     if OFFSETS_TOPIC not in cluster.controller.image.topics:
         return []
     seen = seen_groups(cluster)
@@ -164,7 +165,7 @@ def group_states(cluster: Cluster) -> list[GroupState]:
     return found
 
 
-def partition_state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
+def partition_state(cluster: Nodes, topic: str, partition: int) -> PartitionState:
     found = cluster.partition(topic, partition)
     replicas: dict[str, ReplicaState | None] = {}
     for broker in found.replicas:
@@ -248,3 +249,40 @@ def record_text(record: Record, *, with_key: bool = True) -> str:
         return value
     key = record.key.decode(errors="replace")
     return f"-{key}" if record.value is None else f"{key}={value}"
+
+
+def brief_state(cluster: Nodes) -> dict[str, Any]:
+    """Return how far each broker and each replica is, without what a picture needs besides."""
+    partitions = []
+    for topic in cluster.controller.image.topics.values():
+        for partition in topic.partitions:
+            replicas = []
+            for broker in partition.replicas:
+                replica = cluster.replica(topic.name, partition.id, broker)
+                row: dict[str, Any] = {"broker": broker, "in_sync": broker in partition.isr}
+                if replica is not None:
+                    row |= {
+                        "leads": replica.is_leader,
+                        "leader_epoch": replica.leader_epoch,
+                        "log_start": replica.log.log_start_offset,
+                        "high_watermark": replica.high_watermark,
+                        "log_end": replica.log.log_end_offset,
+                    }
+                replicas.append(row)
+            partitions.append(
+                {
+                    "topic": topic.name,
+                    "partition": partition.id,
+                    "leader": partition.leader,
+                    "leader_epoch": partition.leader_epoch,
+                    "isr": list(partition.isr),
+                    "replicas": replicas,
+                }
+            )
+    return {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "now_ms": cluster.clock.now_ms(),
+        "brokers": {str(who): how for who, how in cluster.states.items()},
+        "waiting": [[kind, what] for kind, what in cluster.waiting()],
+        "partitions": partitions,
+    }

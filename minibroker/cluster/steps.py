@@ -11,14 +11,12 @@ What must hold: what waits is in the order in which it came; without a hold noth
 
 from __future__ import annotations
 
-from minibroker.replication.gate import Gate
 from minibroker.replication.link import CONTROLLER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from minibroker.cluster.cluster import Cluster
+    from minibroker.cluster.nodes import Nodes
+    from minibroker.replication.gate import Gate
     from minibroker.replication.link import Letter
 
 KINDS = ("fetch", "answer", "isr", "election", "metadata")
@@ -36,24 +34,27 @@ class NothingWaits(ValueError):
 
 
 class Steps:
-    """The gates of a cluster."""
+    """What can be done at the gates of a cluster."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: Nodes):
         self.cluster = cluster
-        self.gates: dict[str, Gate] = {}
-        self.election = Gate("election", cluster.events)
+        self.gates = cluster.gates
 
-    def hold(self, kinds: Iterable[str] = (), *, broker: int | None = None) -> None:
-        """Let these, or the usual ones, wait for tokens; broker: only those of one follower, or leader for "isr"."""
+    def hold(self, *kinds: str, broker: int | None = None) -> list[str]:
+        """Let these wait for tokens: fetch, answer, isr, election, metadata; without any, all but the last.
+
+        broker: only those of one follower, or of one leader for "isr". Returns all that is held.
+        """
         for kind in kinds or USUAL:
             if kind not in KINDS:
                 raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
-            self.release([kind])
+            self.release(kind)
             if kind == "election":
-                self.gates[kind] = self.election
-                self.election.close()
-                continue
-            self.gates[kind] = self._hold(kind, broker)
+                self.gates[kind] = self.cluster.election
+                self.cluster.election.close()
+            else:
+                self.gates[kind] = self._hold(kind, broker)
+        return list(self.gates)
 
     def _hold(self, kind: str, broker: int | None) -> Gate:
         name, with_controller = MESSAGES[kind]
@@ -65,22 +66,17 @@ class Steps:
 
         return self.cluster.network.hold_where(kind, fits)
 
-    def release(self, kinds: Iterable[str] | None = None) -> None:
+    def release(self, *kinds: str) -> None:
         """Let these wait no more, or nothing at all; what waited goes on."""
-        for kind in list(self.gates) if kinds is None else kinds:
+        for kind in kinds or list(self.gates):
             gate = self.gates.pop(kind, None)
-            if gate is self.election:
-                self.election.open()
+            if gate is self.cluster.election:
+                self.cluster.election.open()
             elif gate is not None:
                 self.cluster.network.release(gate)
 
-    @property
-    def waiting(self) -> list[tuple[str, str]]:
-        """What waits: its kind, and what it is."""
-        return [(kind, held.what) for kind, gate in self.gates.items() for held in gate.waiting]
-
     def step(self, kind: str | None = None, count: int = 1) -> list[str]:
-        """Give tokens to what waits, of one kind or of any; return what went on."""
+        """Let what waits longest go on, of one kind or of any; return what it was. NothingWaits if nothing does."""
         passed = []
         for _ in range(count):
             gate = self._next(kind)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from minibroker.errors import KafkaError
-from minibroker.replication.leader import LeaderState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from minibroker.cluster.cluster import Cluster
+    from minibroker.cluster.nodes import Nodes
 
-TIMEOUT_MS = 10_000
+TIMEOUT_S = 10.0
 METADATA_KINDS = ("isr", "leader", "topic", "broker", "metadata", "epoch")
 
 
 class Waits:
     """What can be waited for."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: Nodes):
         self.cluster = cluster
 
     async def isr(
-        self, topic: str, partition: int = 0, brokers: Iterable[int] | None = None, *, timeout_ms: float = TIMEOUT_MS
+        self, topic: str, partition: int = 0, brokers: Iterable[int] | None = None, *, timeout: float = TIMEOUT_S
     ) -> list[int]:
-        """Return the ISR as soon as it has these brokers and no others; without any, all replicas."""
+        """Wait until these brokers are in sync and no others, without any all replicas; return the ISR."""
         wanted = None if brokers is None else set(brokers)
 
         def has_it() -> bool:
@@ -34,7 +33,7 @@ class Waits:
         def told() -> str:
             return f"the ISR of {topic}-{partition} is {self.cluster.partition(topic, partition).isr}"
 
-        await self._until(has_it, METADATA_KINDS, timeout_ms, told)
+        await self._until(has_it, METADATA_KINDS, timeout, told)
         return list(self.cluster.partition(topic, partition).isr)
 
     async def leader(
@@ -44,7 +43,7 @@ class Waits:
         broker: int | None = None,
         *,
         other_than: int | None = None,
-        timeout_ms: float = TIMEOUT_MS,
+        timeout: float = TIMEOUT_S,
     ) -> int:
         """Return who leads as soon as a broker does and knows it: this one, or any other than one."""
 
@@ -56,7 +55,7 @@ class Waits:
             leader = self.cluster.partition(topic, partition).leader
             return f"{f'broker {leader}' if leader >= 0 else 'nobody'} leads {topic}-{partition}"
 
-        await self._until(has_it, METADATA_KINDS, timeout_ms, told)
+        await self._until(has_it, METADATA_KINDS, timeout, told)
         return self.cluster.partition(topic, partition).leader
 
     async def high_watermark(
@@ -66,7 +65,7 @@ class Waits:
         offset: int | None = None,
         *,
         broker: int | None = None,
-        timeout_ms: float = TIMEOUT_MS,
+        timeout: float = TIMEOUT_S,
     ) -> int:
         """Return the high watermark as soon as it is there, on the leader or on one broker; by default all there is."""
 
@@ -85,12 +84,12 @@ class Waits:
         await self._until(
             has_it,
             ("high_watermark", "metadata", "epoch"),
-            timeout_ms,
+            timeout,
             lambda: f"the high watermark of {topic}-{partition} is {found()[0]}",
         )
         return found()[0]
 
-    async def in_sync(self, *, timeout_ms: float = TIMEOUT_MS) -> None:
+    async def in_sync(self, *, timeout: float = TIMEOUT_S) -> None:
         """Return when every partition has its leader, and all its replicas are in sync and have everything."""
         awaited: list[tuple[str, int]] = []
 
@@ -106,7 +105,7 @@ class Waits:
         def told() -> str:
             return f"not in sync: {', '.join(self.behind()[:5])}"
 
-        await self._until(are_in_sync, (), timeout_ms, told)
+        await self._until(are_in_sync, (), timeout, told)
 
     def behind(self) -> list[str]:
         """Return the partitions that lack a leader, a replica in sync, or a record on any replica."""
@@ -123,6 +122,8 @@ class Waits:
 
     def _is_behind(self, name: str, number: int) -> bool:
         """Whether a partition that there is, perhaps of a topic that has been made anew, is not in sync."""
+        from minibroker.replication.leader import LeaderState
+
         topic = self.cluster.controller.image.topics.get(name)
         if topic is None or number >= len(topic.partitions):
             return False
@@ -144,7 +145,7 @@ class Waits:
         return False
 
     async def _until(
-        self, condition: Callable[[], bool], kinds: Iterable[str], timeout_ms: float, told: Callable[[], str]
+        self, condition: Callable[[], bool], kinds: Iterable[str], timeout: float, told: Callable[[], str]
     ) -> None:
         """Wait until a condition holds; a topic that is not there yet does not fulfil any."""
 
@@ -155,10 +156,10 @@ class Waits:
                 return False
 
         try:
-            await self.cluster.events.wait_until(holds, kinds, timeout_ms=timeout_ms)
+            await self.cluster.events.wait_until(holds, kinds, timeout_ms=timeout * 1000)
         except TimeoutError:
             try:
                 state = told()
             except KafkaError as error:
                 state = error.message
-            raise TimeoutError(f"not within {timeout_ms / 1000:g} s: {state}") from None
+            raise TimeoutError(f"not within {timeout:g} s: {state}") from None

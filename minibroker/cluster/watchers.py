@@ -15,7 +15,6 @@ from collections import deque
 from contextlib import suppress
 
 from minibroker.clock import LoopClock
-from minibroker.cluster.snapshot import snapshot
 from minibroker.event_kinds import is_of_interest
 from minibroker.events import KINDS
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.clock import Timer
-    from minibroker.cluster.cluster import Cluster
+    from minibroker.cluster.nodes import Nodes
     from minibroker.events import Event, Subscription
 
 RECENT_MAX = 200
@@ -42,7 +41,7 @@ def is_shown(event: Event) -> bool:
 class Watchers:
     """Who watches a cluster, taken together."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: Nodes):
         self._cluster = cluster
         self._recent: deque[Event] = deque(maxlen=RECENT_MAX)
         self._number = 0  # of the last event that changed the picture
@@ -53,8 +52,16 @@ class Watchers:
     def is_on(self) -> bool:
         return self._subscription is not None
 
+    def state(self) -> dict[str, Any]:
+        """Return how far each broker and each replica is."""
+        from minibroker.cluster.snapshot import brief_state
+
+        return brief_state(self._cluster)
+
     async def news(self, since: int = -1, wait_ms: float = 0) -> dict[str, Any]:
         """Return the state, and the events after a number that are worth telling, as soon as there are any."""
+        from minibroker.cluster.snapshot import snapshot
+
         self._stay()
         if since > self._number:
             since = -1  # of another life of the cluster

@@ -49,7 +49,7 @@ def _given(
     """Yield (source, name, text) of everything that was given, the strongest source first."""
     for key, value in arguments.items():
         if value is not None:
-            yield f"argument {key}", key if "." in key else key.replace("_", "."), text_of(value)
+            yield f"argument {key}", dotted(key), text_of(value)
     for variable in sorted(environ):
         if name := name_of_variable(variable):
             yield f"environment variable {variable}", name, environ[variable]
@@ -69,6 +69,16 @@ def _lines(properties_text: str) -> Iterator[tuple[str, str, str]]:
         raise ConfigError(f"properties line {broken.line}", "", "", broken.reason) from None
     for name, (line, text) in found.items():
         yield f"properties line {line}", name, text
+
+
+def dotted(name: str) -> str:
+    """Return Kafka's name of a setting that may be written as an argument of Python."""
+    return name if "." in name else name.replace("_", ".")
+
+
+def setting_texts(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return settings by Kafka's names, as text."""
+    return {dotted(name): text_of(value) for name, value in settings.items()}
 
 
 def text_of(value: object) -> str:

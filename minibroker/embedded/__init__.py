@@ -4,7 +4,7 @@ broker.py          one broker, as people use it: the same verbs wherever it runs
 in_process.py      a broker in a running loop
 process.py         a broker in a process of its own
 cluster.py         several brokers, as people use them
-cluster_engine.py  a cluster in a running loop; cluster_verbs.py, cluster_views.py: what is done to it and seen of it
+cluster_engine.py  a cluster in a running loop; cluster_views.py: what a program sees of it
 watching.py        its events, heard from any thread
 hosted.py          what both have in common: start and stop, in a thread or in the caller's loop
 background.py      a loop in a thread, for programs without one

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig, ConfigError
-from minibroker.config.sources import known_names, text_of
+from minibroker.config.sources import dotted, known_names
 from minibroker.config.tables import find_broker_setting
 from minibroker.config.topic_texts import parse_topic
 
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
     from minibroker.clock import Clock
     from minibroker.config.topic_texts import WantedTopic
-
-
-def dotted(name: str) -> str:
-    """Return Kafka's name of a setting that may be written as an argument of Python."""
-    return name if "." in name else name.replace("_", ".")
 
 
 def config_of(
@@ -70,11 +65,6 @@ def check_kinds(owner: type, **arguments: tuple[object, type, str]) -> None:
     for name, (value, kind, what) in arguments.items():
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
             raise TypeError(f"minibroker.{owner.__name__}: {name}={value!r} is not {what}")
-
-
-def setting_texts(configs: Mapping[str, object]) -> dict[str, str]:
-    """Return settings of a topic by Kafka's names, as text."""
-    return {dotted(name): text_of(value) for name, value in configs.items()}
 
 
 def wanted_topics(topics: str | Iterable[str], environ: Mapping[str, str] | None) -> tuple[WantedTopic, ...]:

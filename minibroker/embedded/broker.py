@@ -17,8 +17,9 @@ import os
 from minibroker.clock import LoopClock
 from minibroker.clock.steered import SteeredClock
 from minibroker.config.listeners import address
+from minibroker.config.sources import setting_texts
 from minibroker.config.start import data_directory
-from minibroker.embedded.arguments import check_kinds, clock_from, config_of, setting_texts, steered, wanted_topics
+from minibroker.embedded.arguments import check_kinds, clock_from, config_of, steered, wanted_topics
 from minibroker.embedded.engine import Engine, Start
 from minibroker.embedded.hosted import Hosted
 from minibroker.embedded.in_process import InProcess, new_storage

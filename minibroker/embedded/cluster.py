@@ -8,19 +8,25 @@
 Each verb has a twin to await, with an `a` in front; both may be used from any thread. In the loop that the cluster
 itself runs in, a plain verb that would have to wait refuses, and does nothing.
 What must hold: `stop` leaves nothing behind, neither thread, task, file nor socket, whatever was done before; the next
-`start` takes the same ports, and the disks as they were left.
-Not here: what the verbs do (cluster_verbs.py, cluster_views.py).
+`start` takes the same ports, and the disks as they were left. A verb that changes the metadata returns when every
+broker that can hear of it has.
+Not here: what the verbs do (minibroker/cluster/, cluster_views.py).
 """
 
 from __future__ import annotations
 
 import os
-from functools import wraps
 
+from minibroker.clock.steered import SteeredClock
+from minibroker.cluster.cleaning import Cleaning
+from minibroker.cluster.cluster import Cluster as Core
+from minibroker.cluster.disks import Disks
+from minibroker.cluster.groups import Groups
+from minibroker.cluster.links import Links
+from minibroker.cluster.steps import Steps
+from minibroker.cluster.waits import Waits
 from minibroker.config.start import data_directory
-from minibroker.embedded import cluster_verbs as verbs
-from minibroker.embedded import cluster_views as views
-from minibroker.embedded.arguments import check_kinds, clock_from, config_of, wanted_topics
+from minibroker.embedded.arguments import check_kinds, clock_from, config_of, steered, wanted_topics
 from minibroker.embedded.cluster_engine import (
     ClusterEngine,
     ClusterStart,
@@ -29,43 +35,30 @@ from minibroker.embedded.cluster_engine import (
     new_storages,
     ports_from,
 )
-from minibroker.embedded.hosted import Hosted
+from minibroker.embedded.cluster_views import Views
+from minibroker.embedded.hosted import Hosted, Verbs
 from minibroker.embedded.in_process import LogReporter
 from minibroker.embedded.watching import Heard
 from minibroker.events import EventStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-    from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Literal
 
     from minibroker.clock import Clock
     from minibroker.embedded.faults import BrokerFaults
 
-    P = ParamSpec("P")
-    T = TypeVar("T")
-    Host = Hosted[ClusterEngine]
-    Work = Callable[Concatenate[ClusterEngine, P], Coroutine[Any, Any, T]]
-
-
-def plain(work: Work[P, T], *, blocks: bool = False) -> Callable[Concatenate[Host, P], T]:
-    """Return the plain method for a verb. blocks: it waits in the middle of what it does, see Hosted._call."""
-
-    @wraps(work)
-    def verb(self: Host, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return self._call(work(self._running(), *arguments, **named), blocks=blocks)
-
-    return verb
-
-
-def twin(work: Work[P, T]) -> Callable[Concatenate[Host, P], Coroutine[Any, Any, T]]:
-    """Return the method to await for a verb."""
-
-    @wraps(work)
-    async def verb(self: Host, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await self._await(work(self._running(), *arguments, **named))
-
-    return verb
+OF_CORE: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core)
+OF_CONTROLLER = Verbs(lambda engine: engine.core, then=ClusterEngine.let_know)
+OF_LINKS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.links)
+OF_DISKS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.disks)
+OF_STEPS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.steps)
+OF_CLEANING: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.cleaning)
+OF_CLOCK: Verbs[ClusterEngine] = Verbs(lambda engine: steered(engine.clock))
+OF_VIEWS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.views, blocks=False)
+OF_GROUPS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.groups, blocks=False)
+OF_WAITS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.waits, blocks=False)
 
 
 class Cluster(Hosted[ClusterEngine]):
@@ -170,62 +163,62 @@ class Cluster(Hosted[ClusterEngine]):
 
     # The verbs, each with its twin
 
-    start_broker, astart_broker = plain(verbs.start_broker, blocks=True), twin(verbs.start_broker)
-    stop_broker, astop_broker = plain(verbs.stop_broker, blocks=True), twin(verbs.stop_broker)
-    restart_broker, arestart_broker = plain(verbs.restart_broker, blocks=True), twin(verbs.restart_broker)
-    kill, akill = plain(verbs.kill, blocks=True), twin(verbs.kill)
-    pause, apause = plain(verbs.pause), twin(verbs.pause)
-    resume, aresume = plain(verbs.resume), twin(verbs.resume)
-    states, astates = plain(views.states), twin(views.states)
+    start_broker, astart_broker = OF_CORE(Core.start)
+    stop_broker, astop_broker = OF_CORE(Core.stop)
+    restart_broker, arestart_broker = OF_CORE(Core.restart)
+    kill, akill = OF_CORE(Core.kill)
+    pause, apause = OF_CORE(Core.pause)
+    resume, aresume = OF_CORE(Core.resume)
 
-    cut, acut = plain(verbs.cut), twin(verbs.cut)
-    heal, aheal = plain(verbs.heal), twin(verbs.heal)
-    isolate, aisolate = plain(verbs.isolate), twin(verbs.isolate)
-    split, asplit = plain(verbs.split), twin(verbs.split)
-    delay, adelay = plain(verbs.delay), twin(verbs.delay)
-    throttle, athrottle = plain(verbs.throttle), twin(verbs.throttle)
-    lose, alose = plain(verbs.lose), twin(verbs.lose)
+    cut, acut = OF_LINKS(Links.cut)
+    heal, aheal = OF_LINKS(Links.heal)
+    isolate, aisolate = OF_LINKS(Links.isolate)
+    split, asplit = OF_LINKS(Links.split)
+    delay, adelay = OF_LINKS(Links.delay)
+    throttle, athrottle = OF_LINKS(Links.throttle)
+    lose, alose = OF_LINKS(Links.lose)
 
-    fill_disk, afill_disk = plain(verbs.fill_disk), twin(verbs.fill_disk)
-    slow_disk, aslow_disk = plain(verbs.slow_disk), twin(verbs.slow_disk)
-    heal_disk, aheal_disk = plain(verbs.heal_disk), twin(verbs.heal_disk)
+    fill_disk, afill_disk = OF_DISKS(Disks.fill)
+    slow_disk, aslow_disk = OF_DISKS(Disks.slow)
+    heal_disk, aheal_disk = OF_DISKS(Disks.heal)
 
-    hold, ahold = plain(verbs.hold), twin(verbs.hold)
-    step, astep = plain(verbs.step), twin(verbs.step)
-    release, arelease = plain(verbs.release), twin(verbs.release)
-    waiting, awaiting = plain(verbs.waiting), twin(verbs.waiting)
+    hold, ahold = OF_STEPS(Steps.hold)
+    step, astep = OF_STEPS(Steps.step)
+    release, arelease = OF_STEPS(Steps.release)
+    waiting, awaiting = OF_CORE(Core.waiting)
 
-    create_topic, acreate_topic = plain(verbs.create_topic, blocks=True), twin(verbs.create_topic)
-    delete_topic, adelete_topic = plain(verbs.delete_topic, blocks=True), twin(verbs.delete_topic)
-    alter_topic, aalter_topic = plain(verbs.alter_topic, blocks=True), twin(verbs.alter_topic)
-    elect, aelect = plain(verbs.elect, blocks=True), twin(verbs.elect)
-    move_leader, amove_leader = plain(verbs.move_leader, blocks=True), twin(verbs.move_leader)
-    reassign, areassign = plain(verbs.reassign, blocks=True), twin(verbs.reassign)
+    create_topic, acreate_topic = OF_CONTROLLER(Core.create_topic)
+    delete_topic, adelete_topic = OF_CONTROLLER(Core.delete_topic)
+    alter_topic, aalter_topic = OF_CONTROLLER(Core.alter_topic)
+    elect, aelect = OF_CONTROLLER(Core.elect)
+    move_leader, amove_leader = OF_CONTROLLER(Core.move_leader)
+    reassign, areassign = OF_CONTROLLER(Core.reassign)
 
-    retention_now, aretention_now = plain(verbs.retention_now, blocks=True), twin(verbs.retention_now)
-    compact_now, acompact_now = plain(verbs.compact_now, blocks=True), twin(verbs.compact_now)
-    roll_now, aroll_now = plain(verbs.roll_now, blocks=True), twin(verbs.roll_now)
+    retention_now, aretention_now = OF_CLEANING(Cleaning.retention_now)
+    compact_now, acompact_now = OF_CLEANING(Cleaning.compact_now)
+    roll_now, aroll_now = OF_CLEANING(Cleaning.roll_now)
 
-    freeze, afreeze = plain(verbs.freeze), twin(verbs.freeze)
-    thaw, athaw = plain(verbs.thaw), twin(verbs.thaw)
-    advance, aadvance = plain(verbs.advance, blocks=True), twin(verbs.advance)
-    rate, arate = plain(verbs.rate), twin(verbs.rate)
-    jump, ajump = plain(verbs.jump), twin(verbs.jump)
+    freeze, afreeze = OF_CLOCK(SteeredClock.freeze)
+    thaw, athaw = OF_CLOCK(SteeredClock.thaw)
+    advance, aadvance = OF_CLOCK(SteeredClock.advance)
+    rate, arate = OF_CLOCK(SteeredClock.rate)
+    jump, ajump = OF_CLOCK(SteeredClock.jump)
 
-    topics, atopics = plain(views.topics), twin(views.topics)
-    leader, aleader = plain(views.leader), twin(views.leader)
-    isr, aisr = plain(views.isr), twin(views.isr)
-    describe, adescribe = plain(views.describe), twin(views.describe)
-    records, arecords = plain(views.records), twin(views.records)
+    states, astates = OF_VIEWS(Views.states)
+    topics, atopics = OF_VIEWS(Views.topics)
+    leader, aleader = OF_VIEWS(Views.leader)
+    isr, aisr = OF_VIEWS(Views.isr)
+    describe, adescribe = OF_VIEWS(Views.describe)
+    records, arecords = OF_VIEWS(Views.records)
 
-    groups, agroups = plain(views.groups), twin(views.groups)
-    group, agroup = plain(views.group), twin(views.group)
+    groups, agroups = OF_GROUPS(Groups.groups)
+    group, agroup = OF_GROUPS(Groups.group)
 
-    wait_records, await_records = plain(views.wait_records), twin(views.wait_records)
-    wait_isr, await_isr = plain(views.wait_isr), twin(views.wait_isr)
-    wait_leader, await_leader = plain(views.wait_leader), twin(views.wait_leader)
-    wait_high_watermark, await_high_watermark = plain(views.wait_high_watermark), twin(views.wait_high_watermark)
-    wait_in_sync, await_in_sync = plain(views.wait_in_sync), twin(views.wait_in_sync)
-    wait_group, await_group = plain(views.wait_group), twin(views.wait_group)
-    wait_committed, await_committed = plain(views.wait_committed), twin(views.wait_committed)
-    wait_event, await_event = plain(views.wait_event), twin(views.wait_event)
+    wait_records, await_records = OF_VIEWS(Views.wait_records)
+    wait_event, await_event = OF_VIEWS(Views.wait_event)
+    wait_isr, await_isr = OF_WAITS(Waits.isr)
+    wait_leader, await_leader = OF_WAITS(Waits.leader)
+    wait_high_watermark, await_high_watermark = OF_WAITS(Waits.high_watermark)
+    wait_in_sync, await_in_sync = OF_WAITS(Waits.in_sync)
+    wait_group, await_group = OF_GROUPS(Groups.wait_group)
+    wait_committed, await_committed = OF_GROUPS(Groups.wait_committed)

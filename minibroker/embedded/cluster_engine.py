@@ -5,7 +5,7 @@
 
 What must hold: when a start returns, every broker answers, knows every other and leads what it is to lead. A directory
 that holds something else, such as the data of a broker on its own, is not touched.
-Not here: what is done to a cluster while it runs (cluster_verbs.py) and how it is looked at (cluster_views.py).
+Not here: what is done to a cluster while it runs (minibroker/cluster/) and how it is looked at (cluster_views.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from typing import NamedTuple
 
 from minibroker.clock import LoopClock
 from minibroker.clock.steered import SteeredClock
-from minibroker.cluster.cluster import PAUSED, RUNNING, Cluster
+from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.control import call_through
+from minibroker.cluster.nodes import PAUSED, RUNNING
 from minibroker.config import ConfigError
+from minibroker.embedded.cluster_views import Views
 from minibroker.embedded.engine import START_FAILURES, BrokerError
 from minibroker.embedded.in_process import control
 from minibroker.errors import KafkaError
@@ -106,7 +109,9 @@ class ClusterEngine:
             events=events,
             reporter=reporter,
             log_dir=lambda name: "memory" if data_dir is None else os.path.join(os.path.abspath(data_dir), name),
+            steer=call_through,
         )
+        self.views = Views(self.core)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -138,7 +143,7 @@ class ClusterEngine:
         try:
             for name, partitions, configs, replication_factor in self.start_options.topics:
                 if name not in core.controller.image.topics:
-                    core.create_topic(name, partitions, replication_factor, configs=configs)
+                    core.create_topic(name, partitions, replication_factor, assignments=(), **configs)
             await self.let_know()
         except BaseException as failure:
             await core.stop_all()
@@ -212,7 +217,7 @@ class ClusterEngine:
     def _hearing(self) -> list[int]:
         """The brokers that the controller reaches: they run, nothing is cut, and no token is waited for."""
         core = self.core
-        if "metadata" in core.steps.gates or core.states["controller"] != "running":
+        if "metadata" in core.gates or core.states["controller"] != "running":
             return []
         return [
             each

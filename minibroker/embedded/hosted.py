@@ -14,20 +14,25 @@ from __future__ import annotations
 import asyncio
 import warnings
 import weakref
-from typing import Generic, Protocol, TypeVar
+from functools import wraps
+from inspect import isawaitable, iscoroutinefunction
+from typing import Generic, Protocol, TypeVar, overload
 
 from minibroker.embedded import forking
 from minibroker.embedded.background import BackgroundLoop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, Concatenate, ParamSpec, Self
 
     from minibroker.embedded.clients import Library
 
+    P = ParamSpec("P")
     T = TypeVar("T")
+    Plain = Callable[Concatenate[Any, P], T]
+    Twin = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 
 
 class Runs(Protocol):
@@ -215,6 +220,53 @@ class Hosted(Generic[E]):
         if self._is_ours():
             return await verb
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(verb, self._loop))
+
+
+class Verbs(Generic[E]):
+    """Makes the methods of a Hosted from those of its engine, or of a part of it: a plain one, and its twin to await.
+
+    kill, akill = Verbs(lambda engine: engine.core)(Core.kill)
+    """
+
+    def __init__(
+        self,
+        part: Callable[[E], Any],
+        *,
+        blocks: bool = True,
+        then: Callable[[E], Coroutine[Any, Any, object]] | None = None,
+    ) -> None:
+        """blocks: what is awaited waits in the middle of what it does, see Hosted._call; then: is done behind each."""
+        self._part = part
+        self._blocks = blocks
+        self._then = then
+
+    @overload
+    def __call__(self, work: Twin[P, T]) -> tuple[Plain[P, T], Twin[P, T]]: ...
+
+    @overload
+    def __call__(self, work: Plain[P, T]) -> tuple[Plain[P, T], Twin[P, T]]: ...
+
+    def __call__(self, work: Callable[..., Any]) -> tuple[Plain[..., Any], Twin[..., Any]]:
+        name, part, then = work.__name__, self._part, self._then
+        blocks = self._blocks and (iscoroutinefunction(work) or then is not None)
+
+        async def run(engine: E, arguments: Any, named: Any) -> Any:
+            result = getattr(part(engine), name)(*arguments, **named)
+            if isawaitable(result):
+                result = await result
+            if then is not None:
+                await then(engine)
+            return result
+
+        @wraps(work)
+        def plain(self: Hosted[E], /, *arguments: Any, **named: Any) -> Any:
+            return self._call(run(self._running(), arguments, named), blocks=blocks)
+
+        @wraps(work)
+        async def twin(self: Hosted[E], /, *arguments: Any, **named: Any) -> Any:
+            return await self._await(run(self._running(), arguments, named))
+
+        return plain, twin
 
 
 def _forgotten(name: str, engine: Runs, loop: asyncio.AbstractEventLoop, background: BackgroundLoop | None) -> None:

@@ -6,8 +6,6 @@ Not here: cleaning by the clock, which brokers do by themselves while a lesson a
 
 from __future__ import annotations
 
-from minibroker.cluster.cleaning import clean
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,15 +23,15 @@ class CleaningStage:
         self.stage = stage
 
     async def roll(self, command: Command) -> list[str]:
-        rows = await clean(self.stage.on, "roll", *command["PARTITION"])
+        rows = await self.stage.on.cleaning.roll_now(*command["PARTITION"])
         return [_refusal(row) for row in rows if not row.is_rolled]
 
     async def retention(self, command: Command) -> list[str]:
-        rows = await clean(self.stage.on, "retention", *command["PARTITION"])
+        rows = await self.stage.on.cleaning.retention_now(*command["PARTITION"])
         return [_refusal(row) for row in rows if not row.segments]
 
     async def compact(self, command: Command) -> list[str]:
-        rows = await clean(self.stage.on, "compact", *command["PARTITION"])
+        rows = await self.stage.on.cleaning.compact_now(*command["PARTITION"])
         return [_refusal(row) for row in rows if not row.passes]
 
     async def batches(self, command: Command) -> list[str]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 
 from minibroker.clock.steered import duration_ms
-from minibroker.cluster.cluster import RUNNING, Cluster
+from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.control import call_through
+from minibroker.cluster.nodes import RUNNING
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
 from minibroker.lessons.cleaning_stage import CLEANING_ACTS, CleaningStage
@@ -119,6 +121,7 @@ class Stage:
             chance=self._chance,
             events=self.events,
             reporter=Quiet(),
+            steer=call_through,
         )
         await self._in_time(cluster.start_all(), freeze=True)
 
@@ -159,14 +162,14 @@ class Stage:
         self.on.create_topic(
             name,
             command.get("partitions", 1),
-            configs=command.get("SETTINGS"),
             assignments=command.get("replicas", ()),
+            **command.get("SETTINGS", {}),
         )
         for partition in range(len(self.on.controller.controller.get_topic(name).partitions)):
             await self.on.waits.leader(name, partition)
 
     async def _set(self, command: Command) -> None:
-        self.on.alter_topic(command["TOPIC"], command["SETTINGS"])
+        self.on.alter_topic(command["TOPIC"], **command["SETTINGS"])
 
     async def _elect(self, command: Command) -> None:
         self.on.elect(*command["PARTITION"], unclean="unclean" in command.values)
@@ -197,7 +200,7 @@ class Stage:
         self.on.links.heal(command.get("END"), command.get("END'"), one_way="one-way" in command.values)
 
     async def _hold(self, command: Command) -> None:
-        self.on.steps.hold(command["KINDS"], broker=command.get("of"))
+        self.on.steps.hold(*command["KINDS"], broker=command.get("of"))
 
     async def _step(self, command: Command) -> None:
         for _ in range(command.get("times", 1)):
@@ -205,7 +208,7 @@ class Stage:
             await self.clock.settle()
 
     async def _release(self, command: Command) -> None:
-        self.on.steps.release(command.get("KINDS"))
+        self.on.steps.release(*command.get("KINDS", ()))
 
     async def _freeze(self, command: Command) -> None:
         self.clock.freeze()
@@ -289,7 +292,7 @@ class Stage:
         return [
             broker
             for broker in cluster.broker_ids
-            if cluster.states[broker] == RUNNING and not cluster.links.is_cut_from_clients(broker)
+            if cluster.states[broker] == RUNNING and broker not in cluster.cut_from_clients
         ]
 
     def address_of(self, broker: int) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from random import Random
 from minibroker.clock import LoopClock
 from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.control import call_through
 from minibroker.events import EventStream
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.reporter import Reporter
@@ -25,6 +26,7 @@ async def served(reporter: Reporter | None = None) -> AsyncIterator[Cluster]:
         chance=Random(1),
         events=EventStream(clock.now_ms),
         reporter=reporter,
+        steer=call_through,
     )
     await cluster.start_all()
     try:

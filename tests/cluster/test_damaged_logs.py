@@ -144,7 +144,7 @@ def test_a_topic_is_made_on_a_disk_that_refuses_it_at_first(doing: str) -> None:
 def test_who_stopped_in_order_and_has_lost_a_log_since_is_no_eligible_leader() -> None:
     async def main(lab: Lab) -> None:
         cluster = lab.cluster
-        cluster.create_topic(BAD, assignments=[[1, 2]], configs={"min.insync.replicas": "2"})
+        cluster.create_topic(BAD, assignments=[[1, 2]], min_insync_replicas="2")
         await lab.send(b"a", b"b", topic=BAD)
         await cluster.stop(2)
         assert cluster.partition(BAD, 0).elr == [2]

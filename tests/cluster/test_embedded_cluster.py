@@ -18,7 +18,7 @@ import minibroker
 from minibroker import Broker, Cluster
 from minibroker.client import Cluster as Client
 from minibroker.client import Producer
-from minibroker.cluster.cluster import NoSuchBroker, WrongState
+from minibroker.cluster.nodes import NoSuchBroker, WrongState
 from minibroker.cluster.steps import NothingWaits
 from minibroker.config import ConfigError
 from minibroker.embedded import BrokerError

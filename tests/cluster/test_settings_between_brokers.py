@@ -160,7 +160,7 @@ def test_who_lags_leaves_the_isr_after_replica_lag_time_max_ms(lag_ms: int) -> N
         lab.cluster.links.cut(1, 2)
         begun_ms = lab.world.clock.steady_ms()
         await lab.send(b"a", acks=1)
-        await lab.cluster.waits.isr(TOPIC, 0, [1], timeout_ms=60_000)
+        await lab.cluster.waits.isr(TOPIC, 0, [1], timeout=60)
         # As long ago may its last fetch be, and half of it until somebody looks.
         assert lag_ms - 500 <= lab.world.clock.steady_ms() - begun_ms <= 1.5 * lag_ms + 100
         lab.cluster.links.heal()
@@ -210,7 +210,7 @@ def test_who_is_silent_for_broker_session_timeout_ms_leads_no_more(session_ms: i
         await lab.cluster.waits.in_sync()
         await lab.cluster.kill(2, notice=False)
         begun_ms = lab.world.clock.steady_ms()
-        await lab.cluster.waits.leader(TOPIC, 0, other_than=2, timeout_ms=60_000)
+        await lab.cluster.waits.leader(TOPIC, 0, other_than=2, timeout=60)
         assert session_ms - 2000 <= lab.world.clock.steady_ms() - begun_ms <= session_ms + 100  # 2 s: a heartbeat
 
     in_cluster(main, brokers=2, settings={"broker.session.timeout.ms": str(session_ms)})
@@ -252,7 +252,7 @@ def test_records_are_for_as_many_as_min_insync_replicas_says_also_when_it_is_alt
     async def main(lab: Lab) -> None:
         cluster = lab.cluster
         cluster.create_topic(TOPIC, assignments=[[1, 2]])
-        cluster.create_topic("other", assignments=[[1, 2]], configs={"min.insync.replicas": "1"})
+        cluster.create_topic("other", assignments=[[1, 2]], min_insync_replicas="1")
         await cluster.waits.in_sync()
         await cluster.kill(2)
         await cluster.waits.isr(TOPIC, 0, [1])
@@ -260,7 +260,7 @@ def test_records_are_for_as_many_as_min_insync_replicas_says_also_when_it_is_alt
             await lab.send(b"a", timeout_ms=2000)
         assert refused.value.code in (Error.NOT_ENOUGH_REPLICAS, Error.REQUEST_TIMED_OUT)
         assert await lab.send(b"a", topic="other") == [0]
-        cluster.alter_topic(TOPIC, {"min.insync.replicas": "1"})
+        cluster.alter_topic(TOPIC, min_insync_replicas=1)
         await lab.world.clock.sleep(100)
         assert await lab.send(b"a") == [0]
         await cluster.start(2)

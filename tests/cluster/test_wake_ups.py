@@ -148,7 +148,7 @@ def delete_records(cluster: Cluster, leader: Replica) -> None:
 
 
 def lower_min_in_sync(cluster: Cluster, leader: Replica) -> None:
-    cluster.alter_topic(TOPIC, {"min.insync.replicas": "1"})
+    cluster.alter_topic(TOPIC, min_insync_replicas=1)
 
 
 class Case(NamedTuple):
@@ -359,8 +359,8 @@ def test_a_fetch_whose_time_is_over_gives_what_was_cleaned_meanwhile() -> None:
             answer = asyncio.get_running_loop().create_task(connection.call(request, 12), name="request")
             await lab.world.clock.sleep(1_000)
             segment = leader.log.active
-            await cluster.call("roll", {})
-            await cluster.call("compact", {})
+            await cluster.cleaning.roll_now()
+            await cluster.cleaning.compact_now()
             assert segment not in leader.log.segments
             (row,) = (await answer).responses[0].partitions
         (only,) = batches(row.records)
@@ -505,7 +505,7 @@ def test_a_deletion_of_records_waits_no_more_for_a_follower_out_of_sync_that_die
     async def main(lab: Lab) -> None:
         leader, hanging = await hang_one(lab, count=1, lives=True)
         append(leader, b"one that it does not get")
-        await lab.cluster.waits.isr(TOPIC, 0, [each for each in leader.replicas if each != hanging], timeout_ms=100_000)
+        await lab.cluster.waits.isr(TOPIC, 0, [each for each in leader.replicas if each != hanging], timeout=100)
         answer = await answered_after(lab, leader, delete_all(lab), 2, lambda cluster, _: cluster.kill(hanging))
         (row,) = answer.topics[0].partitions
         assert (row.error_code, row.low_watermark) == (0, 2)
@@ -559,7 +559,7 @@ async def hang_one(
 async def prepared(lab: Lab, factor: int, count: int = 0, configs: dict[str, str] | None = None) -> Replica:
     """Make the topic, with some records that everybody has; return its leader."""
     cluster = lab.cluster
-    cluster.create_topic(TOPIC, 1, factor, configs=configs or {})
+    cluster.create_topic(TOPIC, 1, factor, **(configs or {}))
     await cluster.waits.in_sync()
     leader = cluster.leader(TOPIC, 0)
     assert leader is not None

@@ -11,7 +11,7 @@ from minibroker import Cluster
 from minibroker.client import Admin, NewTopic, Producer
 from minibroker.client import Cluster as Client
 from minibroker.client.descriptions import SomeFailed
-from minibroker.cluster.cluster import NoSuchBroker
+from minibroker.cluster.nodes import NoSuchBroker
 from minibroker.embedded import FaultError
 from minibroker.errors import Error
 from tests.cluster.virtual import TOPIC, Lab, in_cluster

@@ -495,7 +495,7 @@ def test_a_new_coordinator_answers_for_groups_whose_rows_are_all_committed() -> 
             await lab.world.clock.sleep(1000)
             leader = cluster.controller.image.topics[OFFSETS_TOPIC].partitions[0].leader
             follower, other = (each for each in cluster.broker_ids if each != leader)
-            cluster.steps.hold(["fetch"], broker=other)
+            cluster.steps.hold("fetch", broker=other)
             late = lab.world.loop.create_task(Caller(second).commit(2, group="unsafe"))
             await lab.world.clock.sleep(100)
             assert not late.done()

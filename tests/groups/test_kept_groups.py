@@ -395,7 +395,7 @@ class TestCluster:
             await cluster.waits.in_sync()
             leader = await self.coordinator(lab)
             await cluster.waits.in_sync()
-            cluster.steps.hold(["fetch"])
+            cluster.steps.hold("fetch")
             async with await self.connected(lab, leader) as connection, await self.connected(lab, leader) as second:
                 committing = lab.world.loop.create_task(Caller(connection).commit(42))
                 await lab.world.clock.sleep(50)
@@ -424,7 +424,7 @@ class TestCluster:
                 topic_partitions=[],
             )
             describe = ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
-            cluster.steps.hold(["fetch"])
+            cluster.steps.hold("fetch")
             async with await self.connected(lab, leader) as connection, await self.connected(lab, leader) as second:
                 entering = lab.world.loop.create_task(connection.call(enter, 1))
                 await lab.world.clock.sleep(50)

@@ -174,7 +174,7 @@ class Model:
     async def hold(self) -> None:
         if not self.is_held:
             await self.lab.cluster.waits.in_sync()
-            self.lab.cluster.steps.hold(["fetch"])
+            self.lab.cluster.steps.hold("fetch")
             self.is_held = True
 
     async def release(self) -> None:

@@ -312,5 +312,5 @@ async def test_each_has_its_answer_from_each_of_three_brokers() -> None:
                 found += errors(await client.ask(request, version))
             assert set(found) <= {0, *ELSEWHERE, DONE_BEFORE.get(name, 0)}, (name, found)
             assert found[0] or DONE_BEFORE.get(name) == Error.GROUP_ID_NOT_FOUND, (name, found)
-            await cluster.waits.in_sync(timeout_ms=60_000)
+            await cluster.waits.in_sync(timeout=60)
         assert not [line for line in reporter.lines if "unexpected" in line or "error of our own" in line]

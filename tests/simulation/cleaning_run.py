@@ -84,7 +84,7 @@ class Run:
         world, chance, cluster, faults = self.world, self.chance, self.cluster, self.faults
         await cluster.start_all()
         for topic, policy in POLICIES.items():
-            cluster.create_topic(topic, self.partitions, configs={**self.topic_settings, "cleanup.policy": policy})
+            cluster.create_topic(topic, self.partitions, cleanup_policy=policy, **self.topic_settings)
         clients = [world.loop.create_task(self.write(each)) for each in range(chance.choice([1, 2]))]
         clients.append(world.loop.create_task(self.read()))
         drawn = chance.sample(faults.all, chance.randrange(2, len(faults.all)))
@@ -93,12 +93,12 @@ class Run:
         for each in troubles:
             await each
         await faults.heal()
-        await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
+        await cluster.waits.in_sync(timeout=HEAL_MS_MAX / 1000)
         await world.clock.sleep(5000)
         self.is_over = True
         for task in clients:
             await task
-        await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
+        await cluster.waits.in_sync(timeout=HEAL_MS_MAX / 1000)
         await world.clock.sleep(5000)
         self.invariants.check_equal()
         self.check_told()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Awaitable, Callable, Iterator
 
-from minibroker.cluster.cluster import KILLED, PAUSED, RUNNING, STOPPED, Cluster, NoSuchBroker
+from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.nodes import KILLED, PAUSED, RUNNING, STOPPED, NoSuchBroker
 from minibroker.errors import KafkaError, StorageError
 from minibroker.log.directory import split_name
 from minibroker.metadata.image import Partition

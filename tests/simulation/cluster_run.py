@@ -145,14 +145,14 @@ class Run:
         await faults.heal()
         if self.damage is not None:
             await self.damage.mend_all()
-        await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
+        await cluster.waits.in_sync(timeout=HEAL_MS_MAX / 1000)
         await world.clock.sleep(5000)
         self.is_over = True
         for task in clients:
             await task
         if self.waiting is not None:
             await self.waiting.end()
-        await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
+        await cluster.waits.in_sync(timeout=HEAL_MS_MAX / 1000)
         self.invariants.check_equal()
         self.history.check(await self.read_all())
         faults.look()

@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from random import Random
 
-from minibroker.cluster.cluster import KILLED, RUNNING, STOPPED, Cluster, NoSuchBroker
+from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.nodes import KILLED, RUNNING, STOPPED, NoSuchBroker
 from minibroker.errors import KafkaError
 from minibroker.log.batches import batches
 from minibroker.metadata.image import Partition
@@ -170,7 +171,7 @@ class Damage:
     async def flip_ahead(self) -> None:
         """Damage a batch on a leader that one follower has still to copy, and another one has."""
         cluster, chance = self.cluster, self.chance
-        await cluster.waits.in_sync(timeout_ms=5000)
+        await cluster.waits.in_sync(timeout=5)
         places = [
             (key, partition)
             for key, partition in self.faults.partitions()

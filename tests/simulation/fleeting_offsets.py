@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from minibroker.cluster.cluster import NoSuchBroker
+from minibroker.cluster.nodes import NoSuchBroker
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minibroker.cluster.cluster import PAUSED, RUNNING, Cluster
+from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.nodes import PAUSED, RUNNING
 from minibroker.errors import KafkaError
 from minibroker.events import Event
 from minibroker.groups.classic import ClassicGroup

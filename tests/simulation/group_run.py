@@ -203,7 +203,7 @@ class Run:
         await faults.heal()
         if self.damages is not None:
             await self.damages.mend_all()
-        await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
+        await cluster.waits.in_sync(timeout=HEAL_MS_MAX / 1000)
         await self.settle()
         if self.foreigners is not None:
             await self.foreigners.end()
@@ -213,7 +213,7 @@ class Run:
         self.is_over = True
         for task in self.tasks:
             await task
-        await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
+        await cluster.waits.in_sync(timeout=HEAL_MS_MAX / 1000)
         await self.look_at_all()
         for each_offsets in fleeting:
             await each_offsets.end()
@@ -282,7 +282,7 @@ class Run:
         """
         cluster, chance = self.cluster, self.chance
         try:
-            await cluster.waits.in_sync(timeout_ms=5000)
+            await cluster.waits.in_sync(timeout=5)
         except TimeoutError:
             return
         broker = chance.choice(cluster.broker_ids)
@@ -301,7 +301,7 @@ class Run:
             (damaged.add if is_damaged else damaged.discard)(((OFFSETS_TOPIC, number), broker))
             storage.flip(path, byte, bit)
             await cluster.start(broker)
-            await cluster.waits.in_sync(timeout_ms=HEAL_MS_MAX)
+            await cluster.waits.in_sync(timeout=HEAL_MS_MAX / 1000)
             if is_damaged:
                 try:
                     cluster.move_leader(OFFSETS_TOPIC, number, broker)

@@ -15,7 +15,8 @@ from minibroker.broker.broker import Node
 from minibroker.broker.handlers.fetch_sessions import CachedPartition
 from minibroker.broker.handlers.waiting import Decision
 from minibroker.client import Cluster as Client
-from minibroker.cluster.cluster import RUNNING, Cluster, NoSuchBroker
+from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.nodes import RUNNING, NoSuchBroker
 from minibroker.errors import KafkaError
 from minibroker.events import Event
 from minibroker.log.build import build_batch
@@ -161,7 +162,7 @@ class Waiting:
             for _ in range(chance.choice([1, 3, 10])):
                 await clock.sleep(chance.uniform(0, 2_000))
                 count = chance.choice(["1", "2", "3"])
-                await self._try(lambda: cluster.alter_topic(TOPIC, {"min.insync.replicas": count}))  # noqa: B023
+                await self._try(lambda: cluster.alter_topic(TOPIC, min_insync_replicas=count))  # noqa: B023
                 if self._is_over:
                     break
             await self._try(lambda: cluster.delete_topic(TOPIC))

@@ -41,10 +41,10 @@ def test_keys_move_a_cluster() -> None:
         assert "no step waits" in show.words[0]
         await show.press("h")
         await stage.do(parse_command('produce orders-0 "a" later'))
-        assert cluster.steps.waiting
+        assert cluster.waiting()
         await show.press("s")
         await show.press("r")
-        assert not cluster.steps.waiting and not show.words
+        assert not cluster.waiting() and not show.words
         now_ms = stage.clock.now_ms()
         await show.press("a")
         assert stage.clock.now_ms() == now_ms + 5000

@@ -14,6 +14,7 @@ from minibroker.cli.remote_screen import RemoteScreen
 from minibroker.client.control import Refusal, ask
 from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
+from minibroker.cluster.control import call
 from minibroker.cluster.watchers import LEASE_MS, RECENT_MAX
 from minibroker.embedded import Broker
 from tests.cluster.served import served
@@ -43,7 +44,7 @@ async def test_news_come_as_soon_as_there_are_any() -> None:
             return found
 
         first = await news(-1, 0)
-        await cluster.call("freeze", {})  # nothing happens by itself any more
+        await call(cluster, "freeze", {})  # nothing happens by itself any more
         first = await news(-1, 0)
         asking = asyncio.ensure_future(news(int(str(first["number"])), 20_000))
         await LoopClock().sleep(50)
@@ -57,11 +58,13 @@ async def test_news_come_as_soon_as_there_are_any() -> None:
 async def test_a_cluster_that_nobody_watches_keeps_nothing() -> None:
     async with served() as cluster:
         assert not cluster.events.observed
-        await cluster.call("watch", {})
+        await call(cluster, "watch", {})
         assert cluster.events.observed and cluster.watchers.is_on
         cluster.watchers.close()
         assert not cluster.events.observed
-        waiting = asyncio.ensure_future(cluster.call("watch", {"since": cluster.events.last_number, "wait_ms": 20_000}))
+        waiting = asyncio.ensure_future(
+            call(cluster, "watch", {"since": cluster.events.last_number, "wait_ms": 20_000})
+        )
         await LoopClock().sleep(0)
     await asyncio.gather(waiting, return_exceptions=True)
     assert not cluster.watchers.is_on and not cluster.events.observed
@@ -70,19 +73,19 @@ async def test_a_cluster_that_nobody_watches_keeps_nothing() -> None:
 def test_watchers_who_have_gone_are_forgotten_and_events_are_few() -> None:
     async def main(lab: Lab) -> None:
         cluster = lab.cluster
-        await cluster.call("watch", {})
+        await call(cluster, "watch", {})
         for _ in range(RECENT_MAX):
             cluster.links.cut(1, 2)
             cluster.links.heal()
-        news = await cluster.call("watch", {"since": 0})
+        news = await call(cluster, "watch", {"since": 0})
         assert len(news["events"]) == RECENT_MAX
         assert news["number"] == news["events"][-1]["number"]
-        assert len((await cluster.call("watch", {"since": news["number"] + 5}))["events"]) == RECENT_MAX
+        assert len((await call(cluster, "watch", {"since": news["number"] + 5}))["events"]) == RECENT_MAX
         await LoopClock().sleep(LEASE_MS - 1)
         assert cluster.watchers.is_on
         await LoopClock().sleep(2)
         assert not cluster.watchers.is_on
-        assert not (await cluster.call("watch", {}))["events"]
+        assert not (await call(cluster, "watch", {}))["events"]
 
     in_cluster(main)
 
