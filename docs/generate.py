@@ -12,6 +12,7 @@ import re
 import shlex
 from pathlib import Path
 
+from docs.reading import reading_page
 from minibroker import cli, errors
 from minibroker.broker.apis import NOT_IN_USE, SERVED
 from minibroker.broker.releases import ranges_of
@@ -338,6 +339,7 @@ PAGES = {
     "errors.md": errors_page,
     "settings.md": settings_page,
     "messages.md": messages_page,
+    "reading.md": reading_page,
     "deviations.md": deviations_page,
 }
 

@@ -94,6 +94,30 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "pytest_plugin": {"embedded"},
 }
+# Modules of a part that import each other in a circle, types and imports within functions included. The list may only
+# shrink: who holds one of them has to hold all of them.
+CIRCLES = (
+    "log: batches records",
+    "groups: classic classic_rebalance",
+    "groups: coordinator offsets_partition",
+    "groups: consumer consumer_change migration",
+    "replication: link network",
+    "replication: manager replica_set",
+    "replication: fetching follower leader replica",
+    "faults: links toxics",
+    "embedded: forking hosted",
+    "client: connection security",
+    "client: accumulator producer",
+    "tools: dump.files dump.old_words",
+    "cli: groups reset_offsets",
+    "server: connection http server",
+    "config: broker listeners start",
+    "lessons: cleaning_stage group_stage stage",
+    "simulation: loop processes sockets transport",
+    "schema: compile decoding encoding plan types walk",
+    "broker: apis broker dispatch emulated_release flushing group_view handlers.context handlers.versions http_pages"
+    " http_verbs inject_faults internal_topics metadata_in_cluster metadata_standalone producer_ids repair scheduler",
+)
 HANDED_OUT = ("__init__", "embedded")  # by the root when somebody asks for Broker or Cluster, so nothing depends on it
 
 
@@ -150,35 +174,7 @@ LIGHT_PARTS = {
     *("in_pieces", "metadata", "config", "controller"),
 }
 
-# Files above FILE_LINES_MAX, lines rounded up to the next 50: long is fine for a table or a codec, growing unnoticed
-# is not.
-FILE_LINES_MAX = 400
-LONG_FILES = {
-    "minibroker/broker/broker.py": 550,  # a broker's life, and what is asked of it
-    "minibroker/broker/handlers/fetch.py": 555,  # one request from its session to its answer
-    "minibroker/cluster/controller_server.py": 420,  # the controller's life, and what brokers ask of it
-    "minibroker/broker/metadata_in_cluster.py": 410,  # a broker's life in a cluster
-    "minibroker/replication/follower_sessions.py": 450,  # a session of a follower, and one request in it
-    "minibroker/errors.py": 457,  # the table of error codes
-    "minibroker/event_kinds.py": 550,  # the table of events
-    "minibroker/broker/handlers/produce.py": 430,  # one request, at once or in shares
-    "minibroker/broker/handlers/group_offsets.py": 450,  # offsets of groups: commit, fetch, delete
-    "minibroker/schema/types.py": 450,  # the language, and how a message is read and written
-    "minibroker/log/scan.py": 430,  # both ways to go through records
-    "minibroker/log/build.py": 455,  # a batch at once, or of records that come some at a time
-    "minibroker/log/validate.py": 484,  # from bytes that came to bytes that may be appended
-    "minibroker/log/compression.py": 560,  # four codecs, with their framings
-    "minibroker/groups/offsets_partition.py": 510,  # a partition's life: read, written, committed, refused
-    "minibroker/metadata/image.py": 410,  # each kind of record: what it makes of the image, and how it is written again
-    "minibroker/metadata/metadata_log.py": 433,  # load, repair, lead, append, snapshots: the life of one log
-    "minibroker/controller/controller.py": 470,  # topics and partitions, at once and in pieces, settings, features
-    "minibroker/groups/classic.py": 420,  # the classic protocol, request by request
-    "minibroker/replication/replica_set.py": 450,  # which logs are open, and what is still to be opened or removed
-    "minibroker/log/directory.py": 475,  # the logs of a broker, and the files that speak of all of them
-    "minibroker/log/segment.py": 542,  # writing and reading one file with its indexes
-    "minibroker/log/partition_log.py": 530,  # appending, rolling, flushing, cutting: one state
-    "minibroker/server/connection.py": 506,  # one connection: frames, buffers, answers and what is left of them
-}
+FILE_LINES_MAX = 700  # a whole thought may be long; what one request crosses is counted in test_reading_path.py
 
 # An optional part may import what its extra installs.
 EXTRA_OF_PART = {"spark": "spark", "pytest_plugin": "test"}
@@ -309,6 +305,73 @@ def test_no_two_parts_import_each_other() -> None:
     assert not [part for part in MAY_IMPORT if part in below(part)]
 
 
+def imports_of_modules() -> dict[str, set[str]]:
+    """Return which modules of ours each module imports, wherever in it."""
+    names = {module_name(path): path for path in MODULES}
+    imported: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found = imported[name] = set()
+        for _, dotted in modules_imported(tree_of(path), path):
+            target = dotted.rstrip(".")
+            while target and target not in names:
+                target = target.rpartition(".")[0]
+            if target and not f"{name}.".startswith(f"{target}."):  # nor the folder that it lies in
+                found.add(target)
+    return imported
+
+
+def circles_in(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the sets of nodes of a graph in which each leads to all others, by Tarjan's algorithm."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_nodes: list[str] = []
+    circles = []
+
+    def visit(node: str) -> None:
+        number[node] = lowest[node] = len(number)
+        open_nodes.append(node)
+        for target in graph[node]:
+            if target not in number:
+                visit(target)
+            if target in open_nodes:
+                lowest[node] = min(lowest[node], lowest[target])
+        if lowest[node] == number[node]:
+            place = open_nodes.index(node)
+            circles.append(set(open_nodes[place:]))
+            del open_nodes[place:]
+
+    for node in graph:
+        if node not in number:
+            visit(node)
+    return [circle for circle in circles if len(circle) > 1]
+
+
+def test_no_new_circle_of_modules() -> None:
+    known = []
+    for line in CIRCLES:
+        part, _, modules = line.partition(": ")
+        known.append({f"minibroker.{part}.{module}" for module in modules.split()})
+    found = circles_in(imports_of_modules())
+    new = [sorted(circle) for circle in found if not any(circle <= allowed for allowed in known)]
+    assert not new, f"these import each other: let one of them be handed what it takes from the other: {new}"
+    opened = sorted(set().union(*known) - set().union(*found))
+    assert not opened, f"no longer in a circle: take them out of CIRCLES: {opened}"
+
+
+@pytest.mark.parametrize(
+    ("graph", "circles"),
+    [
+        ({"a": {"b"}, "b": set()}, []),
+        ({"a": {"b"}, "b": {"a"}}, [{"a", "b"}]),
+        ({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}, [{"b", "c"}]),
+        ({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"c", "e"}, "e": {"d"}}, [{"a", "b", "c"}, {"d", "e"}]),
+        ({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}, []),
+    ],
+)
+def test_circles_are_found(graph: dict[str, set[str]], circles: list[set[str]]) -> None:
+    assert sorted(circles_in(graph), key=min) == circles
+
+
 @pytest.mark.parametrize("name", DOORS)
 def test_the_outside_world_enters_by_its_door(name: str) -> None:
     door = DOORS[name]
@@ -383,9 +446,9 @@ def test_importing_a_format_loads_nothing_heavy(module: str) -> None:
     assert not loaded & HEAVY
 
 
-@pytest.mark.parametrize("path", MODULES + SCRIPTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(tree_of(path)), "a module opens with what it is, what must hold, what it does not do"
+def test_every_module_says_what_it_is() -> None:
+    silent = [path.relative_to(ROOT).as_posix() for path in MODULES + SCRIPTS if not ast.get_docstring(tree_of(path))]
+    assert not silent, f"a module opens with what it is, what must hold, what it does not do: {silent}"
 
 
 def normalised(requirement: str) -> str:
@@ -461,9 +524,31 @@ def test_no_file_names_a_folder_of_one_machine() -> None:
     assert not found, "\n".join(found)
 
 
-def test_long_files_do_not_grow_unnoticed() -> None:
+NAMED_FILE = re.compile(r"(?<![\w/.*<{$-])((?:[\w-]+/)*\w[\w-]*\.py)\b")
+# Files of users in examples, patterns of names, and those that decision 6 was made about, which have other names now.
+OTHER_FILES = {"query.py", "_client.py", "_group.py", "NAME_client.py", "NAME_group.py", "pool.py", "made_up.py"}
+OTHER_FILES |= {"python/NAME_client.py", "sql/__init__.py", "test_readme.py"}
+OTHER_FILES |= {"wire_sending_once.py", "wire_sending_notes.py", "wire_sending_found.py"}
+
+
+def test_files_that_are_named_exist() -> None:
+    """In pages, in decisions, and in what the source says of itself: by their whole path or the end of it."""
+    files = files_of_the_project()
+    ends: set[str] = set()
+    for path in files:
+        parts = path.relative_to(ROOT).parts
+        ends.update("/".join(parts[start:]) for start in range(len(parts)))
+    missing = []
+    for path in files:
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix not in {".py", ".md", ".toml"} or name.startswith("tests/golden/"):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            named = set(NAMED_FILE.findall(line)) - OTHER_FILES - ends
+            missing += [f"{name}:{number}: {each}" for each in sorted(named)]
+    assert not missing, "\n".join(missing)
+
+
+def test_no_file_is_too_long_to_be_read_in_one_go() -> None:
     lines = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
-    grown = {name: count for name, count in lines.items() if count > LONG_FILES.get(name, FILE_LINES_MAX)}
-    assert not grown, f"cut them, or write the new figure into LONG_FILES and say why in the commit: {grown}"
-    shrunk = {name: lines.get(name, 0) for name, most in LONG_FILES.items() if lines.get(name, 0) < most * 0.8}
-    assert not shrunk, f"smaller now: lower or drop their figure in LONG_FILES: {shrunk}"
+    assert not {name: count for name, count in lines.items() if count > FILE_LINES_MAX}
