@@ -104,7 +104,8 @@ class Node(Parts):
         )
         self.fetch_bytes_max: int = config["fetch.max.bytes"]
         self.is_ready = False
-        self.emulated = EmulatedRelease(as_version)
+        # Narrower than what parts may know of them, and set once.
+        self.emulated = EmulatedRelease(as_version)  # pyright: ignore[reportIncompatibleVariableOverride]
         self.served, self.announced = self.emulated.served, self.emulated.announced
         self.faults = Faults(
             broker=self.node_id,
@@ -115,7 +116,7 @@ class Node(Parts):
         )
         self.faults.events = self.events
         config.appear_as(self.emulated.settings_release, self.emulated.defaults_release)
-        self.metadata: StandaloneMetadata | ClusterMetadata
+        self.metadata: StandaloneMetadata | ClusterMetadata  # pyright: ignore[reportIncompatibleVariableOverride]
         if network is None:
             self.metadata = StandaloneMetadata(self)
         else:

@@ -8,7 +8,6 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -140,7 +139,7 @@ async def test_a_broker_is_ready_again_when_all_that_failed_works() -> None:
 
 def test_the_files_that_failed_are_bounded() -> None:
     storage = memory()
-    trouble = DiskTrouble(SimpleNamespace(clock=SteeredClock(0), storage=storage, reporter=Said()))  # type: ignore[arg-type]
+    trouble = DiskTrouble(storage, SteeredClock(0).steady_ms, Said().say)
     for number in range(3 * FILES_MAX):
         storage.open(f"f{number}", create=True).close()
         trouble.note(StorageError.of("append", f"f{number}", OSError(errno.EIO, "broken")))
