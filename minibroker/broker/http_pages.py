@@ -1,4 +1,4 @@
-"""What the broker shows to whoever asks by `GET`: health, readiness, metrics. Verbs are in control.py."""
+"""What the broker shows to whoever asks by `GET`: health, readiness, metrics. Verbs are in http_verbs.py."""
 
 from __future__ import annotations
 

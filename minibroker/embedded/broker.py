@@ -17,26 +17,24 @@ import os
 from minibroker.clock import LoopClock
 from minibroker.clock.steered import SteeredClock
 from minibroker.config.listeners import address
-from minibroker.config.sources import setting_texts
 from minibroker.config.start import data_directory
-from minibroker.embedded.arguments import check_kinds, clock_from, config_of, steered, wanted_topics
+from minibroker.embedded.arguments import check_kinds, clock_from, config_of, wanted_topics
 from minibroker.embedded.engine import Engine, Start
-from minibroker.embedded.hosted import Hosted
+from minibroker.embedded.hosted import Hosted, Verbs
 from minibroker.embedded.in_process import InProcess, new_storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Literal
 
-    from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
     from minibroker.clock import Clock
-    from minibroker.embedded.engine import Record
     from minibroker.embedded.faults import BrokerFaults
-    from minibroker.groups.view_rows import GroupRow, GroupView
-
 
 MODULES_OF_KAFKA_PYTHON = ("admin", "consumer", "errors", "producer", "structs")
+OF_ENGINE: Verbs[Engine] = Verbs(lambda engine: engine, blocks=False)
+OF_CLEANING: Verbs[Engine] = Verbs(lambda engine: engine)
+OF_CLOCK: Verbs[Engine] = Verbs(lambda engine: engine.steered_clock())
 
 
 class Broker(Hosted[Engine]):
@@ -129,187 +127,32 @@ class Broker(Hosted[Engine]):
     def _has_started(self, engine: Engine) -> None:
         self._start = self._start._replace(settings={**self._start.settings, "listeners": engine.listeners})
 
-    # Verbs
-
-    def create_topic(self, name: str, partitions: int | None = None, **configs: object) -> None:
-        """Make a topic, with num.partitions unless a number is given; KafkaError says why it cannot be.
-
-        Settings have _ for each dot: cleanup_policy="compact".
-        """
-        self._call(self._running().create_topic(name, partitions, setting_texts(configs)))
-
-    async def acreate_topic(self, name: str, partitions: int | None = None, **configs: object) -> None:
-        """Make a topic, as create_topic does."""
-        await self._await(self._running().create_topic(name, partitions, setting_texts(configs)))
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic; KafkaError if there is none."""
-        self._call(self._running().delete_topic(name))
-
-    async def adelete_topic(self, name: str) -> None:
-        """Delete a topic, as delete_topic does."""
-        await self._await(self._running().delete_topic(name))
-
-    def topics(self) -> dict[str, int]:
-        """Return the names of all topics, with their numbers of partitions."""
-        return self._call(self._running().topics())
-
-    async def atopics(self) -> dict[str, int]:
-        """Return the names of all topics, with their numbers of partitions."""
-        return await self._await(self._running().topics())
-
-    def records(self, topic: str) -> list[Record]:
-        """Return all records that consumers may read, by partition and offset; KafkaError if there is no such topic."""
-        return self._call(self._running().records(topic))
-
-    async def arecords(self, topic: str) -> list[Record]:
-        """Return all records, as records does."""
-        return await self._await(self._running().records(topic))
-
-    def wait_records(self, topic: str, count: int, timeout: float = 5) -> list[Record]:
-        """Return all records as soon as there are so many; TimeoutError if there are not within `timeout` seconds.
-
-        The topic need not be there yet.
-        """
-        return self._call(self._running().wait_records(topic, count, round(timeout * 1000)))
-
-    async def await_records(self, topic: str, count: int, timeout: float = 5) -> list[Record]:
-        """Return all records as soon as there are so many, as wait_records does."""
-        return await self._await(self._running().wait_records(topic, count, round(timeout * 1000)))
-
-    def groups(self) -> list[GroupRow]:
-        """Return all groups, with state and number of members."""
-        return self._call(self._running().groups())
-
-    async def agroups(self) -> list[GroupRow]:
-        """Return all groups, as groups does."""
-        return await self._await(self._running().groups())
-
-    def group(self, group: str) -> GroupView:
-        """Return a group: its members, what they have, what is committed and how far that is behind.
-
-        KafkaError if there is none.
-        """
-        return self._call(self._running().group(group))
-
-    async def agroup(self, group: str) -> GroupView:
-        """Return a group, as group does."""
-        return await self._await(self._running().group(group))
-
-    def wait_group(
-        self, group: str, members: int | None = None, state: str | None = None, timeout: float = 5
-    ) -> GroupView:
-        """Return a group as soon as it has so many members and a state; TimeoutError says how it is instead.
-
-        By default it is to be Stable, with any members; for members=0 Empty. state="Dead": there is none, or no more.
-        """
-        return self._call(self._running().wait_group(group, members, state, timeout * 1000))
-
-    async def await_group(
-        self, group: str, members: int | None = None, state: str | None = None, timeout: float = 5
-    ) -> GroupView:
-        """Return a group as soon as it is as wanted, as wait_group does."""
-        return await self._await(self._running().wait_group(group, members, state, timeout * 1000))
-
-    def wait_committed(
-        self, group: str, topic: str, partition: int = 0, offset: int | None = None, timeout: float = 5
-    ) -> int:
-        """Return what a group has committed as soon as it has got so far, by default as soon as there is anything."""
-        return self._call(self._running().wait_committed(group, topic, partition, offset, timeout * 1000))
-
-    async def await_committed(
-        self, group: str, topic: str, partition: int = 0, offset: int | None = None, timeout: float = 5
-    ) -> int:
-        """Return what a group has committed, as wait_committed does."""
-        return await self._await(self._running().wait_committed(group, topic, partition, offset, timeout * 1000))
-
-    def retention_now(self, topic: str | None = None, partition: int | None = None) -> list[RetentionRow]:
-        """Remove what retention does not keep, of a partition, a topic or all: a row says what went, or why nothing."""
-        return self._call(self._running().retention_now(topic, partition), blocks=True)
-
-    async def aretention_now(self, topic: str | None = None, partition: int | None = None) -> list[RetentionRow]:
-        """Remove what retention does not keep, as retention_now does."""
-        return await self._await(self._running().retention_now(topic, partition))
-
-    def compact_now(self, topic: str | None = None, partition: int | None = None) -> list[CompactionRow]:
-        """Compact a partition, a topic or all, be it dirty enough or not; return when it is done.
-
-        What is in the active segment stays as it is: roll_now comes before.
-        """
-        return self._call(self._running().compact_now(topic, partition), blocks=True)
-
-    async def acompact_now(self, topic: str | None = None, partition: int | None = None) -> list[CompactionRow]:
-        """Compact a partition, a topic or all, as compact_now does."""
-        return await self._await(self._running().compact_now(topic, partition))
-
-    def roll_now(self, topic: str | None = None, partition: int | None = None) -> list[RollRow]:
-        """Begin new segments, of a partition, a topic or all."""
-        return self._call(self._running().roll_now(topic, partition), blocks=True)
-
-    async def aroll_now(self, topic: str | None = None, partition: int | None = None) -> list[RollRow]:
-        """Begin new segments, as roll_now does."""
-        return await self._await(self._running().roll_now(topic, partition))
-
-    # Time
-
-    def freeze(self) -> None:
-        """Let the broker's clock stand still."""
-        self._call(self._steer(SteeredClock.freeze))
-
-    async def afreeze(self) -> None:
-        """Let the broker's clock stand still."""
-        await self._await(self._steer(SteeredClock.freeze))
-
-    def thaw(self) -> None:
-        """Let the broker's clock run again, from where it stands."""
-        self._call(self._steer(SteeredClock.thaw))
-
-    async def athaw(self) -> None:
-        """Let the broker's clock run again, as thaw does."""
-        await self._await(self._steer(SteeredClock.thaw))
-
-    def advance(self, amount: float | str, *, sessions: bool = False) -> None:
-        """Move the broker's clock on by "7d" or by milliseconds; return when all that is due up to there has been done.
-
-        Members of groups stay: they would have sent their heartbeats. sessions: those who send none now are put out.
-        """
-        self._call(self._advance(amount, sessions), blocks=True)
-
-    async def aadvance(self, amount: float | str, *, sessions: bool = False) -> None:
-        """Move the broker's clock on, as advance does."""
-        await self._await(self._advance(amount, sessions))
-
-    def rate(self, factor: float) -> None:
-        """Let the broker's clock run so many times as fast."""
-        self._call(self._steer(lambda clock: clock.rate(factor)))
-
-    async def arate(self, factor: float) -> None:
-        """Let the broker's clock run so many times as fast."""
-        await self._await(self._steer(lambda clock: clock.rate(factor)))
-
-    def jump(self, amount: float | str) -> None:
-        """Set the broker's clock wrong by "1h", or "-1h"; timers do not notice."""
-        self._call(self._steer(lambda clock: clock.jump(amount)))
-
-    async def ajump(self, amount: float | str) -> None:
-        """Set the broker's clock wrong, as jump does."""
-        await self._await(self._steer(lambda clock: clock.jump(amount)))
-
-    async def _advance(self, amount: float | str, sessions: bool) -> None:
-        await self._steered().advance(amount, sessions=sessions)
-
-    async def _steer(self, act: Callable[[SteeredClock], None]) -> None:
-        act(self._steered())
-
-    def _steered(self) -> SteeredClock:
-        self._running()
-        if self._is_process:
-            raise TypeError("a broker in a process of its own goes by the machine's clock, which cannot be moved")
-        return steered(self.clock)
-
     @property
     def faults(self) -> BrokerFaults:
         """What clients of this broker meet: rules for their requests, toxics for their connections."""
         from minibroker.embedded.faults import BrokerFaults
 
         return BrokerFaults(self, lambda *what: self._running().control(*what), lambda: self.is_running)
+
+    # The verbs, each with its twin
+
+    create_topic, acreate_topic = OF_ENGINE(Engine.create_topic)
+    delete_topic, adelete_topic = OF_ENGINE(Engine.delete_topic)
+    topics, atopics = OF_ENGINE(Engine.topics)
+    records, arecords = OF_ENGINE(Engine.records)
+    wait_records, await_records = OF_ENGINE(Engine.wait_records)
+
+    groups, agroups = OF_ENGINE(Engine.groups)
+    group, agroup = OF_ENGINE(Engine.group)
+    wait_group, await_group = OF_ENGINE(Engine.wait_group)
+    wait_committed, await_committed = OF_ENGINE(Engine.wait_committed)
+
+    retention_now, aretention_now = OF_CLEANING(Engine.retention_now)
+    compact_now, acompact_now = OF_CLEANING(Engine.compact_now)
+    roll_now, aroll_now = OF_CLEANING(Engine.roll_now)
+
+    freeze, afreeze = OF_CLOCK(SteeredClock.freeze)
+    thaw, athaw = OF_CLOCK(SteeredClock.thaw)
+    advance, aadvance = OF_CLOCK(SteeredClock.advance)
+    rate, arate = OF_CLOCK(SteeredClock.rate)
+    jump, ajump = OF_CLOCK(SteeredClock.jump)

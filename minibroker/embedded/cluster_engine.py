@@ -21,8 +21,8 @@ from minibroker.cluster.control import call_through
 from minibroker.cluster.nodes import PAUSED, RUNNING
 from minibroker.config import ConfigError
 from minibroker.embedded.cluster_views import Views
-from minibroker.embedded.engine import START_FAILURES, BrokerError
-from minibroker.embedded.in_process import control
+from minibroker.embedded.engine import START_FAILURES, BrokerError, Refused
+from minibroker.embedded.in_process import ask
 from minibroker.errors import KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
 from minibroker.faults import FaultError
@@ -180,7 +180,10 @@ class ClusterEngine:
         """Do what HTTP would at a broker's port; FaultError says why not."""
         if not self.has_faults(broker):
             raise FaultError(f"broker {broker} is {self.core.states[broker]}: faults are of a broker that runs")
-        return await control(self.core.nodes[broker], method, path, body)
+        try:
+            return await ask(self.core.nodes[broker], method, path, body)
+        except Refused as refusal:
+            raise FaultError(str(refusal)) from None
 
     def has_faults(self, broker: int) -> bool:
         """Whether a broker runs, or hangs, so that it can have faults; NoSuchBroker if there is none."""

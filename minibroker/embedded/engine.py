@@ -1,4 +1,8 @@
-"""What a broker can be asked, wherever it runs: in_process.py and process.py are two answers to it."""
+"""A broker's verbs, wherever it runs: in_process.py and process.py say how each reaches its broker.
+
+What HTTP answers as well is asked for by the routes of broker/http_verbs.py, in a process of its own over a socket, in
+this one by a call; so it is the same in both.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from typing import NamedTuple, Protocol
 
 from minibroker.config import ConfigError
 from minibroker.embedded.hosted import Runs
-from minibroker.errors import KafkaError, ProtocolError
+from minibroker.errors import Error, KafkaError, ProtocolError
+from minibroker.faults import FaultError
 from minibroker.metadata.bootstrap import WrongDirectory
 
 TYPE_CHECKING = False
@@ -15,9 +20,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
+    from minibroker.clock.steered import SteeredClock
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.groups.view_rows import GroupRow, GroupView
 
+TIMEOUT_S = 5.0
+ANSWER_MS, CLEANING_MS = 10_000, 3_600_000  # how long an answer may take; cleaning is answered when it is done
+NOT_FOUND, REQUEST_TIMEOUT = 404, 408  # of HTTP
 START_FAILURES = (KafkaError, ConfigError, ProtocolError, WrongDirectory, OSError)  # and no bugs of ours
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -62,39 +71,135 @@ def too_few(topic: str, found: int, count: int, timeout_ms: float, topics: Itera
     )
 
 
+class Refused(Exception):
+    """The broker does not do what it was asked by a route of its HTTP; status: as HTTP has it."""
+
+    def __init__(self, reason: str, status: int):
+        super().__init__(reason)
+        self.status = status
+
+
 class Engine(Runs, Protocol):
     """A broker that runs, or is about to."""
 
-    listeners: str  # the setting that would take the same ports again
+    bootstrap_servers: str = ""
+    listeners: str = ""  # the setting that would take the same ports again
 
-    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> None: ...
+    def steered_clock(self) -> SteeredClock:
+        """Return the broker's clock; TypeError if it cannot be moved."""
+        ...
 
-    async def delete_topic(self, name: str) -> None: ...
+    async def ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_ms: float = ANSWER_MS
+    ) -> Any:
+        """Return what HTTP would answer, by the routes of broker/http_verbs.py; FaultError or Refused say why not."""
+        ...
+
+    # The verbs, as Broker has them
+
+    async def create_topic(self, /, name: str, partitions: int | None = None, **configs: object) -> None:
+        """Make a topic, with num.partitions unless a number is given; KafkaError says why it cannot be.
+
+        Settings have _ for each dot: cleanup_policy="compact".
+        """
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic; KafkaError if there is none."""
 
     async def topics(self) -> dict[str, int]:
-        """Return the number of partitions by name."""
+        """Return the names of all topics, with their numbers of partitions."""
         ...
 
-    async def records(self, topic: str) -> list[Record]: ...
-
-    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        """Do what HTTP would, by the routes of broker/http_verbs.py; FaultError says why not."""
+    async def records(self, topic: str) -> list[Record]:
+        """Return all records that consumers may read, by partition and offset; KafkaError if there is no such topic."""
         ...
 
-    async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]: ...
+    async def wait_records(self, topic: str, count: int, timeout: float = TIMEOUT_S) -> list[Record]:
+        """Return all records as soon as there are so many; TimeoutError if there are not within `timeout` seconds.
 
-    async def groups(self) -> list[GroupRow]: ...
+        The topic need not be there yet.
+        """
+        ...
 
-    async def group(self, group: str) -> GroupView: ...
+    async def groups(self) -> list[GroupRow]:
+        """Return all groups, with state and number of members."""
+        from minibroker.groups.view_rows import GroupRow
 
-    async def wait_group(self, group: str, members: int | None, state: str | None, timeout_ms: float) -> GroupView: ...
+        return [GroupRow(**row) for row in await self._ask_group("GET", "/groups")]
+
+    async def group(self, group: str) -> GroupView:
+        """Return a group: its members, what they have, what is committed and how far that is behind.
+
+        KafkaError if there is none.
+        """
+        from urllib.parse import quote
+
+        from minibroker.groups.view_rows import view_from_json
+
+        return view_from_json(await self._ask_group("GET", f"/groups/{quote(group, safe='')}"))
+
+    async def wait_group(
+        self, group: str, members: int | None = None, state: str | None = None, timeout: float = TIMEOUT_S
+    ) -> GroupView:
+        """Return a group as soon as it has so many members and a state; TimeoutError says how it is instead.
+
+        By default it is to be Stable, with any members; for members=0 Empty. state="Dead": there is none, or no more.
+        """
+        from minibroker.groups.view_rows import view_from_json
+
+        wanted = {"group": group, "members": members, "state": state}
+        return view_from_json(await self._ask_group("POST", "/wait-group", wanted, timeout))
 
     async def wait_committed(
-        self, group: str, topic: str, partition: int, offset: int | None, timeout_ms: float
-    ) -> int: ...
+        self, group: str, topic: str, partition: int = 0, offset: int | None = None, timeout: float = TIMEOUT_S
+    ) -> int:
+        """Return what a group has committed as soon as it has got so far, by default as soon as there is anything."""
+        wanted = {"group": group, "topic": topic, "partition": partition, "offset": offset}
+        found: int = await self._ask_group("POST", "/wait-committed", wanted, timeout)
+        return found
 
-    async def retention_now(self, topic: str | None, partition: int | None) -> list[RetentionRow]: ...
+    async def retention_now(self, topic: str | None = None, partition: int | None = None) -> list[RetentionRow]:
+        """Remove what retention does not keep, of a partition, a topic or all: a row says what went, or why nothing."""
+        return await self._clean("retention", topic, partition)
 
-    async def compact_now(self, topic: str | None, partition: int | None) -> list[CompactionRow]: ...
+    async def compact_now(self, topic: str | None = None, partition: int | None = None) -> list[CompactionRow]:
+        """Compact a partition, a topic or all, be it dirty enough or not; return when it is done.
 
-    async def roll_now(self, topic: str | None, partition: int | None) -> list[RollRow]: ...
+        What is in the active segment stays as it is: roll_now comes before.
+        """
+        return await self._clean("compact", topic, partition)
+
+    async def roll_now(self, topic: str | None = None, partition: int | None = None) -> list[RollRow]:
+        """Begin new segments, of a partition, a topic or all."""
+        return await self._clean("roll", topic, partition)
+
+    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """Do what is done to faults; FaultError says why not."""
+        try:
+            return await self.ask(method, path, body)
+        except Refused as refusal:
+            raise FaultError(str(refusal)) from None
+
+    async def _ask_group(
+        self, method: str, path: str, wanted: Mapping[str, Any] | None = None, timeout: float = 0
+    ) -> Any:
+        body = None if wanted is None else {**wanted, "timeout_ms": timeout * 1000}
+        try:
+            return await self.ask(method, path, body, timeout_ms=ANSWER_MS + timeout * 1000)
+        except Refused as refusal:
+            if refusal.status == REQUEST_TIMEOUT:
+                raise TimeoutError(str(refusal)) from None
+            if refusal.status == NOT_FOUND:
+                raise KafkaError(Error.GROUP_ID_NOT_FOUND, str(refusal)) from None
+            raise ValueError(str(refusal)) from None
+
+    async def _clean(self, verb: str, topic: str | None, partition: int | None) -> list[Any]:
+        from minibroker.cleaner.results import ROWS
+
+        place = {"topic": topic, "partition": partition}
+        try:
+            return [ROWS[verb](**row) for row in await self.ask("POST", f"/{verb}", place, timeout_ms=CLEANING_MS)]
+        except Refused as refusal:
+            is_absent = refusal.status == NOT_FOUND
+            code = Error.UNKNOWN_TOPIC_OR_PARTITION if is_absent else Error.INVALID_REQUEST
+            raise KafkaError(code, str(refusal)) from None

@@ -12,10 +12,11 @@ from minibroker.clock import LoopClock
 from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
 from minibroker.config.listeners import address
-from minibroker.embedded.engine import START_FAILURES, BrokerError, too_few
+from minibroker.config.sources import setting_texts
+from minibroker.embedded.arguments import steered
+from minibroker.embedded.engine import ANSWER_MS, START_FAILURES, TIMEOUT_S, BrokerError, Engine, Refused, too_few
 from minibroker.embedded.reading import records_of
 from minibroker.errors import Error, KafkaError
-from minibroker.faults import FaultError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
 from minibroker.reporter import Reporter
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from minibroker.broker.group_view import SeenGroups
-    from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
     from minibroker.clock import Clock
     from minibroker.embedded.engine import Record, Start
-    from minibroker.groups.view_rows import GroupRow, GroupView
     from minibroker.log.storage import Storage
     from minibroker.replication.replica import Replica
 
@@ -46,21 +44,20 @@ def new_storage(data_dir: str | None, clock: Clock) -> Storage:
     return MemoryStorage(clock.now_ms) if data_dir is None else OsStorage(os.path.abspath(data_dir))
 
 
-async def control(node: Node, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-    """Do what HTTP would; FaultError says why not."""
-    from minibroker.broker.http_verbs import Refused, call
+async def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    """Return what HTTP would answer; FaultError or Refused say why not."""
+    from minibroker.broker import http_verbs
 
     try:
-        return await call(node, method, path, body)
-    except Refused as refusal:
-        raise FaultError(str(refusal)) from None
+        return await http_verbs.call(node, method, path, body)
+    except http_verbs.Refused as refusal:
+        raise Refused(str(refusal), int(refusal.status.partition(" ")[0])) from None
 
 
-class InProcess:
-    """An Engine that is a Node."""
+class InProcess(Engine):
+    """A Node of this process."""
 
     def __init__(self, start: Start, storage: Storage, clock: Clock):
-        self.bootstrap_servers = self.listeners = ""
         self._storage = storage
         self._topics = start.topics
         self._clock = clock
@@ -103,8 +100,16 @@ class InProcess:
     def handles(self) -> list[int]:
         return [handle for server in self._node.servers for handle in server.handles()]
 
-    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> None:
-        self._node.create_topic(name, -1 if partitions is None else partitions, configs)
+    def steered_clock(self) -> SteeredClock:
+        return steered(self._clock)
+
+    async def ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_ms: float = ANSWER_MS
+    ) -> Any:
+        return await ask(self._node, method, path, body)
+
+    async def create_topic(self, /, name: str, partitions: int | None = None, **configs: object) -> None:
+        self._node.create_topic(name, -1 if partitions is None else partitions, setting_texts(configs))
 
     async def delete_topic(self, name: str) -> None:
         self._node.change(self._node.controller.delete_topic(name=name))
@@ -117,7 +122,8 @@ class InProcess:
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
         return self._read(topic)
 
-    async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]:
+    async def wait_records(self, topic: str, count: int, timeout: float = TIMEOUT_S) -> list[Record]:
+        timeout_ms = round(timeout * 1000)
         deadline_ms = self._patience.now_ms() + timeout_ms
         while True:
             found = self._read(topic)
@@ -127,41 +133,6 @@ class InProcess:
             end = self._end(topic) + count - len(found)
             if not await self._changed(topic, end, deadline_ms - self._patience.now_ms()):
                 raise too_few(topic, len(found), count, timeout_ms, self._node.image.topics)
-
-    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        return await control(self._node, method, path, body)
-
-    # Groups: nothing of them is loaded before somebody asks
-
-    def _seen(self) -> SeenGroups:
-        from minibroker.broker.http_verbs import seen_groups
-
-        return seen_groups(self._node)
-
-    async def groups(self) -> list[GroupRow]:
-        return self._seen().groups()
-
-    async def group(self, group: str) -> GroupView:
-        return self._seen().group(group)
-
-    async def wait_group(self, group: str, members: int | None, state: str | None, timeout_ms: float) -> GroupView:
-        return await self._seen().wait_group(group, members, state, timeout_ms=timeout_ms)
-
-    async def wait_committed(
-        self, group: str, topic: str, partition: int, offset: int | None, timeout_ms: float
-    ) -> int:
-        return await self._seen().wait_committed(group, topic, partition, offset, timeout_ms=timeout_ms)
-
-    # Cleaning
-
-    async def retention_now(self, topic: str | None, partition: int | None) -> list[RetentionRow]:
-        return await self._node.cleaning.retention_now(topic, partition)
-
-    async def compact_now(self, topic: str | None, partition: int | None) -> list[CompactionRow]:
-        return await self._node.cleaning.compact_now(topic, partition)
-
-    async def roll_now(self, topic: str | None, partition: int | None) -> list[RollRow]:
-        return await self._node.cleaning.roll_now(topic, partition)
 
     async def _changed(self, topic: str, end: int, timeout_ms: int) -> bool:
         """Wait until a topic holds so many offsets, or is made, deleted or enlarged; return whether it was."""

@@ -12,9 +12,9 @@ import os
 import subprocess
 import sys
 
-from minibroker.cleaner.results import COMPACT, RETENTION, ROLL, ROWS
 from minibroker.clock import LoopClock
-from minibroker.embedded.engine import BrokerError, Record, too_few
+from minibroker.config.sources import setting_texts
+from minibroker.embedded.engine import ANSWER_MS, TIMEOUT_S, BrokerError, Engine, Record, Refused, too_few
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
@@ -22,15 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO, Any
 
-    from minibroker.cleaner.results import CompactionRow, RetentionRow, RollRow
     from minibroker.client import Cluster, Consumer
+    from minibroker.clock.steered import SteeredClock
     from minibroker.embedded.engine import Start
-    from minibroker.groups.view_rows import GroupRow, GroupView
 
 PREFIX = "minibroker serve: "
 PAUSE_MS = 20
 API_VERSIONS = 18
-NOT_FOUND, REQUEST_TIMEOUT = 404, 408  # of HTTP
 
 
 class Lines(asyncio.Protocol):
@@ -58,11 +56,10 @@ class Lines(asyncio.Protocol):
         self.ended.set_result(None)
 
 
-class Subprocess:
-    """An Engine that is a process."""
+class Subprocess(Engine):
+    """A process."""
 
     def __init__(self, start: Start):
-        self.bootstrap_servers = self.listeners = ""
         self._command = command(start)
         self._listeners = start.settings["listeners"]
         self._tells_versions = start.as_version is None or _tells_versions(start.as_version)
@@ -120,10 +117,25 @@ class Subprocess:
         pipes = () if process is None else (process.stdin, process.stdout, process.stderr)
         return [pipe.fileno() for pipe in pipes if pipe is not None and not pipe.closed]
 
-    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> None:
+    def steered_clock(self) -> SteeredClock:
+        raise TypeError("a broker in a process of its own goes by the machine's clock, which cannot be moved")
+
+    async def ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_ms: float = ANSWER_MS
+    ) -> Any:
+        from minibroker.client.control import Refusal, ask
+
+        host, _, port = self.bootstrap_servers.rpartition(":")
+        try:
+            return await ask(host.strip("[]"), int(port), method, path, body, clock=LoopClock(), timeout_ms=timeout_ms)
+        except Refusal as refusal:
+            raise Refused(str(refusal), refusal.status) from None
+
+    async def create_topic(self, /, name: str, partitions: int | None = None, **configs: object) -> None:
         from minibroker.client import Admin, NewTopic
 
-        wanted = NewTopic(name, -1 if partitions is None else partitions, -1, dict(configs))
+        texts: dict[str, str | None] = {**setting_texts(configs)}
+        wanted = NewTopic(name, -1 if partitions is None else partitions, -1, texts)
         await Admin(self._client()).create_topics([wanted])
 
     async def delete_topic(self, name: str) -> None:
@@ -149,9 +161,10 @@ class Subprocess:
                 if consumer.is_at_end:
                     return sorted(found, key=_place)
 
-    async def wait_records(self, topic: str, count: int, timeout_ms: int) -> list[Record]:
+    async def wait_records(self, topic: str, count: int, timeout: float = TIMEOUT_S) -> list[Record]:
         from minibroker.client import Consumer
 
+        timeout_ms = round(timeout * 1000)
         cluster = self._client()
         clock = cluster.clock
         deadline_ms = clock.now_ms() + timeout_ms
@@ -167,81 +180,6 @@ class Subprocess:
                     raise too_few(topic, len(found), count, timeout_ms, await self.topics())
                 found += await _fetch(consumer, left_ms)
         return sorted(found, key=_place)
-
-    async def control(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        from minibroker.client.control import TIMEOUT_MS, Refusal
-        from minibroker.faults import FaultError
-
-        try:
-            return await self._ask(method, path, body, TIMEOUT_MS)
-        except Refusal as refusal:
-            raise FaultError(str(refusal)) from None
-
-    async def groups(self) -> list[GroupRow]:
-        from minibroker.groups.view_rows import GroupRow
-
-        return [GroupRow(**row) for row in await self._ask_groups("GET", "/groups")]
-
-    async def group(self, group: str) -> GroupView:
-        from urllib.parse import quote
-
-        from minibroker.groups.view_rows import view_from_json
-
-        return view_from_json(await self._ask_groups("GET", f"/groups/{quote(group, safe='')}"))
-
-    async def wait_group(self, group: str, members: int | None, state: str | None, timeout_ms: float) -> GroupView:
-        from minibroker.groups.view_rows import view_from_json
-
-        wanted = {"group": group, "members": members, "state": state, "timeout_ms": timeout_ms}
-        return view_from_json(await self._ask_groups("POST", "/wait-group", wanted))
-
-    async def wait_committed(
-        self, group: str, topic: str, partition: int, offset: int | None, timeout_ms: float
-    ) -> int:
-        place = {"group": group, "topic": topic, "partition": partition}
-        wanted = {**place, "offset": offset, "timeout_ms": timeout_ms}
-        found: int = await self._ask_groups("POST", "/wait-committed", wanted)
-        return found
-
-    async def _ask_groups(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Ask the broker, which waits by itself if it is to; nothing is asked again and again."""
-        from minibroker.client.control import TIMEOUT_MS, Refusal
-
-        try:
-            return await self._ask(method, path, body, TIMEOUT_MS + (body or {}).get("timeout_ms", 0))
-        except Refusal as refusal:
-            if refusal.status == REQUEST_TIMEOUT:
-                raise TimeoutError(str(refusal)) from None
-            if refusal.status == NOT_FOUND:
-                raise KafkaError(Error.GROUP_ID_NOT_FOUND, str(refusal)) from None
-            raise ValueError(str(refusal)) from None
-
-    async def retention_now(self, topic: str | None, partition: int | None) -> list[RetentionRow]:
-        return await self._clean(RETENTION, topic, partition)
-
-    async def compact_now(self, topic: str | None, partition: int | None) -> list[CompactionRow]:
-        return await self._clean(COMPACT, topic, partition)
-
-    async def roll_now(self, topic: str | None, partition: int | None) -> list[RollRow]:
-        return await self._clean(ROLL, topic, partition)
-
-    async def _clean(self, verb: str, topic: str | None, partition: int | None) -> list[Any]:
-        from minibroker.client.control import LONG_TIMEOUT_MS, Refusal
-
-        place = {"topic": topic, "partition": partition}
-        try:
-            return [ROWS[verb](**row) for row in await self._ask("POST", f"/{verb}", place, LONG_TIMEOUT_MS)]
-        except Refusal as refusal:
-            is_absent = refusal.status == NOT_FOUND
-            code = Error.UNKNOWN_TOPIC_OR_PARTITION if is_absent else Error.INVALID_REQUEST
-            raise KafkaError(code, str(refusal)) from None
-
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_ms: float) -> Any:
-        """Return what the broker answers to HTTP."""
-        from minibroker.client.control import ask
-
-        host, _, port = self.bootstrap_servers.rpartition(":")
-        return await ask(host.strip("[]"), int(port), method, path, body, clock=LoopClock(), timeout_ms=timeout_ms)
 
     async def _read(self, pipe: IO[bytes] | None, told: Callable[[str], None]) -> Lines:
         _, lines = await asyncio.get_running_loop().connect_read_pipe(lambda: Lines(told), pipe)

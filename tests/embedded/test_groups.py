@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from minibroker import Broker
+from minibroker.broker.http_verbs import seen_groups
 from minibroker.embedded import FaultError, GroupView
 from minibroker.errors import Error, KafkaError
 from minibroker.events import EventStream
@@ -91,7 +92,7 @@ async def test_who_sees_a_stable_group_sees_what_its_members_have(here: Broker) 
     seen: list[list[tuple[str, int]]] = []
 
     def look(event: object) -> None:
-        view = engine._seen().group("readers")  # type: ignore[attr-defined]
+        view = seen_groups(engine._node).group("readers")  # type: ignore[attr-defined]
         if view.state == "Stable":
             seen.append(view.members[0].assignment)
 
