@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.log.crc import crc32c
+from minibroker.log.batches import crc32c
 
 CRC_AT, COVERED_AT = 17, 21  # the checksum, and what it is of
 

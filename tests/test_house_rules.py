@@ -190,7 +190,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def part_of(path: Path) -> str:
-    """Name the part a file belongs to: minibroker/log/crc.py -> log, minibroker/errors.py -> errors."""
+    """Name the part a file belongs to: minibroker/log/index.py -> log, minibroker/errors.py -> errors."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 

@@ -19,9 +19,9 @@ import tempfile
 import time
 from collections.abc import Callable
 
+from minibroker.log.batches import crc32c
 from minibroker.log.build import build_batch
 from minibroker.log.compression import LZ4
-from minibroker.log.crc import crc32c
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log

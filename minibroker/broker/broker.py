@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from minibroker.config.listeners import Listener
     from minibroker.controller.controller import Controller
     from minibroker.faults.toxics import Toxics
-    from minibroker.log.outcomes import FlushPlan
+    from minibroker.log.partition_log import FlushPlan
     from minibroker.log.storage import Storage
     from minibroker.metadata.metadata_log import MetadataLog
     from minibroker.protocol.headers import Request, Response

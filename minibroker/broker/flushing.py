@@ -15,7 +15,7 @@ from functools import partial
 
 from minibroker.cleaner.pieces import Pieces, start_if_possible
 from minibroker.errors import StorageError
-from minibroker.log.outcomes import carry_out_in_turn
+from minibroker.log.partition_log import carry_out_in_turn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from minibroker.broker.broker import Node
     from minibroker.cleaner.pieces import Work
-    from minibroker.log.outcomes import FlushPlan
-    from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.partition_log import FlushPlan, PartitionLog
     from minibroker.log.storage import Storage
 
 

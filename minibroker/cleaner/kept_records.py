@@ -11,8 +11,8 @@ from __future__ import annotations
 from struct import error as StructError
 
 from minibroker.cleaner.keys import CHUNK_RECORDS, Unusual
-from minibroker.log.codec_pieces import compress_in_pieces
-from minibroker.log.crc import crc32c
+from minibroker.log.batches import crc32c
+from minibroker.log.compression import compress_in_pieces
 from minibroker.log.formats import (
     APPEND_TIME,
     DELETE_HORIZON_BIT,

@@ -11,9 +11,9 @@ Not here: records (records.py), whether a producer may send such a batch (the va
 from __future__ import annotations
 
 from struct import Struct as Layout
+from zlib import crc32
 
 from minibroker.errors import CorruptCrc, EncodeError, InvalidLength, InvalidMagic, Truncated
-from minibroker.log.crc import crc32, crc32c
 from minibroker.log.formats import (
     APPEND_TIME,
     APPEND_TIME_BIT,
@@ -43,7 +43,7 @@ from minibroker.log.records import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 COVERED_POSITION = 21  # in a v2 batch
 NO_SEQUENCE = -1
@@ -312,6 +312,42 @@ class Batch:
 
 def _wrapped(batch: Batch, limit_bytes: int, check_crc: bool) -> Iterator[Record]:
     yield from wrapped_records(batch, inner_messages(batch, limit_bytes, check_crc))
+
+
+# Checksums: CRC-32C over v2 batches, CRC-32 over v0 and v1 messages
+
+
+CRC_PIECE_BYTES = 64 * 1024  # stays in the processor's cache between copying and summing up
+_extend: Callable[[int, bytes], int] | None = None
+
+
+def crc32c(data: bytes | bytearray | memoryview) -> int:
+    """Return the CRC-32C (Castagnoli) of a buffer, by the processor's instruction for it.
+
+    The C function takes nothing but `bytes`. Anything else is copied in pieces, so memory stays small however large
+    the batch. Measured: 0.1 µs more for 100 bytes, 70 against 60 µs for 1 MiB. The package `crc32c` needs no copy, but
+    40 ms for its import, as much as copying 4 GiB.
+    """
+    extend = _extend or _load_crc32c()
+    if type(data) is bytes:
+        return extend(0, data)
+    if len(data) <= CRC_PIECE_BYTES:
+        return extend(0, bytes(data))
+    checksum = 0
+    view = memoryview(data)
+    for start in range(0, len(view), CRC_PIECE_BYTES):
+        checksum = extend(checksum, bytes(view[start : start + CRC_PIECE_BYTES]))
+    return checksum
+
+
+def _load_crc32c() -> Callable[[int, bytes], int]:
+    """Import the package; without its C part it warns and goes on in Python, a thousand times slower."""
+    global _extend
+    import google_crc32c
+
+    extend: Callable[[int, bytes], int] = google_crc32c.extend
+    _extend = extend
+    return extend
 
 
 _NAMES = (MessageV0.__name__, MessageV1.__name__, BatchHeader.__name__)

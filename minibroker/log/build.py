@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from struct import Struct as Layout
 from struct import error as StructError
+from zlib import crc32
 
 from minibroker.errors import EncodeError
-from minibroker.log.codec_pieces import Compressor
-from minibroker.log.compression import NONE, compress
-from minibroker.log.crc import crc32, crc32c
+from minibroker.log.batches import crc32c
+from minibroker.log.compression import NONE, Compressor, compress
 from minibroker.log.formats import (
     ABORT,
     APPEND_TIME,

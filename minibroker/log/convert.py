@@ -18,10 +18,9 @@ for; here they are converted up.
 from __future__ import annotations
 
 from minibroker.errors import EncodeError, InvalidRecord, ProtocolError, UnknownCodec
-from minibroker.log.batches import Batch, batches
+from minibroker.log.batches import Batch, batches, crc32c
 from minibroker.log.build import BatchBuilder, origin_of
 from minibroker.log.compression import ZSTD, compress, decompress
-from minibroker.log.crc import crc32c
 from minibroker.log.formats import APPEND_TIME, CODEC_MASK, CREATE_TIME, HEADER_BYTES, PREFIX_BYTES
 from minibroker.log.record_pieces import open_records
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, single_message

@@ -39,7 +39,7 @@ from minibroker.log.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from minibroker.log.outcomes import carry_out_in_turn, no_jitter
+from minibroker.log.partition_log import carry_out_in_turn, no_jitter
 from minibroker.log.recovery import opening
 
 TYPE_CHECKING = False
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from minibroker.in_pieces import InPieces
-    from minibroker.log.outcomes import FlushPlan
-    from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.partition_log import FlushPlan, PartitionLog
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Storage
 

@@ -22,14 +22,13 @@ from weakref import ref
 
 from minibroker.errors import Error, KafkaError, LogOffline, ProtocolError, StorageError
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
-from minibroker.log.outcomes import Appended, FlushPlan, Recovery, no_jitter
 from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers, snapshot_path, write_snapshot
 from minibroker.log.validate import CLIENT, look, place, validate, validate_replicated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.epochs import LeaderEpochs
@@ -40,8 +39,38 @@ if TYPE_CHECKING:
     from minibroker.log.validation import AcceptedBatch, Allowance
 
 
+NOTHING_OPEN: Mapping[str, File] = {}
+
+
 def _nobody(*_: int) -> None:
     """Nobody wants to know."""
+
+
+class Recovery:
+    """What opening had to do, for whoever tells people."""
+
+    __slots__ = ("cut_bytes", "reason", "scanned_bytes")
+
+    def __init__(self) -> None:
+        self.scanned_bytes = 0
+        self.cut_bytes = 0  # thrown away behind the first byte that is no good batch
+        self.reason = ""  # what was wrong with it
+
+
+def no_jitter(most_ms: int) -> int:
+    return 0
+
+
+class Appended:
+    """Where produced records went; -1 if there were none."""
+
+    __slots__ = ("append_time_ms", "first_offset", "is_duplicate", "last_offset")
+
+    def __init__(self, first_offset: int, last_offset: int, append_time_ms: int, is_duplicate: bool = False):
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.append_time_ms = append_time_ms  # -1: the records keep the producer's times
+        self.is_duplicate = is_duplicate  # they were there before
 
 
 class _OfflineOnFailure:
@@ -528,3 +557,64 @@ class PartitionLog:
         """Raise LogOffline if the disk has failed this log."""
         if self.offline is not None:
             raise LogOffline(f"{self.directory} is offline: {self.offline}")
+
+
+class FlushPlan:
+    """Files to be synced, and up to which offset a log is on the disk then."""
+
+    __slots__ = ("cuts", "directory", "end_offset", "opened", "outdated", "paths")
+
+    def __init__(
+        self,
+        directory: str,
+        paths: list[str],
+        end_offset: int,
+        cuts: int,
+        *,
+        outdated: Sequence[str] = (),
+        opened: Mapping[str, File] = NOTHING_OPEN,
+    ):
+        """opened: files by path that are open, and stay so until this has been carried out."""
+        self.directory = directory
+        self.paths = paths
+        self.end_offset = end_offset
+        self.cuts = cuts  # of the log when it was made: what has been cut since is another log's
+        self.opened = opened
+        self.outdated = outdated  # files that are to go once the others are on the disk
+
+    def carry_out(self, storage: Storage) -> None:
+        """Sync the files that are still there, and their names; what has gone meanwhile was cut off or deleted.
+
+        A file that is open is synced as it is: Linux tells once of what it could not write, to each that is open then.
+        """
+        for path in self.paths:
+            file = self.opened.get(path)
+            if file is not None:
+                file.sync()
+            else:
+                _sync_unless_gone(storage, path, sync_file)
+        for path in self.outdated:
+            storage.remove(path)
+        _sync_unless_gone(storage, self.directory, lambda storage, path: storage.sync_directory(path))
+
+
+def carry_out_in_turn(storage: Storage, plans: Sequence[FlushPlan]) -> list[StorageError | None]:
+    """Return of each plan what the disk refused; None: it has been carried out."""
+    return [_failure_of(plan, storage) for plan in plans]
+
+
+def _failure_of(plan: FlushPlan, storage: Storage) -> StorageError | None:
+    try:
+        plan.carry_out(storage)
+    except StorageError as failure:
+        return failure
+    return None
+
+
+def _sync_unless_gone(storage: Storage, path: str, sync: Callable[[Storage, str], object]) -> None:
+    if storage.exists(path):
+        try:
+            sync(storage, path)
+        except StorageError:
+            if storage.exists(path):
+                raise

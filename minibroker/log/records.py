@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from struct import error as StructError
+from zlib import crc32
 
 from minibroker.errors import (
     CorruptCrc,
@@ -32,7 +33,6 @@ from minibroker.errors import (
 )
 from minibroker.in_pieces import finish
 from minibroker.log.compression import decompress_in_pieces
-from minibroker.log.crc import crc32
 from minibroker.log.formats import (
     APPEND_TIME,
     APPEND_TIME_BIT,

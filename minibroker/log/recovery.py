@@ -15,8 +15,7 @@ from minibroker.errors import InvalidValue, ProtocolError, StorageDamaged
 from minibroker.in_pieces import Pace, at_once
 from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
-from minibroker.log.outcomes import Recovery, no_jitter
-from minibroker.log.partition_log import PartitionLog
+from minibroker.log.partition_log import PartitionLog, Recovery, no_jitter
 from minibroker.log.producers import ProducerStates
 from minibroker.log.segment import CLEANED, DELETED, KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, SWAP, Segment
 from minibroker.log.snapshots import forget_snapshots, loading_producers

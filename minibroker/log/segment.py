@@ -28,7 +28,6 @@ from minibroker.log.index import (
     TimeIndex,
     TransactionIndex,
 )
-from minibroker.log.place import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +63,22 @@ READ_BYTES = 1 << 20  # read at once while whole batches are looked at; more if 
 
 # Up to the last offset delta of a v2 batch: base offset, size, leader epoch, magic, crc, attributes, delta.
 _HOP = Layout(">qiibIhi")
+
+
+class Place:
+    """Where a batch lies and which offsets it holds: what its first bytes say."""
+
+    __slots__ = ("base_offset", "last_offset", "position", "size_bytes")
+
+    def __init__(self, position: int, size_bytes: int, base_offset: int, last_offset: int):
+        self.position = position
+        self.size_bytes = size_bytes
+        self.base_offset = base_offset  # of a v0 or v1 wrapper the last offset: nothing else is in front
+        self.last_offset = last_offset
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.size_bytes
 
 
 class Slice:

@@ -19,9 +19,8 @@ lost (broker/repair.py).
 from __future__ import annotations
 
 from minibroker.errors import ProtocolError, StorageError
-from minibroker.log.batches import find_batch
+from minibroker.log.batches import crc32c, find_batch
 from minibroker.log.checkpoints import read_file, remove_file, write_file
-from minibroker.log.crc import crc32c
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory
 from minibroker.metadata.snapshot import find_snapshots
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from minibroker.log.outcomes import Appended
-    from minibroker.log.partition_log import PartitionLog
+    from minibroker.log.partition_log import Appended, PartitionLog
     from minibroker.log.producers import Verification
     from minibroker.log.segment import Segment
     from minibroker.log.storage import Chunk

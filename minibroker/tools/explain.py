@@ -8,6 +8,7 @@ An explanation never raises for broken bytes: it goes as far as they make sense 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from minibroker.errors import (
     InvalidLength,
@@ -18,8 +19,8 @@ from minibroker.errors import (
     UnknownMessage,
     UnsupportedVersion,
 )
+from minibroker.log.batches import crc32c
 from minibroker.log.compression import CODEC_NAMES, NONE, decompress
-from minibroker.log.crc import crc32, crc32c
 from minibroker.log.files import CHECKPOINT_COLUMNS, COLUMN_COMMENTS, OffsetIndexEntry, TimeIndexEntry
 from minibroker.log.formats import (
     CODEC_MASK,

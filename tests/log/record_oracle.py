@@ -10,8 +10,8 @@ import struct
 from typing import NamedTuple
 
 from minibroker.errors import Error, ProtocolError
+from minibroker.log.batches import crc32c
 from minibroker.log.compression import CODEC_NAMES, decompress
-from minibroker.log.crc import crc32c
 from minibroker.log.formats import APPEND_TIME
 from tests.log.random_produce import NOW_MS, Sent
 

@@ -8,18 +8,19 @@ import pytest
 
 from minibroker.errors import DecompressionFailed, DecompressionLimit
 from minibroker.in_pieces import PIECE_US, finish
-from minibroker.log.codec_pieces import PIECE_BYTES, compress_in_pieces
 from minibroker.log.compression import (
     CODEC_NAMES,
     GZIP,
     LEVELS,
     LZ4,
     LZ4_HEADER,
+    PIECE_BYTES,
     SNAPPY,
     SNAPPY_HEADER,
     ZSTD,
     ZSTD_MAGIC,
     compress,
+    compress_in_pieces,
     decompress,
     decompress_in_pieces,
 )

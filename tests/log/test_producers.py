@@ -10,8 +10,7 @@ import pytest
 from minibroker.errors import CorruptCrc, Error, InvalidRecord, InvalidValue, KafkaError, ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
-from minibroker.log.producer_entry import Marker, read_marker
-from minibroker.log.producers import ProducerStates, read_snapshot
+from minibroker.log.producers import Marker, ProducerStates, read_marker, read_snapshot
 from minibroker.log.records import Record
 from minibroker.log.validate import CLIENT, COORDINATOR
 from minibroker.stored.producers import AbortedTxn
@@ -407,7 +406,7 @@ def test_every_broken_bit_of_a_snapshot_is_noticed() -> None:
 
 
 def test_a_producer_cannot_come_twice() -> None:
-    from minibroker.log.crc import crc32c
+    from minibroker.log.batches import crc32c
 
     entry = ProducerStates()
     entry.apply(Produced())

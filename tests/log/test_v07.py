@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from minibroker.errors import CorruptCrc, InvalidLength, InvalidMagic, ProtocolError, TooDeep, Truncated, UnknownCodec
 from minibroker.log.compression import GZIP, SNAPPY
-from minibroker.log.crc import crc32
 from minibroker.tools.dump.v07 import build_message, consumed, looks_like_v07, messages
 
 SIMPLE = build_message(b"hello", magic=0) + build_message(b"world!")

@@ -14,8 +14,7 @@ from minibroker.broker.flushing import Flushing
 from minibroker.errors import StorageError
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.outcomes import FlushPlan
-from minibroker.log.partition_log import PartitionLog
+from minibroker.log.partition_log import FlushPlan, PartitionLog
 from minibroker.log.storage import OsStorage
 from minibroker.simulation.disk import SimulatedStorage, Step
 from tests.server.running import append, running, said, turns, values_of

@@ -16,7 +16,7 @@ from minibroker.protocol.messages.describe_producers import DescribeProducersReq
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.context import Context
-    from minibroker.log.producer_entry import Producer
+    from minibroker.log.producers import Producer
     from minibroker.turns import Work
 
 Broker = DescribeClusterResponse.DescribeClusterBroker

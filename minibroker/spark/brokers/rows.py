@@ -14,7 +14,7 @@ from struct import Struct as Layout
 
 from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.log.formats import HEADER_BYTES, MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES
-from minibroker.log.place import Place
+from minibroker.log.segment import Place
 from minibroker.spark.brokers.fetching import Fetcher
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
 from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from minibroker.errors import EncodeError
+from minibroker.log.batches import crc32c
 from minibroker.log.compression import NONE, check_level, compress
-from minibroker.log.crc import crc32c
 from minibroker.log.formats import (
     APPEND_TIME,
     APPEND_TIME_BIT,

@@ -7,11 +7,13 @@ Not here: finding batches (batches.py), making columns of rows (columns.py).
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import numpy as np
 
 from minibroker.errors import ProtocolError
+from minibroker.log.batches import crc32c
 from minibroker.log.compression import decompress
-from minibroker.log.crc import crc32, crc32c
 from minibroker.log.formats import (
     CODEC_MASK,
     HEADER_BYTES,

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from minibroker.errors import InvalidValue, ProtocolError
-from minibroker.log.place import Place
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
+from minibroker.log.segment import Place
 from minibroker.spark.columns.arrays import HEADERS as HEADERS
 from minibroker.spark.columns.arrays import OFFSET_MAX, copied, copied_headers, headers_of, wrapped
 from minibroker.spark.columns.batches import AbortedUnits, Units, find_misplaced, find_units, unit_at

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from minibroker.log.place import Place
+    from minibroker.log.segment import Place
     from minibroker.log.storage import File
     from minibroker.spark.columns.rows_of_query import Manner
     from minibroker.spark.files.planning import Task

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from typing import Any
 
-    from minibroker.log.place import Place
+    from minibroker.log.segment import Place
 
     Found = tuple[ReadOnlySegment, Place]
 

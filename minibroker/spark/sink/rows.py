@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from minibroker.log.crc import crc32c
+from minibroker.log.batches import crc32c
 from minibroker.spark.columns.building import RowColumns
 from minibroker.spark.columns.building_records import Part
 from minibroker.spark.columns.partitions import partitions_of

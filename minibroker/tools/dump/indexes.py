@@ -13,8 +13,7 @@ from os.path import abspath
 from typing import TYPE_CHECKING
 
 from minibroker.errors import InvalidLength, InvalidValue, ProtocolError, Truncated
-from minibroker.log.batches import SEQUENCE_MAX
-from minibroker.log.crc import crc32c
+from minibroker.log.batches import SEQUENCE_MAX, crc32c
 from minibroker.log.index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY_BYTES
 from minibroker.stored.producers import AbortedTxn, ProducerSnapshot
 from minibroker.tools.dump.batches import NEWEST, OLDEST, base_offset_of, file_batches, optional

@@ -17,9 +17,10 @@ Not here: reading from disk, brokers. Nothing but `minibroker dump --explain-off
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from minibroker.errors import CorruptCrc, InvalidLength, InvalidMagic, ProtocolError, TooDeep, Truncated, UnknownCodec
 from minibroker.log.compression import NONE, SNAPPY, compress, decompress
-from minibroker.log.crc import crc32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

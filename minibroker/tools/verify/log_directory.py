@@ -39,7 +39,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from minibroker.log.producer_entry import Producer
+    from minibroker.log.producers import Producer
     from minibroker.log.storage import Storage
     from minibroker.stored.producers import AbortedTxn
 

@@ -19,8 +19,7 @@ from minibroker.log.batches import SEQUENCE_MAX, batches
 from minibroker.log.checkpoints import LEADER_EPOCHS
 from minibroker.log.formats import CREATE_TIME
 from minibroker.log.index import NO_TIMESTAMP
-from minibroker.log.producer_entry import BATCHES_KEPT
-from minibroker.log.producers import ProducerStates
+from minibroker.log.producers import BATCHES_KEPT, ProducerStates
 from minibroker.tools.verify.findings import Piece, Problem, Told
 from minibroker.tools.verify.indexes import check_form, check_offset_index, check_time_index, look_at_indexes
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from minibroker.log.batches import Batch
     from minibroker.log.epochs import LeaderEpochs
-    from minibroker.log.producer_entry import AnyBatch, Producer
+    from minibroker.log.producers import AnyBatch, Producer
     from minibroker.log.records import Record
     from minibroker.log.segment import Segment
 
