@@ -11,14 +11,15 @@ Kafka: compares MD5 sums of all keys.
 
 from __future__ import annotations
 
-from minibroker.errors import ProtocolError
+from minibroker.errors import InvalidRecord, ProtocolError
 from minibroker.log.compression import decompress_in_pieces
 from minibroker.log.formats import HEADER_BYTES, RECORD_BYTES_MIN
+from minibroker.log.record_walks import make_walk
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from typing import Any
 
     from minibroker.log.batches import Batch
@@ -114,61 +115,41 @@ _blake2b: Any = None
 def read_keys(data: bytes, position: int, count: int, base_offset: int) -> Chunk:
     """Read `count` records from `position` on; raise Unusual for what the fast way cannot read."""
     chunk = Chunk(position)
-    add_end, add_offset, add_key = chunk.ends.append, chunk.offsets.append, chunk.keys.append
-    add_tombstone = chunk.tombstones.append
-    # Numbers are zigzag varints: even ones are twice the value, odd ones negative. Written out for one and two bytes,
-    # as a call per number would take longer than all the rest.
+    walk = _walk or _make_walk()
     try:
-        for index in range(count):
-            size = data[position]
-            position += 1
-            if size > 127:
-                byte = data[position]
-                if 0 < byte < 128:
-                    size += (byte << 7) - 128
-                    position += 1
-                else:
-                    size, position = _longer(data, position, size)
-            end = position + (size >> 1)
-            position += 1  # behind the attributes
-            while data[position] > 127:  # the timestamp
-                position += 1
-            position += 1
-            delta = data[position]
-            position += 1
-            if delta > 127:
-                byte = data[position]
-                if 0 < byte < 128:
-                    delta += (byte << 7) - 128
-                    position += 1
-                else:
-                    delta, position = _longer(data, position, delta)
-            key_size = data[position]
-            position += 1
-            if key_size > 127:
-                key_size, position = _longer(data, position, key_size)
-            if key_size == 1:
-                add_key(NO_KEY)
-                chunk.has_keyless = True
-                value_at = position
-            else:
-                value_at = position + (key_size >> 1)
-                key = data[position:value_at]
-                add_key(key if key_size <= _EXACT_SIZE_MAX else _digest(key))
-                size |= key_size  # no longer needed but for its lowest bit, the sign
-            value_size = data[value_at]
-            if value_size & 1:
-                if value_size != 1:
-                    raise Unusual
-                add_tombstone(index)
-            if (size | delta) & 1 or value_at >= end:
-                raise Unusual
-            add_offset(base_offset + (delta >> 1))
-            add_end(end)
-            position = end
-    except IndexError:
+        chunk.has_keyless = walk(
+            data, position, 0, count, 0, base_offset, chunk.ends, chunk.offsets, chunk.keys, chunk.tombstones
+        )
+    except InvalidRecord:
         raise Unusual from None
     return chunk
+
+
+def _make_walk() -> Callable[..., bool]:
+    global _walk
+    _walk = make_walk(
+        "offset_delta key value_size",
+        trusting=True,
+        parameters="base_offset, ends, offsets, keys, tombstones",
+        before="add_end, add_offset, add_key, has_keyless = ends.append, offsets.append, keys.append, False",
+        each="""\
+if key is None:
+    add_key(no_key); has_keyless = True
+    if key_size != 1: raise ValueError
+else: add_key(key if key_size <= exact_size_max else digest(key))
+if value_size & 1:
+    tombstones.append(index)
+    if value_size != 1: raise ValueError
+if offset_delta & 1 or pos > stop: raise ValueError
+add_offset(base_offset + (offset_delta >> 1))
+add_end(stop)""",
+        result="has_keyless",
+        scope={"no_key": NO_KEY, "exact_size_max": _EXACT_SIZE_MAX, "digest": _digest},
+    )
+    return _walk
+
+
+_walk: Callable[..., bool] | None = None
 
 
 def read_dense_keys(
@@ -226,22 +207,6 @@ def read_dense_keys(
     if len(keys) != count:
         raise Unusual
     return keys, position
-
-
-def _longer(data: bytes, position: int, first: int) -> tuple[int, int]:
-    """Read on in a varint of 32 bits whose first byte says that more follow; return it and where it ends."""
-    value, shift = first & 0x7F, 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 128:
-            if not byte or value >> 32:
-                raise Unusual  # longer than need be, or too large
-            return value, position
-        shift += 7
-        if shift > 28:
-            raise Unusual
 
 
 # The offsets of the records of a batch, from its first one on, as they are written: in one byte or two.

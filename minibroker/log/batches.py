@@ -32,18 +32,20 @@ from minibroker.log.formats import (
     MessageV1,
     layout,
 )
-from minibroker.log.records import (
-    DECOMPRESSED_BYTES_MAX,
-    Record,
-    batch_records,
+from minibroker.log.message_sets import (
+    MessagePieces,
     inner_messages,
+    inner_messages_in_pieces,
     single_message,
     wrapped_records,
 )
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, RecordPieces, batch_records, unpacked_in_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from minibroker.in_pieces import InPieces
 
 COVERED_POSITION = 21  # in a v2 batch
 NO_SEQUENCE = -1
@@ -260,6 +262,17 @@ class Batch:
         if self.codec:
             return _wrapped(self, limit_bytes, check_crc)
         return iter((single_message(self),))
+
+    def pieces(
+        self, limit_bytes: int, *, check_crc: bool = False, with_headers: bool = False
+    ) -> InPieces[RecordPieces | MessagePieces]:
+        """Unpack the records, to at most `limit_bytes`, to be read in pieces. check_crc: of messages in a wrapper."""
+        if self.magic == 2:
+            start = self.position + HEADER_BYTES
+            data = yield from unpacked_in_pieces(self, self.buffer[start : self.end_position], start, limit_bytes)
+            return RecordPieces(self, data, with_headers=with_headers)
+        inner = (yield from inner_messages_in_pieces(self, limit_bytes, check_crc)) if self.codec else None
+        return MessagePieces(self, inner)
 
     def set_last_offset(self, last_offset: int) -> None:
         """Move the batch so that it ends at this offset: what a broker does with a producer's batch.

@@ -8,9 +8,7 @@ Not here: changing a finished batch in place (batches.py).
 
 from __future__ import annotations
 
-from struct import Struct as Layout
 from struct import error as StructError
-from zlib import crc32
 
 from minibroker.errors import EncodeError
 from minibroker.log.batches import crc32c
@@ -28,11 +26,10 @@ from minibroker.log.formats import (
     PREFIX_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    MessageV0,
-    MessageV1,
     layout,
 )
-from minibroker.log.records import Record
+from minibroker.log.message_sets import build_message_set, build_messages
+from minibroker.log.records import Record, due_offset
 from minibroker.schema.varint import uvarint, zigzag
 
 TYPE_CHECKING = False
@@ -94,7 +91,7 @@ def build_batch(
         if delete_horizon is not None or producer_id != -1 or transactional or control:
             raise EncodeError(f"format {magic} has no control batches, producers or delete horizons", "magic")
         try:
-            return _message_set(magic, rows, attributes, level, base_offset, max_timestamp)
+            return build_message_set(magic, rows, attributes, level, base_offset, max_timestamp)
         except (StructError, TypeError, ValueError) as failure:
             raise _misfit(rows, failure) from failure
 
@@ -133,7 +130,7 @@ def origin_of(batch: Batch) -> Origin:
 class BatchBuilder:
     """Builds what `build_batch` does, of records that come some at a time; the last offset is that of the last one.
 
-    Headers may be bytes, as they lie in a record (record_pieces.py).
+    Headers may be bytes, as they lie in a record (records.py).
     """
 
     def __init__(self, magic: int, **settings: Any):
@@ -173,7 +170,7 @@ class BatchBuilder:
                 made, last_built, max_built = _records(records, base_offset, base_timestamp, self._next_offset)
             else:
                 append_time = self._attributes & APPEND_TIME_BIT
-                made, last_built, max_built = _messages(
+                made, last_built, max_built = build_messages(
                     self._magic,
                     records,
                     append_time if self._magic else 0,
@@ -239,7 +236,7 @@ class BatchBuilder:
                     return payload
                 attributes = self._attributes & (ATTRIBUTES_V1 if self._magic else CODEC_MASK)
                 wrapper = Record(None, payload, (), max_timestamp, self._next_offset - 1)
-                return _messages(self._magic, [wrapper], attributes, 0, 0, None)[0]
+                return build_messages(self._magic, [wrapper], attributes, 0, 0, None)[0]
             base_offset, last_built = self._base_offset or 0, self._next_offset - 1
             header = (
                 self._attributes,
@@ -309,7 +306,7 @@ def _records(
     max_timestamp = -1
     for key, value, headers, timestamp, offset in records:
         if offset < next_offset:
-            offset = _next_offset(offset, next_offset)
+            offset = due_offset(offset, next_offset)
         next_offset = offset + 1
         if timestamp > max_timestamp:
             max_timestamp = timestamp
@@ -356,66 +353,6 @@ def _headers(headers: Sequence[tuple[str, bytes | None]] | bytes) -> bytes:
     return b"".join(parts)
 
 
-def _message_set(
-    magic: int,
-    records: Sequence[Record],
-    attributes: int,
-    level: int | None,
-    base_offset: int,
-    max_timestamp: int | None,
-) -> bytes:
-    """Return the messages, in a wrapper if there is a codec."""
-    codec, append_time = attributes & 7, attributes & APPEND_TIME_BIT
-    if magic == 0:
-        attributes = codec
-    time = max_timestamp if append_time else None
-    # Offsets within v1 wrappers count from the first.
-    messages, last_offset, max_built = _messages(
-        magic, records, attributes & APPEND_TIME_BIT, base_offset, base_offset if codec and magic else 0, time
-    )
-    if not codec or not records:
-        return messages
-    payload = compress(codec, messages, level=level, magic=magic)
-    timestamp = max_built if max_timestamp is None else max_timestamp
-    return _messages(magic, [Record(None, payload, (), timestamp, last_offset)], attributes, 0, 0, None)[0]
-
-
-def _messages(
-    magic: int, records: Sequence[Record], attributes: int, next_offset: int, subtract: int, append_time: int | None
-) -> tuple[bytes, int, int]:
-    """Return messages one after another from `next_offset` on, the last offset, the largest timestamp."""
-    parts: list[bytes] = []
-    add, join, pack_size, pack_front = parts.append, b"".join, _pack_size, _pack_message_front
-    max_timestamp = -1
-    for key, value, _, timestamp, offset in records:
-        if offset < next_offset:
-            offset = _next_offset(offset, next_offset)
-        next_offset = offset + 1
-        if append_time is not None:
-            timestamp = append_time
-        if timestamp > max_timestamp:
-            max_timestamp = timestamp
-        head = _pack_v1(1, attributes, timestamp) if magic else _pack_v0(0, attributes)
-        if key is None:
-            if value is None:
-                body = head + b"\xff\xff\xff\xff\xff\xff\xff\xff"
-            else:
-                body = join((head, b"\xff\xff\xff\xff", pack_size(len(value)), value))
-        elif value is None:
-            body = join((head, pack_size(len(key)), key, b"\xff\xff\xff\xff"))
-        else:
-            body = join((head, pack_size(len(key)), key, pack_size(len(value)), value))
-        add(pack_front(offset - subtract, len(body) + 4, crc32(body)))
-        add(body)
-    return join(parts), next_offset - 1, max_timestamp
-
-
-def _next_offset(offset: int, next_offset: int) -> int:
-    if offset >= 0:
-        raise ValueError(f"offset {offset} comes after {next_offset - 1}: offsets must rise from base_offset")
-    return next_offset
-
-
 def _misfit(records: Sequence[Record], failure: Exception) -> EncodeError:
     """Return the error for records that could not be written: the first one that alone cannot, if there is one."""
     for index, record in enumerate(records):
@@ -444,7 +381,3 @@ _VARINTS = [uvarint(value << 1) for value in range(1024)]
 _pack_front = layout(BatchHeader, end="attributes").pack
 _pack_covered = layout(BatchHeader, "attributes").pack
 _COVERED_BYTES = layout(BatchHeader, "attributes").size
-_pack_message_front = layout(MessageV0, end="magic").pack
-_pack_v0 = layout(MessageV0, "magic").pack
-_pack_v1 = layout(MessageV1, "magic").pack
-_pack_size = Layout(">i").pack

@@ -22,16 +22,16 @@ from minibroker.log.batches import Batch, batches, crc32c
 from minibroker.log.build import BatchBuilder, origin_of
 from minibroker.log.compression import ZSTD, compress, decompress
 from minibroker.log.formats import APPEND_TIME, CODEC_MASK, CREATE_TIME, HEADER_BYTES, PREFIX_BYTES
-from minibroker.log.record_pieces import open_records
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX, single_message
+from minibroker.log.message_sets import single_message
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from minibroker.in_pieces import InPieces
-    from minibroker.log.record_pieces import RecordPieces
-    from minibroker.log.records import Record
+    from minibroker.log.message_sets import MessagePieces
+    from minibroker.log.records import Record, RecordPieces
 
 RUN_BYTES_MAX = 1024 * 1024  # of single messages that become one batch: Kafka's default for the largest batch
 RUN_PIECE, SINGLE_US, BYTES_PER_US = 128, 3, 4000
@@ -157,7 +157,7 @@ class _Records:
     def __init__(self, run: list[Batch], limit_bytes: int, *, with_headers: bool):
         self._run, self._next = run, 0
         self._limit_bytes, self._with_headers = limit_bytes, with_headers
-        self._reader: RecordPieces | None = None
+        self._reader: RecordPieces | MessagePieces | None = None
 
     def read(self) -> InPieces[list[Record]]:
         first = self._run[0]
@@ -167,7 +167,7 @@ class _Records:
             yield SINGLE_US * len(singles) + sum(batch.size_bytes for batch in singles) // BYTES_PER_US
             return [single_message(batch) for batch in singles]
         if self._reader is None:
-            self._reader = yield from open_records(first, self._limit_bytes, with_headers=self._with_headers)
+            self._reader = yield from first.pieces(self._limit_bytes, with_headers=self._with_headers)
         return (yield from self._reader.read())
 
 

@@ -15,7 +15,6 @@ from minibroker.in_pieces import finish
 from minibroker.log.batches import batches
 from minibroker.log.convert import FormatLacksCodec, convert_in_pieces
 from minibroker.log.producers import ProducerStates
-from minibroker.log.record_pieces import open_records
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, code_of
 from minibroker.log.scan import check_sizes_in_pieces
 from minibroker.log.segment import Slice
@@ -297,7 +296,7 @@ def _next_since(log: PartitionLog, timestamp: int, offset: int) -> tuple[Batch |
 def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: int) -> InPieces[Record | None]:
     found, count = None, 0
     try:
-        records = yield from open_records(batch, DECOMPRESSED_BYTES_MAX)
+        records = yield from batch.pieces(DECOMPRESSED_BYTES_MAX)
         while found is None and (piece := (yield from records.read())):
             for record in piece:
                 count += 1

@@ -1,17 +1,15 @@
 """Scanning: what a leader must know of the records of a v2 batch, without making anything of them.
 
-    size | attributes | timestamp delta | offset delta | key size, key | value size, value | header count, headers
-
-All of them but the second are varints, so where fields begin only the record says: a step of Python for each. But
-records of one batch are often of one size, and then so are their fields: every field of such a run is a column of
-bytes at one distance from each other, and a slice with a step takes it out of all records at once.
+Where the fields of a record begin only the record says: a step of Python for each (record_walks.py). But records of one
+batch are often of one size, and then so are their fields: every field of such a run is a column of bytes at one
+distance from each other, and a slice with a step takes it out of all records at once.
 
 What must hold: both ways see the same, and refuse what the reader of records refuses (records.py): a size that is not
 that of the fields, a field that goes on beyond its record, more or fewer records than the header says. Nothing is
 believed before it is compared with what is there, so neither time nor memory depends on what a count claims.
 A megabyte can hold 105,000 records, or one with 350,000 headers: it is gone through in units (in_pieces.py), which
 are a run or some steps, and where a record has many headers, some of those.
-Not here: which records are taken (validate_records.py).
+Not here: which records are taken (validate.py).
 """
 
 from __future__ import annotations
@@ -21,10 +19,13 @@ from struct import unpack
 from minibroker.errors import InvalidRecord, InvalidRecordCount
 from minibroker.in_pieces import finish
 from minibroker.log.formats import RECORD_BYTES_MIN
+from minibroker.log.record_walks import AT_ONCE, HEADER_NS, HEADERS_MAX, ManyHeaders, make_walk, pass_many_headers
 from minibroker.schema.varint import read_uvarint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from minibroker.in_pieces import InPieces
 
     # Smallest and largest timestamp delta (0 without records), whether a key is null, whether offsets are in order
@@ -36,12 +37,9 @@ RUN_RECORDS_MIN = 8  # fewer are faster one by one
 RUN_GROWTH = 32  # times as many records as were taken last may be looked at for a run: none of them may be one
 RUN_BYTES_MAX = 1 << 17  # of the fields that are compared, in all records of a run
 STEPS = 64  # one by one, before a run is looked for again
-HEADERS_MAX = 63  # of a record within a unit of others: their count takes one byte, no more than
-HEADERS_PIECE = 3000
-# About how long it takes to begin a unit, and for each record or header in it.
-UNIT_NS, RUN_RECORD_NS, RUN_HEADER_NS, STEP_NS, HEADER_NS = 5_000, 60, 20, 600, 170
+# About how long it takes to begin a unit, and for each record, or header of a run, in it.
+UNIT_NS, RUN_RECORD_NS, RUN_HEADER_NS, STEP_NS = 5_000, 60, 20, 600
 SIZES_PIECE, SIZES_PIECE_US = 1024, 400
-NUMBER_MAX = 1 << 64  # larger than any
 DELTA_MIN, DELTA_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -61,7 +59,7 @@ def scan_few(data: bytes, count: int, start: int = 0) -> Scanned:
     _check_count(data, count, start)
     unit, part = _find_run(data, start, 0, count)
     if part is None or unit < count:
-        part = _step(data, start, 0, count)
+        part = (_step or _make_step())(data, start, 0, count, AT_ONCE)
     position, _, smallest, largest, keyless, consecutive = part
     if position != len(data):
         raise _wrong_end(data, count, start, position)
@@ -73,6 +71,7 @@ def scan_in_pieces(data: bytes, count: int, start: int = 0, *, in_order: bool = 
     _check_count(data, count, start)
     smallest, largest, keyless, consecutive = DELTA_MAX, DELTA_MIN, False, True
     position, index, looked_at = start, 0, count
+    step = _step or _make_step()
     while index < count:
         unit, part = _find_run(data, position, index, min(count - index, looked_at))
         if part is not None:
@@ -80,13 +79,13 @@ def scan_in_pieces(data: bytes, count: int, start: int = 0, *, in_order: bool = 
         else:
             unit = min(STEPS, count - index)
             try:
-                part = _step(data, position, index, index + unit, is_whole=False)
+                part = step(data, position, index, index + unit, 0)
             except ManyHeaders as many:
                 unit = many.index - index  # those before it; if there are none, it alone
                 headers_end = 0
                 if not unit:
-                    unit, headers_end = 1, (yield from behind_many_headers(data, many))
-                part = _step(data, position, index, index + unit, headers_end=headers_end)
+                    unit, headers_end = 1, (yield from pass_many_headers(data, many))
+                part = step(data, position, index, index + unit, headers_end)
             yield (UNIT_NS + STEP_NS * unit + HEADER_NS * part[1]) // 1000
         index += unit
         looked_at = RUN_GROWTH * unit
@@ -139,164 +138,33 @@ def check_size(size_bytes: int, size_bytes_max: int, position: int = 0, path: st
         raise InvalidRecord(reason, position, path)
 
 
-# One by one
+def _make_step() -> Callable[..., Part]:
+    """Return the walk over one record after another."""
+    global _step
+    _step = make_walk(
+        "timestamp_delta offset_delta key_size",
+        before="""\
+nearest = nearest_back = 1 << 64
+farthest = farthest_back = -1
+keyless, consecutive, due = False, True, index + index""",
+        each="""\
+if timestamp_delta & 1:
+    if timestamp_delta > farthest_back: farthest_back = timestamp_delta
+    if timestamp_delta < nearest_back: nearest_back = timestamp_delta
+else:
+    if timestamp_delta > farthest: farthest = timestamp_delta
+    if timestamp_delta < nearest: nearest = timestamp_delta
+if offset_delta != due: consecutive = False
+due += 2
+if key_size & 1: keyless = True""",
+        result="""pos, headers, \
+nearest >> 1 if farthest_back < 0 else -(farthest_back >> 1) - 1, \
+-(nearest_back >> 1) - 1 if farthest < 0 else farthest >> 1, keyless, consecutive""",
+    )
+    return _step
 
 
-class ManyHeaders(Exception):
-    """A record has more headers than the others can wait for."""
-
-    def __init__(self, index: int, position: int, stop: int):
-        self.index = index  # of the record
-        self.position = position  # of the count of headers
-        self.stop = stop  # where the record ends
-
-
-def _step(data: bytes, position: int, index: int, end: int, *, is_whole: bool = True, headers_end: int = 0) -> Part:
-    """Take the records from one index up to another.
-
-    is_whole: all of it, if not, ManyHeaders is raised at a record that has more than HEADERS_MAX.
-    headers_end: where the headers of the record end, if there is only one and somebody has gone through them.
-    """
-    headers = 0
-    nearest = nearest_back = NUMBER_MAX
-    farthest = farthest_back = -1
-    keyless, consecutive = False, True
-    begun = index
-    try:
-        # Zigzag: a number is twice what it says, an odd one is negative, the larger the farther from 0. A call for each
-        # would double the time, so most of them are read here.
-        for index in range(begun, end):
-            number = data[position]
-            position += 1
-            if number > 127:
-                second = data[position]
-                if second < 128:
-                    number += (second - 1) << 7
-                    position += 1
-                else:
-                    number, position = read_uvarint(data, position - 1)
-            if number & 1:
-                raise ValueError(f"size {-(number >> 1) - 1} is negative")
-            stop = position + (number >> 1)
-            # Attributes: no bit is in use, Kafka does not look at them either.
-            number = data[position + 1]
-            position += 2
-            if number > 127:
-                second = data[position]
-                if second < 128:
-                    number += (second - 1) << 7
-                    position += 1
-                elif (third := data[position + 1]) < 128:
-                    number += ((second - 129) << 7) + (third << 14)
-                    position += 2
-                else:
-                    number, position = read_uvarint(data, position - 1, 10)
-            if number & 1:
-                if number > farthest_back:
-                    farthest_back = number
-                if number < nearest_back:
-                    nearest_back = number
-            else:
-                if number > farthest:
-                    farthest = number
-                if number < nearest:
-                    nearest = number
-            number = data[position]
-            position += 1
-            if number > 127:
-                second = data[position]
-                if second < 128:
-                    number += (second - 1) << 7
-                    position += 1
-                elif (third := data[position + 1]) < 128:
-                    number += ((second - 129) << 7) + (third << 14)
-                    position += 2
-                else:
-                    number, position = read_uvarint(data, position - 1)
-            if number != index + index:
-                consecutive = False
-            number = data[position]
-            position += 1
-            if number > 127:
-                second = data[position]
-                if second < 128:
-                    number += (second - 1) << 7
-                    position += 1
-                else:
-                    number, position = read_uvarint(data, position - 1)
-            if number & 1:
-                keyless = True
-            else:
-                position += number >> 1
-            number = data[position]
-            position += 1
-            if number > 127:
-                second = data[position]
-                if second < 128:
-                    number += (second - 1) << 7
-                    position += 1
-                else:
-                    number, position = read_uvarint(data, position - 1)
-            if not number & 1:
-                position += number >> 1
-            number = data[position]
-            position += 1
-            if number:
-                if number > 127:
-                    if not is_whole:
-                        raise ManyHeaders(index, position - 1, stop)
-                    number, position = read_uvarint(data, position - 1)
-                headers += number
-                position = headers_end or behind_headers(data, position, stop, number)
-            if position != stop:
-                raise ValueError(f"its fields end at byte {position}, its size says {stop}")
-    except (IndexError, ValueError) as error:
-        raise _invalid(error, position, index) from None
-    smallest = nearest >> 1 if farthest_back < 0 else -(farthest_back >> 1) - 1
-    largest = -(nearest_back >> 1) - 1 if farthest < 0 else farthest >> 1
-    return position, headers >> 1, smallest, largest, keyless, consecutive
-
-
-def _invalid(error: Exception, position: int, index: int) -> InvalidRecord:
-    reason = "goes on beyond the end" if isinstance(error, IndexError) else str(error)
-    return InvalidRecord(reason, position, f"RecordV2[{index}]")
-
-
-def behind_many_headers(data: bytes, many: ManyHeaders) -> InPieces[int]:
-    """Return where the headers of the record end."""
-    try:
-        number, position = read_uvarint(data, many.position)
-        while number:
-            piece = min(number, 2 * HEADERS_PIECE)
-            position = behind_headers(data, position, many.stop, piece)
-            number -= piece
-            yield HEADER_NS * piece // 2000
-    except (IndexError, ValueError) as error:
-        raise _invalid(error, many.position + 1, many.index) from None
-    return position
-
-
-def behind_headers(data: bytes, position: int, stop: int, number: int) -> int:
-    """Return where headers end; number: how many there are, as it travels."""
-    if number & 1 or number >> 1 > stop - position:
-        raise ValueError(f"{number >> 1} headers cannot be in {stop - position} bytes")
-    for _ in range(number >> 1):
-        size = data[position]
-        position += 1
-        if size > 127:
-            size, position = read_uvarint(data, position - 1)
-        if size & 1:
-            raise ValueError("the key of a header is null")
-        position += size >> 1
-        size = data[position]
-        position += 1
-        if size > 127:
-            size, position = read_uvarint(data, position - 1)
-        if not size & 1:
-            position += size >> 1
-        if position > stop:
-            raise ValueError(f"its headers go on beyond byte {stop}")
-    return position
+_step: Callable[..., Part] | None = None
 
 
 # Runs

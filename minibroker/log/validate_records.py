@@ -30,8 +30,8 @@ from minibroker.log.formats import (
     MESSAGE_BYTES_MIN,
     PREFIX_BYTES,
 )
-from minibroker.log.record_pieces import RecordPieces, open_records
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX, single_message
+from minibroker.log.message_sets import single_message
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX, RecordPieces
 from minibroker.log.scan import STEPS, check_size, check_sizes_in_pieces, scan_few, scan_in_pieces
 
 TYPE_CHECKING = False
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
+    from minibroker.log.message_sets import MessagePieces
     from minibroker.log.records import Record
     from minibroker.log.scan import Scanned
     from minibroker.log.validation import Allowance, ValidationSettings
@@ -184,7 +185,7 @@ class RecordRules:
                 raise _rejected(code == Error.INVALID_TIMESTAMP, [(0, reason)])
         yield from take([record])
 
-    def _open(self, batch: Batch) -> InPieces[RecordPieces]:
+    def _open(self, batch: Batch) -> InPieces[RecordPieces | MessagePieces]:
         """Unpack a batch as far as so many bytes are still allowed."""
         if batch.magic == 2:
             data = yield from self._unpacked(batch)
@@ -194,7 +195,7 @@ class RecordRules:
         allowance = self.allowance
         try:
             limit_bytes = allowance.limit_bytes if allowance is not None else DECOMPRESSED_BYTES_MAX
-            opened = yield from open_records(batch, limit_bytes, check_crc=True)
+            opened = yield from batch.pieces(limit_bytes, check_crc=True)
         except DecompressionLimit:
             if allowance is not None:
                 allowance.left_bytes = 0

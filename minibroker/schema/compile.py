@@ -17,15 +17,13 @@ from __future__ import annotations
 from minibroker.schema.bounds import PIECE
 from minibroker.schema.decoding import DecoderWriter
 from minibroker.schema.encoding import EncoderWriter
-from minibroker.schema.plan import Plan, Type, message_plan, plan
+from minibroker.schema.plan import Plan, Type, message_plan
 from minibroker.schema.source import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from minibroker.schema.types import StructMeta
 
 
 def decoder(cls: Any, version: int, *, in_pieces: bool = False) -> Callable[..., Any]:
@@ -74,29 +72,6 @@ def constructor(cls: Any) -> Callable[..., None]:
             source.line(f"self.{field} = {field}")
         source.line("return")
     return source.function("__init__")
-
-
-def rows(
-    cls: StructMeta, make: str, parameters: str, makes: dict[str, str], scope: dict[str, Any]
-) -> Callable[..., Any]:
-    """Return f(buf, pos, end, count, parameters) -> (list, position): `count` structs read one after another.
-
-    make: what becomes of each struct, an expression over its fields, the parameters and `scope`; `makes` says the same
-    for structs within it, by name. For formats of which a million come in a second: no object is made on the way, and
-    `buf` must be bytes, so that its slices need no copy.
-    """
-    source = Source(f"{cls.__name__} rows")
-    source.names.update(scope)
-    source.line(f"def rows(buf, pos, end, count, {parameters}):")
-    with source:
-        source.line("made = []")
-        source.line("add = made.append")
-        source.line("for _ in range(count):")
-        with source:
-            value = DecoderWriter(source, {cls.__name__: make, **makes}).struct(plan(cls, 0, False))
-            source.line(f"add({value})")
-        source.line("return made, pos")
-    return source.function("rows")
 
 
 def _has_records(plan: Plan) -> bool:

@@ -16,7 +16,6 @@ class DecoderWriter:
     def __init__(
         self,
         source: Source,
-        makes: dict[str, str] | None = None,
         *,
         elements_max: int = 0,
         in_pieces: bool = False,
@@ -25,9 +24,7 @@ class DecoderWriter:
         self.elements_max = elements_max
         self.in_pieces = in_pieces
         self.source = source
-        self.makes = makes or {}  # struct name -> expression over its fields, in place of an object
         self.run: list[tuple[str, str]] = []  # fixed-width values not yet read: format, target
-        self.depth = 0  # structs around the one being read
 
     def flush(self) -> None:
         """Read the fixed-width values collected so far in one call."""
@@ -48,27 +45,19 @@ class DecoderWriter:
         """Read a struct; return the expression that stands for it."""
         line, cls = self.source.line, plan.cls
         name = self.source.fresh("s")
-        prefix = name + "."
-        made = self.makes.get(cls.__name__)
-        if made is None:
-            line(f"{name} = new({self.source.constant(cls, cls.__name__ + '_')})")
-        else:
-            # Fields become local variables: those of a struct within, Header say, are called Header_key, ...
-            prefix = "" if self.depth == 0 else f"{cls.__name__}_"
-        self.depth += 1
+        line(f"{name} = new({self.source.constant(cls, cls.__name__ + '_')})")
         stop = None
         for field in plan.fields:
-            self.value(field.type, prefix + field.name, plan.flexible)
+            self.value(field.type, f"{name}.{field.name}", plan.flexible)
             if field.type.name == "SizeVarint":
                 stop = self.source.fresh("e")
-                line(f"{stop} = pos + {prefix}{field.name}")
+                line(f"{stop} = pos + {name}.{field.name}")
         if plan.flexible:
             self.tags(plan, name)
         self.flush()
         if stop:
             line(f"if pos != {stop}: raise ValueError")
-        self.depth -= 1
-        return made or name
+        return name
 
     def value(self, type: Type, target: str, flexible: bool) -> None:
         """Read one value into `target`."""
@@ -139,8 +128,7 @@ class DecoderWriter:
             elif type.name == "Records":
                 line(f"{target} = view[pos:{stop}]")
             else:
-                data = f"buf[pos:{stop}]"
-                line(f"{target} = {data if self.makes else f'bytes({data})'}")
+                line(f"{target} = bytes(buf[pos:{stop}])")
             line(f"pos = {stop}")
 
     def unless_null(self, type: Type, target: str, is_null: str) -> None:

@@ -24,7 +24,7 @@ from minibroker.log.formats import (
     MessageV0,
     layout,
 )
-from minibroker.log.records import single_message
+from minibroker.log.message_sets import single_message
 from minibroker.spark.columns.batches import Units, unit_at
 from minibroker.spark.columns.record_starts import find_starts
 from minibroker.spark.columns.rows import Rows, fixed_fields, read_messages, read_records

@@ -18,7 +18,8 @@ from minibroker.log.formats import (
     MessageV1,
     layout,
 )
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, inner_messages
+from minibroker.log.message_sets import inner_messages
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.formats import MessageV0, MessageV1, layout
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX, inner_messages
+from minibroker.log.message_sets import inner_messages
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.tools.dump.batches import base_offset_of, file_batches
 from minibroker.tools.dump.v07 import looks_like_v07, messages, within
 
