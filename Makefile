@@ -100,7 +100,7 @@ amplification: $(VENV)/.installed-test
 
 crashes: $(VENV)/.installed-test
 	MINIBROKER_TEST_STATES=$(STATES) $(BIN)/pytest -n auto tests/log/test_log_crashes.py tests/log/test_copied_gaps.py \
-		tests/cleaning/test_cleaning_crashes.py
+		tests/cleaner/test_cleaning_crashes.py
 
 flips: $(VENV)/.installed-test
 	MINIBROKER_TEST_FLIPS=$(FLIPS) $(BIN)/pytest -n auto tests/server/test_flipped_directories.py

@@ -75,7 +75,7 @@ STARTS = {
     "minibroker.Cluster",
     "minibroker.broker.broker.Node",
     "minibroker.client.Cluster",
-    "tests.server.test_serve.serving",
+    "tests.test_serve.serving",
 }
 
 

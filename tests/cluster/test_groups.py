@@ -16,10 +16,10 @@ from minibroker.client.control import Refusal
 from minibroker.cluster.snapshot import snapshot
 from minibroker.errors import Error, KafkaError
 from tests.embedded.groups import team
+from tests.embedded.test_cluster import Client, aproduce
 
 from .served import served
 from .test_control import post
-from .test_embedded_cluster import Client, aproduce
 
 ONE_PARTITION: dict[str, Any] = {"offsets_topic_num_partitions": 1}
 

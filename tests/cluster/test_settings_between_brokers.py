@@ -16,7 +16,7 @@ from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.replication.link import CONTROLLER
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
-from tests.groups.test_kept_groups import Caller
+from tests.groups.test_offsets_partition import Caller
 from tests.server.running import append
 
 

@@ -6,7 +6,7 @@ Each case is a request that waits, something that happens, and the answer, in a 
     Produce, acks=-1      high watermark, ISR, min.insync.replicas, deletion, leader, disk: here
     DeleteRecords         every living follower has deleted, deletion, leader, and who lives: here
     Metadata, FindCoordinator, and CreateTopics of others    the topic is known here, or its time is over: here
-    fetches of followers  test_feeding.py
+    fetches of followers  test_follower_sessions.py
     JoinGroup, SyncGroup, heartbeats, commits                tests/groups
 """
 

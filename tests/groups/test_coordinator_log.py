@@ -36,7 +36,14 @@ from minibroker.schema.varint import uvarint
 from minibroker.schema.walk import walk
 from minibroker.simulation.disk import FOREVER, SimulatedStorage
 from tests.cluster.virtual import Lab, in_cluster
-from tests.groups.test_kept_groups import Caller, CommitPartition, CommitTopic, FetchedGroup, FetchedTopics, serving
+from tests.groups.test_offsets_partition import (
+    Caller,
+    CommitPartition,
+    CommitTopic,
+    FetchedGroup,
+    FetchedTopics,
+    serving,
+)
 
 PROTOCOL = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"wishes")
 JOIN = JoinGroupRequest(

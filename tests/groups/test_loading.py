@@ -22,7 +22,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
 from minibroker.log.segment import Segment
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
-from tests.groups.test_kept_groups import serving
+from tests.groups.test_offsets_partition import serving
 from tests.server.running import turns
 
 if TYPE_CHECKING:

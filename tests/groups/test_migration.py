@@ -18,7 +18,7 @@ from minibroker.stored.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
 from tests.groups.goldens import golden
 from tests.groups.played import GROUP, Player, Settings, comparable
-from tests.groups.test_consumer_group import Cluster, refusal
+from tests.groups.test_consumer import Cluster, refusal
 
 
 @pytest.mark.parametrize("script", golden("migrations")["classic members"], ids=lambda script: f"{len(script)} steps")

@@ -22,7 +22,7 @@ from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.cluster.virtual import Lab, in_cluster
-from tests.groups.test_kept_groups import Caller, CommitPartition, CommitTopic, FetchedGroup
+from tests.groups.test_offsets_partition import Caller, CommitPartition, CommitTopic, FetchedGroup
 
 GROUPS, TOPICS = ("g0", "g1"), ("t0", "t1")
 RETENTION_MS, WAIT_MS = 60_000, 40_000  # a wait never ends near the end of an offset's time

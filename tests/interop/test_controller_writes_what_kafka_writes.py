@@ -23,8 +23,8 @@ from minibroker.metadata.image import NO_LEADER
 from minibroker.metadata.records import read_record, write_record
 from minibroker.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from minibroker.stored.brokers import BrokerRegistrationChangeRecord
+from tests.controller.small_cluster import CLUSTER_ID, SmallCluster, elect_request, reassign_request
 from tests.interop.kafka_controller import KafkaController
-from tests.replication.small_cluster import CLUSTER_ID, SmallCluster, elect_request, reassign_request
 
 BROKERS = (1, 2, 3, 4, 5)
 STEPS = 120

@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.log.batches import Batch, batches
 from minibroker.log.records import Record
-from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case
+from tests.cleaner.random_batches import NOW_MS, RETENTION_MS, Case
 
 from . import kafka
 

@@ -16,10 +16,10 @@ from minibroker.client.groups import Groups
 from minibroker.protocol.framing import decode_response
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from tests.broker.test_features import JOIN
 from tests.differential.kafka import CLUSTER_ID, Kafka, missing_tools
 from tests.differential.play import _frame
 from tests.differential.wire import ANSWER, Side
+from tests.metadata.test_features import JOIN
 
 pytestmark = [
     pytest.mark.interop,

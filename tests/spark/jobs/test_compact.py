@@ -27,7 +27,7 @@ from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.jobs.source_logs import SourceDirectory
 from minibroker.spark.option_values import OptionError
 from minibroker.tools.verify.log_directory import Verified, verify_directory
-from tests.cleaning.dirty_logs import NOW_MS, DirtyLog
+from tests.cleaner.dirty_logs import NOW_MS, DirtyLog
 from tests.spark.jobs.test_verify import here
 from tests.spark.logs import one_by_one, tree
 from tests.spark.served import served

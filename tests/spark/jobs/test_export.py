@@ -13,7 +13,7 @@ from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 from tests.spark.logs import every_batch, open_at, written
 from tests.spark.session import Session
-from tests.spark.test_streams import produce
+from tests.spark.streams.test_streams import produce
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 LAKES = "tests.spark.jobs.lakes"

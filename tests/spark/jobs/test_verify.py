@@ -22,10 +22,10 @@ from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.option_values import OptionError
 from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.goldens import LOG_DIRECTORIES
-from tests.log.test_verify import DAMAGE, FIRST, change, cut
 from tests.log.written import write_logs
 from tests.spark.logs import START_MS, golden_directory, open_at, promise, tree, written
 from tests.spark.session import Session
+from tests.tools.verify.test_log_directory import DAMAGE, FIRST, change, cut
 
 
 def here(spark: Any, function: Callable[[Any], Any], works: Sequence[Any]) -> list[Any]:

@@ -23,8 +23,8 @@ from minibroker.log.producers import ProducerStates
 from minibroker.log.records import Record
 from minibroker.stored.producers import AbortedTxn
 from tests import goldens
-from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case
-from tests.cleaning.test_keys import TURNS
+from tests.cleaner.random_batches import NOW_MS, RETENTION_MS, Case
+from tests.cleaner.test_keys import TURNS
 from tests.log.golden_batches import header_in, header_of, records_of
 from tests.sealing import seal
 

@@ -16,8 +16,7 @@ from minibroker.replication.follower_sessions import SessionPartition
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
 from minibroker.reporter import Reporter
-
-from .virtual import TOPIC, Lab, in_cluster
+from tests.cluster.virtual import TOPIC, Lab, in_cluster
 
 
 class Said(Reporter):

@@ -11,7 +11,7 @@ from minibroker.spark.bulk_load.columns import check_columns
 from minibroker.spark.bulk_load.options import CONFIG_ROW, OPTIONS, parse_load
 from minibroker.spark.option_values import OptionError
 
-DOCS = Path(__file__).parents[2] / "docs/spark-writing.md"
+DOCS = Path(__file__).parents[3] / "docs/spark-writing.md"
 RECORD = [("value", "binary"), ("key", "string"), ("headers", "array<struct<key:string,value:binary>>")]
 
 

@@ -22,7 +22,7 @@ from minibroker.errors import Error
 from minibroker.metadata.image import NO_LEADER, Partition, Topic
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest
 from minibroker.replication import bugs
-from tests.replication.small_cluster import SmallCluster, elect_request, reassign_request
+from tests.controller.small_cluster import SmallCluster, elect_request, reassign_request
 
 BROKERS = (1, 2, 3, 4)
 STEPS = 150

@@ -17,7 +17,7 @@ from minibroker.metadata.image import LOST_DIRECTORY
 from minibroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from minibroker.stored.brokers import BrokerRegistrationChangeRecord
-from tests.replication.small_cluster import CLUSTER_ID, SmallCluster
+from tests.controller.small_cluster import CLUSTER_ID, SmallCluster
 
 if TYPE_CHECKING:
     from minibroker.in_pieces import InPieces

@@ -17,7 +17,7 @@ from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP
 from minibroker.log.records import Record
-from tests.cleaning.random_batches import Case
+from tests.cleaner.random_batches import Case
 
 KIB = 1 << 10
 SMALLEST_BYTES = 600  # with room for a key or two

@@ -19,7 +19,7 @@ from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP
 from minibroker.log.records import Record
-from tests.cleaning.random_batches import NOW_MS, RETENTION_MS, Case
+from tests.cleaner.random_batches import NOW_MS, RETENTION_MS, Case
 
 
 def taken(case: Case, start_offset: int, bytes_max: int) -> OffsetMap:

@@ -12,7 +12,7 @@ from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
 from minibroker.log.records import Record
 from tests import goldens
-from tests.log.column_cases import both_ways, one_by_one
+from tests.spark.columns.cases import both_ways, one_by_one
 
 LIMIT_BYTES = 1 << 20
 GOLDEN = [

@@ -37,7 +37,7 @@ def shared() -> Iterator[Broker]:
 def fill(address: str) -> None:
     """Write the topic that streams read: numbers, whose order for each key must stay."""
     from minibroker.spark.sink.task import write_rows
-    from tests.spark.test_sink_once import batches
+    from tests.spark.sink.test_exactly_once import batches
 
     write_rows(batches(range(ROWS)), parse({"kafka.bootstrap.servers": address, "topic": "numbers"}))
 
@@ -216,7 +216,7 @@ def test_real_kafka_takes_each_row_once(spark: Session, tmp_path: Path) -> None:
     if missing := missing_tools():
         pytest.skip(f"needs {missing}: Kafka takes what Spark writes")
     from minibroker.spark.sink.task import write_rows
-    from tests.spark.test_sink_once import GROUP, Killed, batches
+    from tests.spark.sink.test_exactly_once import GROUP, Killed, batches
 
     with Kafka("4.4.0", tmp_path / "kafka", {"auto.create.topics.enable": "true", "num.partitions": "3"}) as kafka:
         fill(kafka.address)

@@ -29,8 +29,8 @@ from minibroker.spark.columns.reader import ColumnReader
 from minibroker.spark.columns.record_starts import _Steps, find_starts
 from minibroker.spark.columns.varints import Plane
 from tests import goldens
-from tests.log.column_cases import both_ways, few_are_many, one_by_one, rows_of, side_by_side
 from tests.log.golden_batches import TIMESTAMP_TYPES, records_of
+from tests.spark.columns.cases import both_ways, few_are_many, one_by_one, rows_of, side_by_side
 
 MIB = 1024 * 1024
 THREE = [Record(b"k%d" % n, b"value %d" % n, (("name", b"%d" % n),), 1600000000000 + n) for n in range(3)]

@@ -28,7 +28,7 @@ DECODERS = {
     "__cluster_metadata-0": "cluster-metadata",
     "__share_group_state-0": "share-group-state",
 }
-SAMPLE = Path(__file__).parent.parent / "docs/sample-log"
+SAMPLE = Path(__file__).parents[3] / "docs/sample-log"
 LOG = "00000000000000000000.log"
 
 

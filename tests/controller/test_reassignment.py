@@ -7,7 +7,7 @@ import pytest
 from minibroker.controller.reassignment import list_reassignments
 from minibroker.errors import Error
 from minibroker.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from tests.replication.small_cluster import SmallCluster
+from tests.controller.small_cluster import SmallCluster
 
 
 @pytest.fixture

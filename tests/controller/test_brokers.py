@@ -13,8 +13,8 @@ from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.metadata.records import read_record
 from minibroker.stored.brokers import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from minibroker.stored.topics import PartitionChangeRecord
+from tests.controller.test_controller import join
 from tests.metadata.nodes import NOW_MS, LoneNode, memory
-from tests.replication.test_controller import join
 
 
 def life(storage: MemoryStorage, start_offset: int) -> list[dict[str, Any]]:

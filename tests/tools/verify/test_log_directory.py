@@ -11,8 +11,7 @@ import pytest
 
 from minibroker.cli import main
 from minibroker.log.storage import OsStorage
-
-from .written import write_logs
+from tests.log.written import write_logs
 
 
 @pytest.fixture(scope="module")

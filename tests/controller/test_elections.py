@@ -8,7 +8,7 @@ from minibroker.controller.elections import balance_leaders, elect_uncleanly
 from minibroker.errors import Error
 from minibroker.metadata.image import NO_LEADER
 from minibroker.stored.topics import ConfigRecord
-from tests.replication.small_cluster import SmallCluster, elect_request
+from tests.controller.small_cluster import SmallCluster, elect_request
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.controller.partition_change import RECOVERED, RECOVERING
 from minibroker.errors import Error
-from tests.replication.small_cluster import SmallCluster
+from tests.controller.small_cluster import SmallCluster
 
 
 @pytest.fixture

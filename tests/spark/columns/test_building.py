@@ -21,7 +21,7 @@ from minibroker.log.records import Record
 from minibroker.spark.columns import building as column_building
 from minibroker.spark.columns.building import BuiltBatch, RowColumns, Section, build_batches, build_sections
 from minibroker.spark.columns.reader import HEADERS, ColumnReader
-from tests.log.column_cases import rows_of
+from tests.spark.columns.cases import rows_of
 
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
 # Sizes around those where one more byte is needed for them.
