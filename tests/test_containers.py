@@ -96,7 +96,8 @@ def running(environment: dict[str, str], data: Path) -> Iterator[Running]:
     process = subprocess.Popen(
         outside(read_image().command), env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout and process.stderr
+    assert process.stdout
+    assert process.stderr
     with process, process.stdout, process.stderr:
         try:
             yield Running(process, variables, process.stdout.readline().strip(), host_port, container_port)

@@ -60,7 +60,8 @@ def test_each_error_has_a_sentence_of_its_own() -> None:
 def test_an_error_is_its_number() -> None:
     assert Error.NOT_LEADER_OR_FOLLOWER == 6
     assert json.dumps([Error.NOT_LEADER_OR_FOLLOWER]) == "[6]"
-    assert Error.OFFSET_OUT_OF_RANGE and not Error.NONE
+    assert Error.OFFSET_OUT_OF_RANGE
+    assert not Error.NONE
     assert {6: "six"}[Error.NOT_LEADER_OR_FOLLOWER] == "six"
 
 

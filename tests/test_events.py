@@ -34,12 +34,16 @@ def test_every_kind_has_a_line_a_sentence_and_a_way_back_from_json(kind: str) ->
     stream.subscribe(id)
     event = example(KINDS[kind])
     stream.emit(event)
-    assert event.sentence.endswith(".") and event.sentence[0].isupper() and "{" not in event.sentence
-    assert "\n" not in event.line and "{" not in event.line
+    assert event.sentence.endswith(".")
+    assert event.sentence[0].isupper()
+    assert "{" not in event.sentence
+    assert "\n" not in event.line
+    assert "{" not in event.line
     row = json.loads(json.dumps(event.as_json()))
     assert (row["number"], row["at_ms"], row["kind"]) == (1, 1234, kind)
     again = from_json(row)
-    assert type(again) is type(event) and again.as_json() == event.as_json()
+    assert type(again) is type(event)
+    assert again.as_json() == event.as_json()
 
 
 def test_the_kinds_of_the_issue_are_there() -> None:
@@ -161,7 +165,8 @@ def test_a_watcher_that_fails_disturbs_nobody_and_is_told_no_more() -> None:
     stream.subscribe(lambda event: heard.append(event.number))
     stream.emit(moved(1))
     stream.emit(moved(2))
-    assert heard == [1, 2] and isinstance(broken.failure, ValueError)
+    assert heard == [1, 2]
+    assert isinstance(broken.failure, ValueError)
 
 
 async def test_a_failure_of_a_watcher_reaches_the_loop() -> None:

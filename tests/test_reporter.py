@@ -30,7 +30,8 @@ def test_each_kind_of_error_and_each_place_is_said() -> None:
     for line, words in zip(
         said.lines, ("ValueError: one", "KeyError: 'two'", "KeyError: 'three'", "OSError"), strict=True
     ):
-        assert line.startswith("unexpected error of fetch 1<-2") and words in line
+        assert line.startswith("unexpected error of fetch 1<-2")
+        assert words in line
 
 
 def test_the_same_one_is_said_ever_more_rarely_whatever_its_words_and_what_comes_between() -> None:

@@ -43,7 +43,8 @@ class KafkaCleaner:
     def clean(self, root: Path, map_bytes: int) -> dict[str, float]:
         """Do one pass; return its seconds, the CPU seconds of the JVM meanwhile, and where it got to."""
         given = ("cleanup.policy=compact", f"segment.bytes={SEGMENT_BYTES}")
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         print(root, DIRECTORY, NOW_MS, map_bytes, *given, sep="\t", file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline().split("\t")
         if len(answer) != 3:

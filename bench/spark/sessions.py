@@ -93,7 +93,8 @@ class Session:
 
     def stop(self) -> None:
         self._over.set()
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.close()
         try:
             self._process.wait(30)

@@ -157,7 +157,8 @@ class Hosted(Generic[E]):
 
     def leave_behind(self) -> tuple[object, list[int]]:
         """Be another process than the one in which it runs: know nothing of it, and stop nothing."""
-        assert self._engine is not None and self._finalizer is not None
+        assert self._engine is not None
+        assert self._finalizer is not None
         self._finalizer.detach()
         left = (self._engine, self._loop, self._background)
         handles = self._engine.handles()

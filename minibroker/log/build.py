@@ -164,7 +164,8 @@ class BatchBuilder:
                 self._base_timestamp = first.timestamp
             self._next_offset = self._base_offset
         base_offset, base_timestamp = self._base_offset, self._base_timestamp
-        assert base_offset is not None and base_timestamp is not None
+        assert base_offset is not None
+        assert base_timestamp is not None
         try:
             if self._magic == 2:
                 made, last_built, max_built = _records(records, base_offset, base_timestamp, self._next_offset)

@@ -71,7 +71,8 @@ class LeaderEpochs:
 
         The epoch keeps its first offset: called for each batch, this does nothing but for the first one.
         """
-        assert epoch >= 0 and start_offset >= 0, (epoch, start_offset)
+        assert epoch >= 0, epoch
+        assert start_offset >= 0, start_offset
         epochs, starts = self._epochs, self._starts
         if epochs and epoch == epochs[-1] and start_offset >= starts[-1]:
             return False

@@ -71,7 +71,8 @@ def replace_segments(log: PartitionLog, old: Sequence[Segment], new: Sequence[Se
     log.check_online()
     start = log.segments.index(old[0])
     end = start + len(old)
-    assert log.segments[start:end] == list(old) and end < len(log.segments), f"{log.directory}: not sealed neighbours"
+    assert log.segments[start:end] == list(old), f"{log.directory}: not neighbours"
+    assert end < len(log.segments), f"{log.directory}: the active segment is not sealed"
     assert old[0].base_offset == new[0].base_offset, f"{new[0].path} does not begin where {old[0].path} does"
     _remove_leftovers(log, new)
     modified_ms = old[-1].modified_ms

@@ -255,7 +255,8 @@ async def index_interval_bytes(lab: Lab, topic: str, value: str) -> None:
         if since_bytes > int(value):
             expected, since_bytes = expected + 1, 0
         since_bytes += lab.files(topic)[f"{base:020}.log"] - before
-        assert len(lab.bases(topic)) and max(lab.bases(topic)) == base, count
+        assert len(lab.bases(topic)), count
+        assert max(lab.bases(topic)) == base, count
     await lab.begin_segment(topic)
     found = lab.files(topic, ".index")[f"{base:020}.index"] // 8
     assert found in (expected, expected + (since_bytes > int(value)))

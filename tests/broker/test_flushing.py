@@ -79,7 +79,8 @@ async def test_on_a_disk_it_is_done_in_a_thread(tmp_path: Path, monkeypatch: pyt
         while log.recovery_point < 6:  # each turn lets a thread of the disk come in
             await turns(1)
         assert log.offline is None
-        assert threads and threading.get_ident() not in threads
+        assert threads
+        assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -103,7 +104,8 @@ async def test_a_stop_flushes_logs_in_as_many_threads_as_the_setting_says(
         for number in range(6):
             append(node, "t", b"v", partition=number)
         monkeypatch.setattr(FlushPlan, "carry_out", watched)
-    assert len(threads) == 6 and len({*threads}) == count
+    assert len(threads) == 6
+    assert len({*threads}) == count
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
     async with running(storage=OsStorage(str(tmp_path))) as node:
         assert node.directory.was_clean
@@ -199,7 +201,8 @@ async def test_what_a_thread_is_told_while_the_broker_stops_keeps_the_mark_away(
         storage.before_step = hold
         storage.fail(doing="sync", path=path)
         node.replicas["t", 0].log.roll()
-        assert begun.wait(60) and others != [threading.main_thread()]
+        assert begun.wait(60)
+        assert others != [threading.main_thread()]
         leave, finish = node.metadata.leave, node.scheduler.finish
 
         async def leave_late() -> None:
@@ -236,7 +239,8 @@ async def test_once_a_stop_has_begun_no_segment_is_flushed_beside_it(
         node.scheduler.stop()
         fill(node)
         await turns(5)
-        assert plans == [] and node.replicas["t", 0].log.recovery_point == 0
+        assert plans == []
+        assert node.replicas["t", 0].log.recovery_point == 0
 
 
 @pytest.mark.parametrize("failure", [StorageError("no disk"), ValueError("an error of our own")])

@@ -73,7 +73,8 @@ async def test_many_partitions_are_opened_while_others_are_served(topics: list[t
         answer, count, most = await watched(node, client.ask(creation(*topics), CREATE[1]))
         assert not any(each.error_code for each in answer.topics)
         assert len(node.replicas) == 500
-        assert most <= OPENED_MAX and count > 500 / OPENED_MAX
+        assert most <= OPENED_MAX
+        assert count > 500 / OPENED_MAX
         other.feed(frame(ApiVersionsRequest(), 0))
         assert other.answers(PING)
         other.close()
@@ -86,7 +87,8 @@ async def test_partitions_added_to_a_topic_are_opened_while_others_are_served() 
         request = CreatePartitionsRequest(topics=[more], timeout_ms=0, validate_only=False)
         answer, _, most = await watched(node, client.ask(request, 3))
         assert answer.results[0].error_code == Error.NONE
-        assert len(node.replicas) == 400 and most <= OPENED_MAX
+        assert len(node.replicas) == 400
+        assert most <= OPENED_MAX
 
 
 async def test_topics_that_are_made_by_asking_are_made_while_others_are_served() -> None:
@@ -94,7 +96,8 @@ async def test_topics_that_are_made_by_asking_are_made_while_others_are_served()
     async with running() as node, connected(node) as client:
         answer, _, most = await watched(node, client.ask(MetadataRequest(topics=names), 9))
         assert [each.error_code for each in answer.topics] == [0] * 300
-        assert len(node.replicas) == 300 and most <= OPENED_MAX
+        assert len(node.replicas) == 300
+        assert most <= OPENED_MAX
 
 
 async def is_begun(node: Node, topic: str) -> None:
@@ -125,7 +128,8 @@ async def test_a_topic_that_is_deleted_while_it_is_made_leaves_nothing(tmp_path:
         assert answer.responses[0].error_code == Error.NONE
         await client.answer(*CREATE)
         await node.partitions.settled()
-        assert not node.replicas and not list(tmp_path.glob("wide*"))
+        assert not node.replicas
+        assert not list(tmp_path.glob("wide*"))
 
 
 async def test_a_topic_of_the_name_of_one_that_goes_is_a_new_one(tmp_path: Path) -> None:
@@ -137,7 +141,8 @@ async def test_a_topic_of_the_name_of_one_that_goes_is_a_new_one(tmp_path: Path)
         await client.answer(20, 6)
         await client.answer(*CREATE)
         assert node.image.topics["t"].id != old_id
-        assert len(node.replicas) == 100 and node.replicas["t", 99].log.log_end_offset == 0
+        assert len(node.replicas) == 100
+        assert node.replicas["t", 99].log.log_end_offset == 0
         assert node.partitions.is_settled
         assert sorted(each.name for each in tmp_path.glob("t-*")) == sorted(f"t-{index}" for index in range(100))
 
@@ -160,7 +165,8 @@ async def test_a_stop_in_the_middle_leaves_what_the_metadata_say(tmp_path: Path)
         client.send(frame(creation(("new", 100)), CREATE[1]))
         await is_begun(node, "new")
     async with running(storage=OsStorage(str(tmp_path))) as node:
-        assert {topic for topic, _ in node.replicas} == {"new"} and len(node.replicas) == 100
+        assert {topic for topic, _ in node.replicas} == {"new"}
+        assert len(node.replicas) == 100
         assert not [line for line in node.reporter.lines if "belongs to no topic" in line]  # type: ignore[attr-defined]
 
 
@@ -196,7 +202,8 @@ def test_brokers_of_a_cluster_open_many_partitions_in_shares() -> None:
         lab.cluster.create_topic("wide", 60, 3)
         while sum(len(node.replicas) for node in nodes) < 180:
             await lab.world.clock.sleep(1)
-        assert sum(counts) == 180 and max(counts) <= OPENED_MAX * len(nodes)
+        assert sum(counts) == 180
+        assert max(counts) <= OPENED_MAX * len(nodes)
         assert await lab.send(b"a", topic="wide") == [0]
 
     in_cluster(main)
@@ -238,11 +245,15 @@ async def test_the_partitions_of_one_topic_are_decided_while_others_are_served(
         made = Made(monkeypatch)
         encoded = Made(monkeypatch, "minibroker.metadata.metadata_log.write_record")
         answer = await client.ask(creation(("wide", 2_000)), CREATE[1])
-        assert answer.topics[0].error_code == 0 and answer.topics[0].num_partitions == 2_000
+        assert answer.topics[0].error_code == 0
+        assert answer.topics[0].num_partitions == 2_000
         more = await client.ask(extension("wide", 4_000), 3)
-        assert more.results[0].error_code == 0 and len(node.replicas) == 4_000
-        assert made.in_all == 4_000 and made.in_turn_max <= DECIDED_MAX
-        assert encoded.in_all > 4_000 and encoded.in_turn_max <= ENCODED_MAX
+        assert more.results[0].error_code == 0
+        assert len(node.replicas) == 4_000
+        assert made.in_all == 4_000
+        assert made.in_turn_max <= DECIDED_MAX
+        assert encoded.in_all > 4_000
+        assert encoded.in_turn_max <= ENCODED_MAX
 
 
 async def test_a_trial_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +263,8 @@ async def test_a_trial_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         answer = await client.ask(creation(("wide", 9_999), ("t", 1), is_trial=True), CREATE[1])
         told = [(each.error_code, each.num_partitions, each.replication_factor) for each in answer.topics]
         assert told == [(0, 9_999, 1), (Error.TOPIC_ALREADY_EXISTS, -1, -1)]
-        assert any(answer.topics[0].topic_id) and answer.topics[0].configs
+        assert any(answer.topics[0].topic_id)
+        assert answer.topics[0].configs
         answer = await client.ask(extension("t", 9_999, is_trial=True), 3)
         assert answer.results[0].error_code == 0
         answer = await client.ask(extension("t", 1, is_trial=True), 3)
@@ -272,7 +284,8 @@ async def test_of_two_who_make_a_topic_at_once_one_is_told_that_it_is_there(othe
         ((_, late),) = fed.answers(CREATE)
         expected = Error.TOPIC_ALREADY_EXISTS if other == "wi.de" else Error.INVALID_TOPIC_EXCEPTION
         assert late.topics[0].error_code == expected
-        assert list(node.image.topics) == [other] and len(node.replicas) == 3
+        assert list(node.image.topics) == [other]
+        assert len(node.replicas) == 3
         fed.close()
 
 

@@ -118,7 +118,8 @@ async def test_whatever_is_lost_of_the_metadata_a_repair_keeps_records_and_offse
         assert committed(node) == 42
         await commit(node, 43)
         given = node.producer_ids.next()
-        assert given is not None and given > 0
+        assert given is not None
+        assert given > 0
         kept = {name for name in TOPICS if node.image.topic_configs(name) != TOPICS[name]}
         is_broker_known = bool(node.image.configs.get((BROKER, "")))
     async with running(SETTINGS, storage=storage) as node:

@@ -162,7 +162,8 @@ async def test_a_group_stays_within_the_brokers_bounds(setting: str) -> None:
     async with running_node(**given) as node, connected(node) as client:
         for value, words in ((low, None), (high, None), (low - 1, "range"), (high + 1, "range")):
             refused = await alter(client, GROUP, "g", {f"consumer.{setting}": str(value)})
-            assert (refused is None) == (words is None) and (words or "") in (refused or "")
+            assert (refused is None) == (words is None)
+            assert (words or "") in (refused or "")
 
 
 @pytest.mark.parametrize("of_topic", [False, True])
@@ -216,7 +217,8 @@ async def test_the_topic_of_offsets_is_made_as_the_settings_say() -> None:
         await client.ask(OffsetCommitRequest(group_id="g", topics=[Topic(name="t", partitions=[row])]), 8)
         logs = [replica.log for key, replica in node.replicas.items() if key[0] == "__consumer_offsets"]
         stored = [batch for log in logs for segment in log.segments for batch in segment.batches()]
-        assert stored and {batch.codec for batch in stored} == {1}
+        assert stored
+        assert {batch.codec for batch in stored} == {1}
 
 
 @pytest.mark.setting("max.request.partition.size.limit")

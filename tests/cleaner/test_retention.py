@@ -145,7 +145,9 @@ def test_if_everything_has_expired_the_active_segment_is_rolled_and_goes_too() -
     assert [(segment.base_offset, segment.size_bytes) for segment in log.segments] == [(6, 0)]
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (6, 6, 6)
     again = apply(log, now_ms=1000, high_watermark=6)
-    assert not again and again.segments == 0 and again.paths == []
+    assert not again
+    assert again.segments == 0
+    assert again.paths == []
     assert [segment.base_offset for segment in log.segments] == [6]
 
 

@@ -162,7 +162,8 @@ async def test_an_idle_topic_loses_its_active_segment_too() -> None:
         assert broker.lines == ["roll b1 orders-0 base=3", "retention b1 orders-0 segments=1 bytes=486 start=3"]
         assert await broker.read("orders") == []
         await broker.clock.advance("1h")
-        assert broker.bases("orders") == [3] and len(broker.lines) == 2, "an empty one stays"
+        assert broker.bases("orders") == [3], "an empty one stays"
+        assert len(broker.lines) == 2, "an empty one stays"
         await broker.fill("orders", 1)
         assert [offset for offset, _, _ in await broker.read("orders")] == [3]
 
@@ -216,7 +217,8 @@ async def test_a_fetch_that_waits_is_not_disturbed_when_everything_before_it_goe
             while not broker.node.replicas["orders", 0].waiters:
                 await asyncio.sleep(0)
             await broker.clock.advance("31s")
-            assert broker.bases("orders") == [3] and not waiting.done()
+            assert broker.bases("orders") == [3]
+            assert not waiting.done()
             await broker.fill("orders", 1)
             assert [each.offset for each in await waiting] == [3]
 
@@ -306,7 +308,8 @@ async def test_the_cleaner_looks_every_fifteen_seconds_and_keeps_the_last_value_
         assert not broker.events[len(broker.bases("users")) - 1 :], "nothing but the rolls"
         await broker.clock.advance(1)
         done = broker.events[-1]
-        assert done.kind == "compaction" and done.at_ms == BEGIN_MS + 15_000
+        assert done.kind == "compaction"
+        assert done.at_ms == BEGIN_MS + 15_000
         found = await broker.read("users")
         assert [offset for offset, _, _ in found if offset < end] == list(range(end - 5, end))
         assert {key: value for _, key, value in found} == {b"k%d" % (each % 5): b"%090d" % each for each in range(40)}
@@ -358,7 +361,8 @@ async def test_records_younger_than_min_compaction_lag_stay() -> None:
         await broker.fill("users", 40)
         await broker.clock.advance("59m")
         (row,) = await broker.node.cleaning.compact_now("users")
-        assert row.passes == 0 and row.reason == f"the rest is younger than min.compaction.lag.ms={HOUR_MS}"
+        assert row.passes == 0
+        assert row.reason == f"the rest is younger than min.compaction.lag.ms={HOUR_MS}"
         assert len(await broker.read("users")) == 40
         await broker.clock.advance("2m")
         assert broker.events[-1].kind == "compaction"
@@ -373,7 +377,8 @@ async def test_without_a_cleaner_nothing_is_compacted_but_on_demand() -> None:
             await broker.clock.advance("1h")
             assert len(await broker.read("users")) == 40
             (row,) = await broker.node.cleaning.compact_now("users")
-            assert row.passes == 1 and len(await broker.read("users")) < 15
+            assert row.passes == 1
+            assert len(await broker.read("users")) < 15
 
 
 async def test_topics_of_the_broker_itself_are_compacted() -> None:
@@ -406,7 +411,8 @@ async def test_retention_of_a_compacted_log_is_the_cleaners() -> None:
         kinds = [event.kind for event in broker.events if event.kind != "roll"]
         assert kinds == ["compaction_begin", "compaction"]
         await broker.clock.advance("15s")
-        assert broker.events[-1].kind == "retention" and broker.events[-1].at_ms == BEGIN_MS + 75_000
+        assert broker.events[-1].kind == "retention"
+        assert broker.events[-1].at_ms == BEGIN_MS + 75_000
         assert await broker.read("users") == []
 
 
@@ -432,7 +438,8 @@ async def test_a_policy_that_is_changed_at_run_time_counts_at_once() -> None:
         assert {event.kind for event in broker.events} == {"roll", "compaction_begin", "compaction"}
         await broker.alter("orders", cleanup_policy="delete")
         await broker.clock.advance("5m")
-        assert broker.events[-1].kind == "retention" and await broker.read("orders") == []
+        assert broker.events[-1].kind == "retention"
+        assert await broker.read("orders") == []
 
 
 async def test_tombstones_go_when_their_time_is_over_and_something_new_has_come() -> None:
@@ -485,7 +492,8 @@ async def under_way() -> AsyncIterator[Held]:
         broker.node.create_topic("users", 1, COMPACTED)
         await broker.fill("users", 200)
         await broker.clock.advance("19s")
-        assert broker.events[-1].kind == "compaction_begin" and broker.files("users", ".cleaned")
+        assert broker.events[-1].kind == "compaction_begin"
+        assert broker.files("users", ".cleaned")
         yield broker
         assert not broker.said.lines
 
@@ -518,7 +526,8 @@ async def test_a_pass_gives_up_when_the_policy_is_no_longer_compact() -> None:
         assert broker.events[-1].sentence.endswith("because cleanup.policy is not compact.")
         assert not broker.files("users", ".cleaned")
         left = await broker.read("users")
-        assert 5 < len(left) < 200 and latest(left) == NEWEST, "what it had finished stays"
+        assert 5 < len(left) < 200, "what it had finished stays"
+        assert latest(left) == NEWEST, "what it had finished stays"
 
 
 async def test_a_pass_gives_up_when_the_log_is_cut() -> None:
@@ -539,7 +548,8 @@ async def test_a_broker_that_stops_or_is_killed_gives_up_and_begins_again() -> N
                 assert not again.files("users", ".cleaned")
                 assert again.events[-1].kind == "compaction", "the cleaner looks when it starts"
                 left = await again.read("users")
-                assert len(left) < 20 and latest(left) == NEWEST
+                assert len(left) < 20
+                assert latest(left) == NEWEST
 
 
 async def test_a_paused_broker_compacts_nothing() -> None:
@@ -555,7 +565,8 @@ async def test_a_paused_broker_compacts_nothing() -> None:
 async def test_who_asks_for_the_log_that_is_being_compacted_does_not_wait_for_the_clock() -> None:
     async with under_way() as broker:
         (row,) = await broker.node.cleaning.retention_now("users")
-        assert row.segments == 0 and broker.events[-1].kind == "compaction"
+        assert row.segments == 0
+        assert broker.events[-1].kind == "compaction"
         (compacted,) = await broker.node.cleaning.compact_now("users")
         assert compacted.end_offset == broker.log("users").active.base_offset
 
@@ -580,7 +591,8 @@ async def test_who_asks_and_goes_away_does_no_harm() -> None:
         await asyncio.sleep(0)
         asked.cancel()
         await broker.node.cleaning.compact_now("users")
-        assert broker.events[-1].kind == "compaction" and latest(await broker.read("users")) == NEWEST
+        assert broker.events[-1].kind == "compaction"
+        assert latest(await broker.read("users")) == NEWEST
 
 
 async def test_each_piece_is_small_and_others_have_their_turn_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -610,7 +622,8 @@ async def test_each_piece_is_small_and_others_have_their_turn_in_between(monkeyp
             turns += 1
             await asyncio.sleep(0)
         assert asked.result()[0].records_before == 20_000
-    assert len(spent) >= 2 * 20_000 // 256 and max(spent) <= 512 * 1024
+    assert len(spent) >= 2 * 20_000 // 256
+    assert max(spent) <= 512 * 1024
     assert turns_at == sorted(set(turns_at)), "two pieces in one turn"
 
 
@@ -631,13 +644,15 @@ async def test_a_log_that_cannot_be_read_is_left_alone_and_people_are_told() -> 
         file.close()
         await broker.clock.advance("10m")
         kinds = [(event.kind, event.topic) for event in broker.events if event.kind != "roll"]  # type: ignore[attr-defined]
-        assert ("uncleanable", "bad") in kinds and ("compaction", "good") in kinds
+        assert ("uncleanable", "bad") in kinds
+        assert ("compaction", "good") in kinds
         assert len(kinds) == 4, "it is tried once"
         assert len(broker.said.lines) == 1
         assert broker.said.lines[0].startswith("bad-0 cannot be compacted, and is left as it is: bad-0/000000")
         assert 'minibroker_uncleanable_partition{partition="0",topic="bad"} 1' in list(metrics(broker.node))
         (row,) = await broker.node.cleaning.compact_now("bad")
-        assert row.passes == 0 and row.reason.startswith("it is left alone: bad-0/000000")
+        assert row.passes == 0
+        assert row.reason.startswith("it is left alone: bad-0/000000")
 
 
 async def test_the_figures_say_what_was_done() -> None:
@@ -696,8 +711,10 @@ async def test_a_map_that_is_too_small_for_all_keys_takes_several_passes() -> No
         await broker.fill("users", 90, keys=45)
         (row,) = await broker.node.cleaning.compact_now("users")
         end = broker.log("users").active.base_offset
-        assert row.passes > 1 and (row.end_offset, row.reason) == (end, "")
-        assert row.records_before == end and row.records_after == 45
+        assert row.passes > 1
+        assert (row.end_offset, row.reason) == (end, "")
+        assert row.records_before == end
+        assert row.records_after == 45
 
 
 async def test_what_is_behind_an_open_transaction_waits_for_it() -> None:
@@ -753,7 +770,8 @@ async def test_a_week_that_is_moved_brings_all_that_a_week_would_in_order() -> N
         for (_, day), expected in zip(happened, (1, 1, 3, 4.95, 4.95)):
             assert 0 <= day - expected < 0.01
         assert broker.bases("orders") == [20]
-        assert not broker.files("orders", ".deleted") and not broker.files("users", ".deleted")
+        assert not broker.files("orders", ".deleted")
+        assert not broker.files("users", ".deleted")
 
 
 async def test_on_a_day_on_which_nothing_is_to_be_done_the_loop_has_little_to_do(

@@ -117,7 +117,9 @@ def test_a_path_that_leads_nowhere_is_named(name: str, places: dict[str, str]) -
     words = [word.format(path="/not/there", **places) for word in TYPED[name]]
     status, said = run(words, subprocess.DEVNULL)
     assert status == 2
-    assert said.count("\n") == 1 and "/not/there" in said and said.startswith(f"minibroker {name}: ")
+    assert said.count("\n") == 1
+    assert "/not/there" in said
+    assert said.startswith(f"minibroker {name}: ")
 
 
 @pytest.mark.parametrize("name", sorted(ASKS))
@@ -125,7 +127,9 @@ def test_who_does_not_answer_is_named(name: str, places: dict[str, str]) -> None
     words = typed(name, {**places, "broker": DEAD, "cluster": DEAD})
     status, said = run(words, subprocess.DEVNULL)
     assert status == 1
-    assert said.count("\n") == 1 and DEAD in said and said.startswith(f"minibroker {name}: ")
+    assert said.count("\n") == 1
+    assert DEAD in said
+    assert said.startswith(f"minibroker {name}: ")
     assert "Errno" not in said
 
 
@@ -136,14 +140,17 @@ def test_who_does_not_answer_is_named_if_a_variable_says_who(name: str, places: 
     del words[index : index + 2]
     status, said = run(words, subprocess.DEVNULL, MINIBROKER_BOOTSTRAP=DEAD)
     assert status == 1
-    assert said.count("\n") == 1 and DEAD in said and "localhost" not in said
+    assert said.count("\n") == 1
+    assert DEAD in said
+    assert "localhost" not in said
 
 
 @pytest.mark.parametrize("name", sorted(ASKS - {"watch"}))  # which takes no -X
 def test_a_property_that_nobody_knows_is_refused(name: str, places: dict[str, str]) -> None:
     status, said = run([*typed(name, places), "-X", "no.such=1"], subprocess.DEVNULL)
     assert status == 2
-    assert said.count("\n") == 1 and said.startswith(f"minibroker {name}: -X no.such: not known here; there are ")
+    assert said.count("\n") == 1
+    assert said.startswith(f"minibroker {name}: -X no.such: not known here; there are ")
 
 
 @pytest.mark.parametrize("name", TYPED)
@@ -159,7 +166,8 @@ def test_a_narrow_terminal_is_no_reason_to_fail(name: str, places: dict[str, str
 def test_an_option_that_is_none_takes_one_line(name: str) -> None:
     status, said = run([*TYPED[name][:1], "--no-such-option"], subprocess.DEVNULL)
     assert status == 2
-    assert "Traceback" not in said and (said.count("\n") == 1 or name == "spark")
+    assert "Traceback" not in said
+    assert said.count("\n") == 1 or name == "spark"
 
 
 @pytest.mark.parametrize(
@@ -182,13 +190,15 @@ def test_what_people_type_who_come_from_other_tools(words: list[str], same: list
         done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
         outputs.append(done.stdout)
-    assert outputs[0] == outputs[1] and outputs[0]
+    assert outputs[0] == outputs[1]
+    assert outputs[0]
 
 
 def test_a_text_that_is_taken_for_a_file_is_told_where_it_goes(places: dict[str, str]) -> None:
     status, said = run(["produce", "-b", places["broker"], "-t", "orders", "hello"], subprocess.DEVNULL)
     assert status == 2
-    assert said.startswith("minibroker produce: hello: No such file or directory; ") and "echo hello |" in said
+    assert said.startswith("minibroker produce: hello: No such file or directory; ")
+    assert "echo hello |" in said
 
 
 def test_a_directory_without_logs_is_none_to_be_verified(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ def start(shell: Shell, *words: str, **channels: object) -> subprocess.Popen[byt
 def test_a_reader_who_has_seen_enough_is_no_failure(shell: Shell, topic: str) -> None:
     shell.good("produce", "-t", topic, stdin=b"x" * 99 + b"\n" + b"y\n" * 200_000)
     with start(shell, "consume", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout and process.stderr
+        assert process.stdout
+        assert process.stderr
         assert process.stdout.readline() == b"x" * 99 + b"\n"
         process.stdout.close()
         shell.good("produce", "-t", topic, stdin=b"more\n" * 20_000)
@@ -43,7 +44,8 @@ def test_a_reader_who_has_seen_enough_is_no_failure(shell: Shell, topic: str) ->
 def test_ctrl_c_is_a_good_end_of_consume(shell: Shell, topic: str) -> None:
     shell.good("produce", "-t", topic, stdin=b"one\n")
     with start(shell, "consume", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout and process.stderr
+        assert process.stdout
+        assert process.stderr
         assert process.stdout.readline() == b"one\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 0
@@ -52,7 +54,8 @@ def test_ctrl_c_is_a_good_end_of_consume(shell: Shell, topic: str) -> None:
 
 def test_ctrl_c_ends_produce_and_what_was_read_is_written(shell: Shell, topic: str) -> None:
     with start(shell, "produce", "-t", topic, "-v", stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin and process.stderr
+        assert process.stdin
+        assert process.stderr
         process.stdin.write(b"one\n")
         process.stdin.flush()
         assert shell.good("consume", topic, "-c1", "-q").lines == ["one"]  # while the pipe is open
@@ -82,7 +85,8 @@ def test_progress_is_shown_on_a_terminal_only(shell: Shell, topic: str) -> None:
     os.close(terminal)
     shown = os.read(main, 65_536)
     os.close(main)
-    assert b" records written, " in shown and shown.endswith(b"\r\x1b[K")
+    assert b" records written, " in shown
+    assert shown.endswith(b"\r\x1b[K")
     assert shell.good("produce", "-t", topic, stdin=data).errors == ""
 
 
@@ -116,7 +120,8 @@ def test_who_is_no_broker_is_found_out(command: str, answer: str) -> None:
     with listening(ANSWERS[answer]) as address:
         ran = Shell(address)(command)
     assert (ran.status, ran.output) == (1, b"")
-    assert ran.errors.startswith(f"minibroker {command}: ") and "Traceback" not in ran.errors
+    assert ran.errors.startswith(f"minibroker {command}: ")
+    assert "Traceback" not in ran.errors
 
 
 @pytest.fixture

@@ -48,7 +48,8 @@ def test_a_topic_is_created_changed_and_deleted(shell: Shell) -> None:
     assert created.lines == ["Created topic life."]
     head = shell.good("topics", "life").lines[0]
     assert "PartitionCount: 2" in head
-    assert "cleanup.policy=compact" in head and "retention.ms=5" in head
+    assert "cleanup.policy=compact" in head
+    assert "retention.ms=5" in head
     assert shell.good("topics", "--alter", "--topic", "life", "--partitions", "5").lines == ["Altered topic life."]
     assert len(shell.good("topics", "life").lines) == 6
     assert shell.good("topics", "--delete", "--topic", "life").lines == ["Deleted topic life."]
@@ -69,7 +70,8 @@ def test_a_topic_that_exists_is_a_failure_unless_said_otherwise(shell: Shell) ->
     ran = shell("topics", "--create", "orders", "fresh")
     assert ran.status == 1
     assert ran.lines == ["Created topic fresh."]
-    assert "orders: TOPIC_ALREADY_EXISTS" in ran.errors and "--if-not-exists" in ran.errors
+    assert "orders: TOPIC_ALREADY_EXISTS" in ran.errors
+    assert "--if-not-exists" in ran.errors
     assert shell.good("topics", "--create", "--if-not-exists", "--topic", "orders").lines == []
 
 

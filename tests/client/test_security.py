@@ -64,14 +64,19 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, str], reason: s
 
 
 def test_plain_connections_need_nothing() -> None:
-    assert Security.of({}) is None and Security.of({"security.protocol": "plaintext"}) is None
+    assert Security.of({}) is None
+    assert Security.of({"security.protocol": "plaintext"}) is None
 
 
 def test_the_name_of_a_broker_is_checked_unless_that_is_switched_off() -> None:
     checked = Security.of({"security.protocol": "SSL"})
-    assert checked and checked.context and checked.context.check_hostname
+    assert checked
+    assert checked.context
+    assert checked.context.check_hostname
     unchecked = Security.of({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""})
-    assert unchecked and unchecked.context and not unchecked.context.check_hostname
+    assert unchecked
+    assert unchecked.context
+    assert not unchecked.context.check_hostname
 
 
 # SCRAM

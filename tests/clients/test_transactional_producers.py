@@ -37,7 +37,8 @@ def of_confluent(address: str) -> None:
         Producer({"bootstrap.servers": address, "transactional.id": "of confluent", "log_level": 0}).init_transactions()
     except KafkaException as failure:
         error = failure.args[0]
-        assert error.fatal() and not error.retriable(), error
+        assert error.fatal(), error
+        assert not error.retriable(), error
         assert "minibroker has no transactions yet" in error.str()
         raise RuntimeError(error.name()) from failure
 

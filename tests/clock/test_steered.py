@@ -48,9 +48,11 @@ async def test_advancing_fires_timers_in_order_each_at_its_time() -> None:
         clock.after(delay_ms, lambda name=name: fired.append((name, clock.now_ms())))  # type: ignore[misc]
     await clock.advance(40, sessions=True)
     assert fired == [("a", 1010), ("b", 1020), ("b2", 1020), ("c", 1030)]
-    assert clock.now_ms() == 1040 and clock.next_due_ms == 1
+    assert clock.now_ms() == 1040
+    assert clock.next_due_ms == 1
     await clock.advance(1, sessions=True)
-    assert fired[-1] == ("late", 1041) and clock.next_due_ms is None
+    assert fired[-1] == ("late", 1041)
+    assert clock.next_due_ms is None
 
 
 async def test_timers_that_did_nothing_take_no_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +70,8 @@ async def test_timers_that_did_nothing_take_no_turn_of_the_loop(monkeypatch: pyt
     waiting = asyncio.create_task(woken.wait())
     await clock.advance(1_000_000, sessions=True)
     # Now and then it does get one all the same, for whoever came from outside; and whenever somebody did something.
-    assert settled == [0, 500_000, 750_500, 1_000_000] and waiting.done()
+    assert settled == [0, 500_000, 750_500, 1_000_000]
+    assert waiting.done()
 
 
 async def test_timers_set_on_the_way_fire_on_the_way() -> None:
@@ -97,7 +100,8 @@ async def test_the_loop_works_between_timers() -> None:
 
     task = asyncio.get_running_loop().create_task(sleeper())
     await clock.advance("10s", sessions=True)
-    assert woken == [1000, 2000, 3000] and task.done()
+    assert woken == [1000, 2000, 3000]
+    assert task.done()
 
 
 async def test_a_cancelled_timer_does_not_fire() -> None:
@@ -118,7 +122,8 @@ async def test_deadlines_that_were_met_do_not_pile_up() -> None:
     clock.after(1, int)
     for _ in range(10_000):
         clock.after(30_000, int).cancel()
-    assert len(clock._sessions.heap) < 1000 and clock.next_due_ms == 1
+    assert len(clock._sessions.heap) < 1000
+    assert clock.next_due_ms == 1
 
 
 async def test_sleeping_no_time_yields_even_when_time_stands() -> None:
@@ -133,7 +138,8 @@ async def test_a_timer_that_fails_does_not_stop_the_others() -> None:
     clock.after(1, lambda: 1 // 0)
     clock.after(1, lambda: fired.append("other"))
     await clock.advance(1, sessions=True)
-    assert fired == ["other"] and isinstance(told[0], ZeroDivisionError)
+    assert fired == ["other"]
+    assert isinstance(told[0], ZeroDivisionError)
 
 
 async def test_a_running_clock_fires_by_itself() -> None:
@@ -172,7 +178,8 @@ async def test_a_jump_changes_what_is_shown_and_no_timer() -> None:
     fired: list[int] = []
     clock.after(1000, lambda: fired.append(clock.now_ms()))
     clock.jump("1h")
-    assert clock.now_ms() == 3_600_000 and not fired
+    assert clock.now_ms() == 3_600_000
+    assert not fired
     await clock.advance(1000, sessions=True)
     assert fired == [3_601_000]
     clock.jump("-1h")
@@ -369,5 +376,6 @@ async def test_a_clock_that_is_reset_is_as_new(now_ms: int | None) -> None:
     await clock.advance("7d")
     clock.after(10, lambda: pytest.fail("of another life"))
     clock.reset()
-    assert clock.next_due_ms is None and not clock.is_frozen
+    assert clock.next_due_ms is None
+    assert not clock.is_frozen
     assert abs(clock.now_ms() - (now_ms or LoopClock().now_ms())) < 60_000

@@ -76,7 +76,8 @@ class Confluent:
         for partition, number in records:
             self._producer.produce(TOPIC, b"%d" % number, partition=partition, on_delivery=delivered)
         left = self._producer.flush(PATIENCE_S)
-        assert not left and not failures, (left, failures)
+        assert not left, (left, failures)
+        assert not failures, (left, failures)
 
     def read(self, counts: dict[int, int]) -> list[tuple[int, int, int]]:
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition

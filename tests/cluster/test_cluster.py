@@ -282,7 +282,9 @@ def test_what_fell_out_of_the_leaders_log_is_not_asked_for_for_ever() -> None:
         await cluster.waits.isr(TOPIC)
         await cluster.waits.in_sync()
         replica = cluster.replica(TOPIC, 0, 3)
-        assert replica is not None and replica.log.log_start_offset == 2 and replica.log.log_end_offset == 3
+        assert replica is not None
+        assert replica.log.log_start_offset == 2
+        assert replica.log.log_end_offset == 3
 
     in_cluster(main)
 
@@ -363,10 +365,12 @@ def test_consumers_read_from_a_replica_in_their_rack() -> None:
             ]
             leader, follower = await client.connection(1), await client.connection(2)
             answer = (await leader.call(request, 13)).responses[0].partitions[0]
-            assert answer.preferred_read_replica == 2 and not answer.records
+            assert answer.preferred_read_replica == 2
+            assert not answer.records
             await cluster.waits.high_watermark(TOPIC, broker=2, offset=1)
             near = (await follower.call(request, 13)).responses[0].partitions[0]
-            assert near.preferred_read_replica == -1 and near.records
+            assert near.preferred_read_replica == -1
+            assert near.records
 
     in_cluster(main, racks=("a", "b", "c"))
 
@@ -399,7 +403,8 @@ def test_who_asks_the_wrong_broker_is_told_who_leads_and_where() -> None:
                 ]
             fetched = await connection.call(fetch, 16)
             answer = fetched.responses[0].partitions[0]
-            assert answer.error_code == Error.NOT_LEADER_OR_FOLLOWER and answer.current_leader.leader_id == 1
+            assert answer.error_code == Error.NOT_LEADER_OR_FOLLOWER
+            assert answer.current_leader.leader_id == 1
             assert [each.node_id for each in fetched.node_endpoints] == [1]
 
     in_cluster(main)
@@ -412,7 +417,8 @@ def test_a_broker_whose_disk_is_full_ends_and_others_lead() -> None:
         await lab.send(b"a")
         cluster.disks.fill(1)
         assert await lab.send(b"b") == [1]
-        assert cluster.states[1] == "killed" and cluster.partition(TOPIC, 0).leader == 2
+        assert cluster.states[1] == "killed"
+        assert cluster.partition(TOPIC, 0).leader == 2
         assert any("No space left on device" in event.sentence for event in lab.heard if event.kind == "broker")
         cluster.disks.heal(1)
         await cluster.start(1)
@@ -466,7 +472,8 @@ def test_a_stop_on_a_full_disk_is_a_stop_and_the_next_start_is_as_after_a_crash(
         await lab.send(b"a")
         cluster.disks.fill(2)
         await cluster.stop(2)
-        assert cluster.states[2] == "stopped" and not cluster.storages[2].exists(".kafka_cleanshutdown")
+        assert cluster.states[2] == "stopped"
+        assert not cluster.storages[2].exists(".kafka_cleanshutdown")
         cluster.disks.heal(2)
         await cluster.start(2)
         await cluster.waits.in_sync()

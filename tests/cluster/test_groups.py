@@ -155,8 +155,10 @@ async def test_the_command_line_waits_too() -> None:
             await readers.join("anna")
             await readers.share()
             status, out, _ = await waiting
-            assert status == 0 and json.loads(out)["members"][0]["client_id"] == "anna"
+            assert status == 0
+            assert json.loads(out)["members"][0]["client_id"] == "anna"
             await readers.commit("anna", "orders", 0, 4)
             assert await command("wait-committed", "readers", "orders", "0", "4") == (0, "4\n", "")
             status, _, complaint = await command("wait-group", "readers", "3", "--timeout-ms", "50")
-            assert status == 1 and "'readers' is Stable with 1 member, and not Stable with 3 members" in complaint
+            assert status == 1
+            assert "'readers' is Stable with 1 member, and not Stable with 3 members" in complaint

@@ -65,7 +65,8 @@ def test_a_follower_waits_at_its_leader_as_long_as_replica_fetch_wait_max_ms_say
         wire = Wire(lab)
         await lab.world.clock.sleep(10 * wait_ms)
         waits = distances(wire.fetches()[1:])  # the first one begins a session
-        assert len(waits) >= 8 and all(wait_ms <= each <= wait_ms + 10 for each in waits), waits
+        assert len(waits) >= 8, waits
+        assert all(wait_ms <= each <= wait_ms + 10 for each in waits), waits
 
     in_cluster(main, brokers=2, settings={"replica.fetch.wait.max.ms": str(wait_ms)})
 
@@ -89,7 +90,8 @@ def test_a_follower_gets_as_much_at_once_as_its_settings_let_it(name: str) -> No
         return len(wire.fetches())
 
     counts = [in_cluster(main, brokers=2, settings={name: size}) for size in ("1100", "2200", "100000")]
-    assert counts == sorted(counts, reverse=True) and len(set(counts)) == 3, counts
+    assert counts == sorted(counts, reverse=True), counts
+    assert len(set(counts)) == 3, counts
 
 
 def append_to(replica: Any, value: bytes) -> None:
@@ -107,7 +109,8 @@ def test_a_follower_is_answered_when_there_is_as_much_as_replica_fetch_min_bytes
         lab.cluster.create_topic(TOPIC, assignments=[[1, 2]])
         await lab.cluster.waits.in_sync()
         leader, follower = (lab.cluster.replica(TOPIC, 0, broker) for broker in (1, 2))
-        assert leader is not None and follower is not None
+        assert leader is not None
+        assert follower is not None
         await lab.world.clock.sleep(100)  # the fetch that begins a session is over
         for end in (1, 2):
             append_to(leader, bytes(900))
@@ -175,7 +178,8 @@ def test_a_broker_says_that_it_lives_every_broker_heartbeat_interval_ms(interval
         wire = Wire(lab)
         await lab.world.clock.sleep(6 * interval_ms)
         beats = distances(wire.of(BrokerHeartbeatRequest, 1, CONTROLLER))
-        assert len(beats) >= 4 and all(interval_ms <= each <= interval_ms + 10 for each in beats), beats
+        assert len(beats) >= 4, beats
+        assert all(interval_ms <= each <= interval_ms + 10 for each in beats), beats
 
     in_cluster(main, brokers=1, settings={"broker.heartbeat.interval.ms": str(interval_ms)})
 

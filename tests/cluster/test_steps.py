@@ -21,7 +21,8 @@ def test_the_high_watermark_moves_on_the_second_fetch() -> None:
         assert lab.ends() == {1: (1, 0), 2: (0, 0)}
         assert cluster.steps.step("fetch") == ["FetchRequest 2->1"]
         await lab.world.clock.sleep(100)
-        assert lab.ends() == {1: (1, 0), 2: (1, 0)} and not sending.done()
+        assert lab.ends() == {1: (1, 0), 2: (1, 0)}
+        assert not sending.done()
         cluster.steps.step("fetch")
         await lab.world.clock.sleep(100)
         assert lab.ends()[1] == (1, 1)

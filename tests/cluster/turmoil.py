@@ -256,13 +256,15 @@ class Process:
         return [(int(partition), int(offset), int(number)) for _, partition, offset, number in rows]
 
     def close(self) -> None:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.close()
         self._process.stdout.close()
         assert self._process.wait(PATIENCE_S) == 0
 
     def _ask(self, verb: str, numbers: list[int]) -> Iterator[list[str]]:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(" ".join([verb, *map(str, numbers)]) + "\n")
         for line in self._process.stdout:
             if line == "done\n":

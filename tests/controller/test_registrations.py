@@ -230,7 +230,8 @@ def test_decisions_in_which_a_broker_was_fenced_do_not_hold_when_it_is_back(kind
                 at += 1
         except StopIteration as end:
             partitions: list[Any] = [record for record in end.value if record.type_number == 3]
-            assert len(partitions) == WIDE and all(each.leader in each.isr for each in partitions)
+            assert len(partitions) == WIDE
+            assert all(each.leader in each.isr for each in partitions)
             holds = facts == cluster.controller.facts("wide")
             assert holds == (lost_at is None)
             held.add(holds)

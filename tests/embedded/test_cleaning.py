@@ -62,7 +62,8 @@ async def test_the_verbs_say_what_was_done(broker: Broker) -> None:
     assert [record.offset for record in await broker.arecords("users")] == [27, 28, 29]
     orders, *users = await broker.aretention_now()
     assert orders == RetentionRow(1, "orders", 0, 1, orders.size_bytes, 30, "more than retention.bytes")
-    assert [row.segments for row in users] == [0, 0] and await broker.arecords("orders") == []
+    assert [row.segments for row in users] == [0, 0]
+    assert await broker.arecords("orders") == []
 
 
 async def test_what_is_not_there_is_refused(broker: Broker) -> None:

@@ -540,7 +540,8 @@ def test_brokers_may_begin_with_another_id(place: str, tmp_path: Path) -> None:
     directory = None if place == "memory" else tmp_path
     with Cluster(3, first_id=0, topics="orders", racks="abc", data_dir=directory) as cluster:
         assert list(cluster.states()) == ["controller", 0, 1, 2]
-        assert cluster.wait_isr("orders", brokers=[0, 1, 2]) and cluster.leader("orders") == 0
+        assert cluster.wait_isr("orders", brokers=[0, 1, 2])
+        assert cluster.leader("orders") == 0
         produce(cluster, b"1")
         with cluster.watching("broker") as heard:
             cluster.kill(0)

@@ -185,7 +185,8 @@ def test_plain_verbs_wait_in_any_thread() -> None:
         assert found == [1]
         assert broker.wait_committed("readers", "orders") == 2
         view = broker.group("readers")
-        assert isinstance(view, GroupView) and view.partition("orders").committed == 2
+        assert isinstance(view, GroupView)
+        assert view.partition("orders").committed == 2
         assert [row.group for row in broker.groups()] == ["readers"]
 
 

@@ -59,7 +59,8 @@ def test_a_consumer_of_librdkafka_notices_nothing_of_a_week_but_what_retention_t
         producer.flush()
         while (message := consumer.poll(0.1)) is None:
             pass
-        assert message.error() is None and message.value() == value
+        assert message.error() is None
+        assert message.value() == value
         consumer.commit(message, asynchronous=False)
         kafka.advance("8d")
         assert kafka.records("orders") == []

@@ -143,7 +143,8 @@ def test_serve_stops_with_its_standard_input(tmp_path: Path) -> None:
         assert serving.returncode == 0
     with open(tmp_path / "file", "w+b") as file:
         done = subprocess.run(words, stdin=file, capture_output=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == 2 and b"standard input is to be a pipe or a terminal" in done.stderr
+    assert done.returncode == 2
+    assert b"standard input is to be a pipe or a terminal" in done.stderr
 
 
 @pytest.mark.parametrize("made", MADE)

@@ -41,7 +41,8 @@ def check(data: bytes) -> None:
         check_error(error, data)
         broken = True
     ends = [0, *(batch.end_position for batch in found)]
-    assert [batch.position for batch in found] == ends[:-1] and ends[-1] <= len(data)
+    assert [batch.position for batch in found] == ends[:-1]
+    assert ends[-1] <= len(data)
     contents = [check_batch(batch, data, bool(options & 2)) for batch in found]
     if found and options >> 2 & 3 < 3 and sum(len(content or ()) for content in contents) <= REBUILD_RECORDS_MAX:
         check_conversion(data, found, contents if None not in contents and not broken else None, options)
@@ -127,7 +128,8 @@ def check_setters(batch: Batch) -> None:
         copy.set_last_offset(1 << 40)
     changed = next(batches(copy.view))
     assert changed.last_offset == copy.last_offset
-    assert changed.max_timestamp == copy.max_timestamp and changed.timestamp_type == copy.timestamp_type
+    assert changed.max_timestamp == copy.max_timestamp
+    assert changed.timestamp_type == copy.timestamp_type
     assert changed.crc_is_valid() or not batch.magic
 
 

@@ -43,13 +43,16 @@ def test_a_second_member_makes_the_first_join_again() -> None:
     lab = Lab()
     lab.stable("a")
     waiting = lab.join("b", is_new=True)
-    assert not waiting and lab.beat("a", 1) == Error.REBALANCE_IN_PROGRESS
+    assert not waiting
+    assert lab.beat("a", 1) == Error.REBALANCE_IN_PROGRESS
     assert lab.sync("a", 1)[0].error == Error.REBALANCE_IN_PROGRESS
     (first,) = lab.join("a")
     (second,) = waiting
     assert (first.generation, second.generation) == (2, 2)
-    assert [each[0] for each in first.members] == ["a", "b"] and not second.members
-    assert lab.beat("a", 1) == Error.ILLEGAL_GENERATION and lab.beat("a", 2) == Error.NONE
+    assert [each[0] for each in first.members] == ["a", "b"]
+    assert not second.members
+    assert lab.beat("a", 1) == Error.ILLEGAL_GENERATION
+    assert lab.beat("a", 2) == Error.NONE
 
 
 def test_who_does_not_join_in_time_is_out() -> None:
@@ -67,7 +70,8 @@ def test_who_does_not_join_in_time_is_out() -> None:
     lab.advance(REBALANCE_MS - 1)
     assert not waiting
     lab.advance(REBALANCE_MS)
-    assert waiting[0].error == Error.NONE and lab.beat("b", 2) == Error.UNKNOWN_MEMBER_ID
+    assert waiting[0].error == Error.NONE
+    assert lab.beat("b", 2) == Error.UNKNOWN_MEMBER_ID
     assert [each.id for each in lab.group.members] == ["a", "c"]
 
 
@@ -79,12 +83,14 @@ def test_a_session_ends_exactly_when_it_is_over() -> None:
     lab.advance(SESSION_MS - 1)
     assert "b" in lab.group.members
     lab.advance(SESSION_MS)
-    assert "b" not in lab.group.members and lab.group.state.name == "PreparingRebalance"
+    assert "b" not in lab.group.members
+    assert lab.group.state.name == "PreparingRebalance"
     assert lab.beat("b", generation) == Error.UNKNOWN_MEMBER_ID
     lab.advance(SESSION_MS + 3999)
     assert "a" in lab.group.members
     lab.advance(SESSION_MS + 4000)
-    assert lab.group.state.name == "Empty" and lab.group.protocol is None
+    assert lab.group.state.name == "Empty"
+    assert lab.group.protocol is None
 
 
 def test_who_waits_for_the_others_does_not_expire() -> None:
@@ -122,18 +128,21 @@ def test_who_has_joined_and_does_not_sync_is_out() -> None:
         lab.beat("a", 2)
         lab.beat("b", 2)
         lab.advance(at_ms)
-    assert "b" not in lab.group.members and "a" in lab.group.members
+    assert "b" not in lab.group.members
+    assert "a" in lab.group.members
 
 
 def test_a_member_that_leaves_makes_the_others_join() -> None:
     lab = Lab()
     generation = lab.stable("a", "b")
-    assert lab.leave("b") == Error.NONE and lab.leave("b") == Error.UNKNOWN_MEMBER_ID
+    assert lab.leave("b") == Error.NONE
+    assert lab.leave("b") == Error.UNKNOWN_MEMBER_ID
     assert lab.beat("a", generation) == Error.REBALANCE_IN_PROGRESS
     (answer,) = lab.join("a")
     assert answer.generation == generation + 1
     assert lab.leave("a") == Error.NONE
-    assert lab.group.state.name == "Empty" and lab.rows[-1][1].members == []  # type: ignore[union-attr]
+    assert lab.group.state.name == "Empty"
+    assert lab.rows[-1][1].members == []
 
 
 def test_who_only_had_an_id_leaves_an_empty_group_as_it_is() -> None:
@@ -150,7 +159,8 @@ def test_the_leader_leaves_and_another_leads() -> None:
     lab.stable("a", "b")
     lab.leave("a")
     (answer,) = lab.join("b")
-    assert answer.leader == "b" and answer.members
+    assert answer.leader == "b"
+    assert answer.members
 
 
 def test_the_protocol_is_the_one_that_most_want_of_those_that_all_have() -> None:
@@ -198,10 +208,12 @@ def test_nobody_is_told_before_the_assignment_is_safe() -> None:
     lab = Lab(is_slow=True)
     lab.join("a", is_new=True)
     waiting = lab.sync("a", 1, a=b"all")
-    assert not waiting and lab.group.state.name == "CompletingRebalance"
+    assert not waiting
+    assert lab.group.state.name == "CompletingRebalance"
     assert lab.commit("a", 1) == Error.REBALANCE_IN_PROGRESS
     lab.settle()
-    assert waiting[0].assignment == b"all" and lab.commit("a", 1) == Error.NONE
+    assert waiting[0].assignment == b"all"
+    assert lab.commit("a", 1) == Error.NONE
 
 
 def test_an_assignment_that_cannot_be_written_is_no_assignment() -> None:
@@ -220,7 +232,8 @@ def test_a_group_that_was_empty_waits_for_more_members() -> None:
     lab.advance(2000)
     second = lab.join("b", is_new=True)
     lab.advance(3000)
-    assert not first and not second  # b came in the first delay, so there is another one
+    assert not first
+    assert not second
     lab.advance(5999)
     assert not first
     lab.advance(6000)
@@ -244,7 +257,8 @@ class TestStaticMembers:
         generation = lab.stable("a", i="b")
         (answer,) = lab.join("b2", is_new=True, instance_id="i")
         assert (answer.error, answer.generation, answer.member_id) == (Error.NONE, generation, "b2")
-        assert lab.group.state.name == "Stable" and lab.beat("a", generation) == Error.NONE
+        assert lab.group.state.name == "Stable"
+        assert lab.beat("a", generation) == Error.NONE
         (synced,) = lab.sync("b2", generation, instance_id="i")
         assert synced.assignment == b"b"
         assert lab.beat("b", generation, "i") == Error.FENCED_INSTANCE_ID
@@ -256,8 +270,10 @@ class TestStaticMembers:
         lab = Lab()
         generation = lab.stable(i="a")
         (answer,) = lab.join("a2", is_new=True, instance_id="i", skips_assignment=skips)
-        assert answer.generation == generation and answer.skips_assignment is skips
-        assert answer.leader == ("a2" if skips else "a") and bool(answer.members) is skips
+        assert answer.generation == generation
+        assert answer.skips_assignment is skips
+        assert answer.leader == ("a2" if skips else "a")
+        assert bool(answer.members) is skips
 
     def test_it_is_not_dropped_when_it_joins_late_but_when_its_session_ends(self) -> None:
         lab = Lab()
@@ -266,20 +282,24 @@ class TestStaticMembers:
         lab.advance(SESSION_MS - 1)
         assert "b" in lab.group.members
         lab.advance(SESSION_MS)
-        assert lab.group.state.name == "Empty" and lab.group.generation == generation + 1
+        assert lab.group.state.name == "Empty"
+        assert lab.group.generation == generation + 1
 
     def test_who_cannot_be_written_is_who_it_was(self) -> None:
         lab = Lab(is_slow=True)
         generation = lab.stable(i="a")
         waiting = lab.join("a2", is_new=True, instance_id="i")
         lab.settle(Error.NOT_COORDINATOR)
-        assert waiting[0].error == Error.UNKNOWN_MEMBER_ID and lab.beat("a", generation, "i") == Error.NONE
+        assert waiting[0].error == Error.UNKNOWN_MEMBER_ID
+        assert lab.beat("a", generation, "i") == Error.NONE
 
     def test_it_leaves_by_its_name(self) -> None:
         lab = Lab()
         lab.stable(i="a")
-        assert lab.leave("", "j") == Error.UNKNOWN_MEMBER_ID and lab.leave("x", "i") == Error.FENCED_INSTANCE_ID
-        assert lab.leave("", "i") == Error.NONE and lab.group.state.name == "Empty"
+        assert lab.leave("", "j") == Error.UNKNOWN_MEMBER_ID
+        assert lab.leave("x", "i") == Error.FENCED_INSTANCE_ID
+        assert lab.leave("", "i") == Error.NONE
+        assert lab.group.state.name == "Empty"
 
 
 class TestCommits:
@@ -332,7 +352,9 @@ def test_who_waits_is_told_when_the_coordinator_moves() -> None:
 def test_every_state_is_reached_from_another_and_answers_all() -> None:
     names = {state.name for state in STATES}
     for state in STATES:
-        assert state.after <= names and state.after and state.what
+        assert state.after <= names
+        assert state.after
+        assert state.what
 
 
 def test_a_session_begins_when_the_assignment_is_told_however_long_that_took() -> None:

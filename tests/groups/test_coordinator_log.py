@@ -247,9 +247,11 @@ async def test_offsets_expire_with_their_groups_however_many_there_are() -> None
     async with serving(storage, "t0", "t1", "t2", clock=clock, offsets_retention_minutes=60, **SMALL) as (_, caller):
         await commit_many(caller)
         await clock.advance("71m", sessions=True)
-        assert await left(caller) == 0 and await caller.groups() == {}
+        assert await left(caller) == 0
+        assert await caller.groups() == {}
     async with serving(storage, clock=clock, **SMALL) as (_, caller):
-        assert await left(caller) == 0 and await caller.groups() == {}
+        assert await left(caller) == 0
+        assert await caller.groups() == {}
 
 
 async def test_groups_are_deleted_however_many_offsets_they_have() -> None:
@@ -260,9 +262,11 @@ async def test_groups_are_deleted_however_many_offsets_they_have() -> None:
             assert await caller.commit(7, topic=f"t{number}") == Error.NONE
         answer = await caller.call(DeleteGroupsRequest(groups_names=["g"]), 1)
         assert answer.results[0].error_code == Error.NONE
-        assert await caller.committed() == {} and await caller.groups() == {}
+        assert await caller.committed() == {}
+        assert await caller.groups() == {}
     async with serving(storage, **SMALL) as (_, caller):
-        assert await caller.committed() == {} and await caller.groups() == {}
+        assert await caller.committed() == {}
+        assert await caller.groups() == {}
 
 
 async def test_what_could_not_be_deleted_is_deleted_later() -> None:
@@ -279,16 +283,19 @@ async def test_what_could_not_be_deleted_is_deleted_later() -> None:
         assert answer.results[0].error_code == Error.COORDINATOR_NOT_AVAILABLE
         node.change(node.controller.delete_topic(name="t"))
         await clock.advance("30m", sessions=True)
-        assert await caller.groups() == {"g": "Empty"} and len(await caller.committed()) == 2
+        assert await caller.groups() == {"g": "Empty"}
+        assert len(await caller.committed()) == 2
         replica.min_in_sync, replica.replicas = 1, (1,)
         await clock.advance("1m", sessions=True)
         assert await caller.committed() == {("u", 0): 1}
         replica.min_in_sync, replica.replicas = 2, (1, 2)
         await clock.advance("60m", sessions=True)
-        assert await caller.groups() == {"g": "Empty"} and await caller.committed() == {("u", 0): 1}
+        assert await caller.groups() == {"g": "Empty"}
+        assert await caller.committed() == {("u", 0): 1}
         replica.min_in_sync, replica.replicas = 1, (1,)
         await clock.advance("11m", sessions=True)
-        assert await caller.groups() == {} and await caller.committed() == {}
+        assert await caller.groups() == {}
+        assert await caller.committed() == {}
 
 
 def refuse_appends(storage: MemoryStorage, times: int = 1_000) -> None:
@@ -328,10 +335,12 @@ async def test_rows_that_no_batch_can_hold_are_refused_before_anything_is_made_o
         led.write("h", [small], lambda error: None)
         led.write("h", [row], told.append)
         # Known in the same turn, and what came before is in the log.
-        assert len(told) == 1 and told[0] != Error.NONE
+        assert len(told) == 1
+        assert told[0] != Error.NONE
         assert node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset == end + 1
         found = led.shard.offsets.latest("h")["t", 0].value
-        assert found is not None and found.offset == 1
+        assert found is not None
+        assert found.offset == 1
 
 
 async def test_rows_too_large_for_a_batch_are_refused_when_what_came_before_has_ended_the_coordinator() -> None:
@@ -354,9 +363,11 @@ async def test_rows_too_large_for_a_batch_are_refused_when_what_came_before_has_
         # What a consumer group has taken and the disk has not: all groups are read again.
         led.end_consumer_group(group)
         led.write("h", rows, told.append)
-        assert told == [Error.NOT_COORDINATOR] and led.log.is_closed
+        assert told == [Error.NOT_COORDINATOR]
+        assert led.log.is_closed
         assert node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset == end
-        assert await caller.committed("h") == {} and "new" in await caller.groups()
+        assert await caller.committed("h") == {}
+        assert "new" in await caller.groups()
 
 
 async def test_groups_of_a_log_that_is_offline_are_not_answered_for() -> None:
@@ -378,7 +389,8 @@ async def test_a_coordinator_of_an_older_epoch_answers_nobody() -> None:
         # It leads again, in another epoch, and this one has not heard of it yet.
         replica.lead(replica.leader_epoch + 1)
         led.log._flush()
-        assert told == [] and await caller.committed() == {("t", 0): 1}
+        assert told == []
+        assert await caller.committed() == {("t", 0): 1}
 
 
 # What cannot be read
@@ -417,7 +429,8 @@ async def test_a_partition_with_a_damaged_record_is_not_coordinated(
         assert await fetch_codes(caller, *groups) == dict.fromkeys(groups, Error.NOT_COORDINATOR)
         assert node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset == end
     said = capsys.readouterr().err
-    assert said.count("cannot be read") == 1 and "move the directory away" in said
+    assert said.count("cannot be read") == 1
+    assert "move the directory away" in said
     storage.flip(LOG, places[damaged] + 80, 0)
     async with serving(storage, offsets_topic_num_partitions=1) as (_, caller):
         found = {group: await caller.committed(group) for group in groups}
@@ -473,7 +486,8 @@ async def test_groups_are_read_when_the_disk_can_be_read_again(capsys: pytest.Ca
         await clock.advance("1s", sessions=True)
         assert await caller.committed() == {("t", 0): 42}
     said = capsys.readouterr().err
-    assert said.count("cannot be read") == 1 and said.count("have been read") == 1
+    assert said.count("cannot be read") == 1
+    assert said.count("have been read") == 1
 
 
 # Too few replicas

@@ -40,7 +40,8 @@ def test_a_classic_group_is_upgraded_as_in_kafka(script: list[Any]) -> None:
         for batch in outcome["rows"]:
             for row in batch:
                 found = decode(*(None if part is None else bytes.fromhex(part) for part in row))
-                assert found is not None and isinstance(found[1], GroupMetadataValue)
+                assert found is not None
+                assert isinstance(found[1], GroupMetadataValue)
                 stored = found[1]
     assert stored is not None
     policy = before[0][0]["settings"].get("group.consumer.migration.policy", "bidirectional")
@@ -177,7 +178,8 @@ def test_the_last_consumer_member_leaves_a_classic_group_behind_that_shares_out_
         new_member_id=str,
     )
     key, value = rows[-1]
-    assert isinstance(key, GroupMetadataKey) and isinstance(value, GroupMetadataValue)
+    assert isinstance(key, GroupMetadataKey)
+    assert isinstance(value, GroupMetadataValue)
     assert all(tombstone is None for _, tombstone in rows[:-1])
     group = made(cluster)
     assert (group.state.name, group.generation, [member.id for member in group.members]) == (

@@ -216,7 +216,8 @@ async def test_offsets_of_an_empty_group_expire_and_take_it_with_them() -> None:
             await caller.beat(joined.member_id, joined.generation_id, group="used")
         assert await caller.committed() == {("t", 0): 1}
         await clock.advance("11m", sessions=True)
-        assert await caller.committed() == {} and "g" not in await caller.groups()
+        assert await caller.committed() == {}
+        assert "g" not in await caller.groups()
         assert await caller.committed("used") == {("t", 0): 2}  # it emptied when its member fell silent, later
         await clock.advance("2h", sessions=True)
         assert await caller.groups() == {}
@@ -246,7 +247,8 @@ async def test_a_group_is_deleted_with_its_offsets() -> None:
         }
         assert await caller.committed() == {}
     async with serving(storage) as (_, caller):
-        assert await caller.groups() == {} and await caller.committed() == {}
+        assert await caller.groups() == {}
+        assert await caller.committed() == {}
 
 
 async def test_a_group_that_nobody_came_to_is_forgotten() -> None:
@@ -430,7 +432,8 @@ class TestCluster:
                 await lab.world.clock.sleep(50)
                 describing = lab.world.loop.create_task(second.call(describe, 1))
                 await lab.world.clock.sleep(50)
-                assert not entering.done() and not describing.done()
+                assert not entering.done()
+                assert not describing.done()
                 cluster.steps.release()
                 assert (await entering).error_code == Error.NONE
                 (group,) = (await describing).groups
@@ -460,4 +463,5 @@ async def test_who_has_stopped_coordinates_nothing_again() -> None:
     # A request that comes late must not begin it anew: another life of the broker may have the directory by now.
     with pytest.raises(KafkaError) as refused:
         _ = node.groups.coordinator
-    assert refused.value.code == Error.NOT_COORDINATOR and not list(node.groups.led())
+    assert refused.value.code == Error.NOT_COORDINATOR
+    assert not list(node.groups.led())

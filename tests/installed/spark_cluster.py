@@ -112,7 +112,8 @@ def main(newest: Path, machine: Path, bare: Path) -> None:
             (("--py-files", "minibroker.zip"), bare, f"has no google-crc32c in {bare}/python: install it there"),
         ]:
             said = run(*export, "--master", master, *more, python=python, status=2)
-            assert reason in said and "Traceback" not in said, said[-3000:]
+            assert reason in said, said[-3000:]
+            assert "Traceback" not in said, said[-3000:]
 
 
 if __name__ == "__main__":

@@ -181,7 +181,8 @@ def run_command(words: list[str]) -> None:
 
 def run_program(minibroker: str, words: list[str]) -> None:
     done = subprocess.run([minibroker, "spark", *words], capture_output=True, text=True)
-    assert done.returncode == 0 and "records" in done.stdout, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "records" in done.stdout, done.stderr
     print(f"ran {minibroker} spark {shlex.join(words)}", flush=True)
 
 

@@ -57,7 +57,8 @@ class KafkaCleaner:
         return self.release.version.startswith("3.")
 
     def close(self) -> None:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         with suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait()
@@ -92,7 +93,8 @@ class KafkaCleaner:
         told = "\t".join(
             [str(root), name, str(now_ms), str(keys_max), *(f"{key}={value}" for key, value in fields.items())]
         )
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         print(told, file=self.process.stdin, flush=True)
         kind, *rest = self.process.stdout.readline().rstrip("\n").split("\t")
         assert kind, "Kafka's cleaner has gone"

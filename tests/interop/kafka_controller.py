@@ -40,7 +40,8 @@ class KafkaController:
         )
 
     def close(self) -> None:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         with suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait()
@@ -61,7 +62,8 @@ class KafkaController:
         return [bytes.fromhex(each) for each in records.split(",") if each], bytes.fromhex(response), ""
 
     def _say(self, line: str) -> str:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         print(line, file=self.process.stdin, flush=True)
         answer = self.process.stdout.readline()
         assert answer, "Kafka's controller has gone"

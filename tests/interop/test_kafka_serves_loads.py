@@ -63,7 +63,8 @@ def test_kafka_serves_what_was_loaded_and_a_load_adds_to_what_kafka_left(root: P
     load = Load(root).begin()
     load.task([batch_of(records_of(Random(1), 50), topic=pa.array(["orders", "others"] * 25))])
     load.directory.unlock()
-    assert list(root.glob("others-0.*-delete")) and list(root.glob("orders-0/*.deleted"))
+    assert list(root.glob("others-0.*-delete"))
+    assert list(root.glob("orders-0/*.deleted"))
     with running(root, tmp_path / "kafka") as theirs:
         assert consumed(theirs.address, partitions) == rows
         _, counts, configs = described(theirs.address)

@@ -37,7 +37,8 @@ def test_a_lesson_says_what_to_see_and_proves_it(name: str) -> None:
         assert step.prose, f"{name}.txt:{step.line_number}: no words before a step"
         assert step.expectations, f"{name}.txt:{step.line_number}: nothing has to happen"
     kinds = {each.kind for step in scenario.steps for each in step.expectations}
-    assert kinds & {EVENT, TOLD} and kinds & {STATE, TOLD}
+    assert kinds & {EVENT, TOLD}
+    assert kinds & {STATE, TOLD}
 
 
 def test_a_lesson_goes_the_same_way_each_time() -> None:

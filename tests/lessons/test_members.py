@@ -23,7 +23,8 @@ def wish(*topics: str, owned: list[Place] | None = None) -> ConsumerProtocolSubs
 
 def test_members_read_what_members_write() -> None:
     found = wish("a", "b", owned=[("b", 2), ("a", 0), ("b", 1)])
-    assert found.topics == ["a", "b"] and found.generation_id == 1
+    assert found.topics == ["a", "b"]
+    assert found.generation_id == 1
     assert [(each.topic, each.partitions) for each in found.owned_partitions] == [("a", [0]), ("b", [1, 2])]
     assert read_assignment(assignment_bytes([("b", 1), ("a", 3)])) == [("a", 3), ("b", 1)]
     assert read_assignment(b"") == []
@@ -42,7 +43,8 @@ def test_what_somebody_has_is_given_to_nobody_else_before_it_has_been_given_up()
     assert second == {"x": everything[:3], "y": everything[3:]}
     third = share_keeping({"z": wish("a"), "y": wish("a", owned=second["y"])}, {"a": 5})  # x has gone
     assert {member: len(places) for member, places in third.items()} == {"y": 3, "z": 2}
-    assert sorted(third["y"] + third["z"]) == everything and set(second["y"]) < set(third["y"])
+    assert sorted(third["y"] + third["z"]) == everything
+    assert set(second["y"]) < set(third["y"])
 
 
 START = """# Made up

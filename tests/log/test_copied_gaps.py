@@ -102,8 +102,10 @@ def test_a_segment_that_begins_before_the_end_of_the_one_before_goes_with_all_be
     storage.open(path, create=True).append([b"".join(batch(between + index) for index in range(overlap))])
     found = opened(storage)
     assert (offsets_of(found), found.log_end_offset) == (list(range(first.next_offset())), first.next_offset())
-    assert found.recovery.reason.startswith(path) and found.recovery.cut_bytes > 0
-    assert not storage.exists(path) and not any(storage.exists(segment.path) for segment in others)
+    assert found.recovery.reason.startswith(path)
+    assert found.recovery.cut_bytes > 0
+    assert not storage.exists(path)
+    assert not any(storage.exists(segment.path) for segment in others)
 
 
 @pytest.mark.parametrize("policy", [PLAIN, COMPACTED])

@@ -44,9 +44,11 @@ def offsets_found(log: PartitionLog) -> list[int]:
             found = read(log, offset, 1 << 20, limit_offset=log.log_end_offset)
             assert found is not None
             batch = next(iter(found.segment.batches(found.position)))
-            assert batch.base_offset == offset and batch.crc_is_valid()
+            assert batch.base_offset == offset
+            assert batch.crc_is_valid()
             place = find_offset(log, 1000 + offset, limit_offset=log.log_end_offset)
-            assert place is not None and place.offset == offset
+            assert place is not None
+            assert place.offset == offset
         except (KafkaError, ProtocolError):
             continue
         right.append(offset)

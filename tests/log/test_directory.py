@@ -287,7 +287,8 @@ def test_a_stop_writes_everything_before_it_syncs_and_syncs_each_file_and_direct
     synced = [path for doing, path in own if doing == "sync"]
     assert sorted(synced) == sorted(files)
     writes = [index for index, (doing, _) in enumerate(own) if doing in ("create", "append", "write", "truncate")]
-    assert writes and max(writes) < [doing for doing, _ in own].index("sync")
+    assert writes
+    assert max(writes) < [doing for doing, _ in own].index("sync")
     assert sorted(path for doing, path in own if doing == "sync directory") == ["a-0", "b-0", "c-0"]
     # The checkpoints follow, the mark is the last: file, name and directory of each.
     assert steps[-1] == ("sync directory", "")

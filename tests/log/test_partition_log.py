@@ -454,7 +454,8 @@ def test_a_log_that_ends_hears_of_what_another_was_told_of_its_files(kind: str) 
         storage.open(path).sync()
     with pytest.raises(StorageError):
         log.close()
-    assert log.offline is not None and log.recovery_point == 0
+    assert log.offline is not None
+    assert log.recovery_point == 0
     assert log.active.open_files() == {}
 
 

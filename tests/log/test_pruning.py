@@ -196,7 +196,8 @@ def test_who_had_found_something_reads_it_until_it_is_purged() -> None:
     log = filled(3)
     before = reading.read(log, 1, 1, limit_offset=12, whole_batch=True)
     unread = reading.read(log, 2, 1, limit_offset=12, whole_batch=True)
-    assert before is not None and unread is not None
+    assert before is not None
+    assert unread is not None
     view = before.view()
     kept = bytes(view)
     paths = drop_oldest(log, 1)
@@ -286,7 +287,8 @@ def test_readers_of_each_generation_see_their_own() -> None:
     ]
     first, second, third = (bytes(piece.view()) for piece in slices if piece is not None)
     assert first == second == third
-    assert len(names(log, ".log.deleted")) == 1 and len(names(log, ".log.2.deleted")) == 1
+    assert len(names(log, ".log.deleted")) == 1
+    assert len(names(log, ".log.2.deleted")) == 1
     purge(log.storage, paths)
     assert names(log, DELETED) == []
 

@@ -31,10 +31,15 @@ def on_disk(storage: ReadOnlyStorage) -> dict[str, bytes]:
 
 
 def test_files_are_read(storage: ReadOnlyStorage) -> None:
-    assert storage.list("log") == ["a", "b"] and storage.list("nowhere") == []
-    assert storage.exists("log/a") and not storage.exists("log/c") and storage.size_bytes("log/b") == 6
+    assert storage.list("log") == ["a", "b"]
+    assert storage.list("nowhere") == []
+    assert storage.exists("log/a")
+    assert not storage.exists("log/c")
+    assert storage.size_bytes("log/b") == 6
     file = storage.open("log/b")
-    assert file.size_bytes == 6 and file.read_at(2, 3) == b"con" and file.map() == b"second"
+    assert file.size_bytes == 6
+    assert file.read_at(2, 3) == b"con"
+    assert file.map() == b"second"
     assert storage.modified_ms("log/a") == Path(storage.root, "log/a").stat().st_mtime_ns // 1_000_000
     with pytest.raises(StorageError):
         storage.open("log/c")
@@ -47,15 +52,18 @@ def test_what_is_written_stays_in_memory(storage: ReadOnlyStorage) -> None:
     file = storage.open("log/a")
     file.append([b" and", b" more"])
     file.write_at(0, b"F")
-    assert file.map() == b"First and more" and storage.size_bytes("log/a") == 14
+    assert file.map() == b"First and more"
+    assert storage.size_bytes("log/a") == 14
     file.close()
     again = storage.open("log/a")
     again.truncate(2)
-    assert again.read_at(0, 9) == b"Fi" and again.size_bytes == 2
+    assert again.read_at(0, 9) == b"Fi"
+    assert again.size_bytes == 2
     made = storage.open("log/c", create=True)
     made.append([b"new"])
     made.sync()
-    assert storage.list("log") == ["a", "b", "c"] and storage.size_bytes("log/c") == 3
+    assert storage.list("log") == ["a", "b", "c"]
+    assert storage.size_bytes("log/c") == 3
     storage.sync_directory("log")
     assert on_disk(storage) == before
 
@@ -63,12 +71,16 @@ def test_what_is_written_stays_in_memory(storage: ReadOnlyStorage) -> None:
 def test_names_change_in_memory(storage: ReadOnlyStorage) -> None:
     before = on_disk(storage)
     storage.rename("log/a", "log/b")
-    assert storage.list("log") == ["b"] and storage.open("log/b").map() == b"first"
-    assert storage.origin("log/b") == "log/a" and storage.size_bytes("log/b") == 5 and not storage.exists("log/a")
+    assert storage.list("log") == ["b"]
+    assert storage.open("log/b").map() == b"first"
+    assert storage.origin("log/b") == "log/a"
+    assert storage.size_bytes("log/b") == 5
+    assert not storage.exists("log/a")
     storage.rename("log/b", "log/c")
     assert storage.origin("log/c") == "log/a"
     storage.remove("log/c")
-    assert storage.list("log") == [] and storage.size_bytes("log/c") == 0
+    assert storage.list("log") == []
+    assert storage.size_bytes("log/c") == 0
     with pytest.raises(StorageError):
         storage.open("log/c")
     with pytest.raises(StorageError):
@@ -122,6 +134,8 @@ def test_an_index_is_mended_in_memory(damage: str, tmp_path: Path) -> None:
     segment = Segment(ReadOnlyStorage(str(tmp_path)), "log-0", 0)
     for offset in range(50):
         place = segment.find(offset)
-        assert place is not None and place.base_offset == offset
+        assert place is not None
+        assert place.base_offset == offset
     segment.close()
-    assert os.listdir(tmp_path / "log-0") == names and (path.exists() and path.read_bytes()) == before
+    assert os.listdir(tmp_path / "log-0") == names
+    assert (path.exists() and path.read_bytes()) == before

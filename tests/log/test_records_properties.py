@@ -86,7 +86,8 @@ def touch_everything(data: bytes | bytearray) -> None:
                     except ProtocolError as error:
                         located(error, data)
                 try:
-                    assert batch.base_offset is not None and batch.count is not None
+                    assert batch.base_offset is not None
+                    assert batch.count is not None
                 except ProtocolError as error:
                     located(error, data)
                 repr(batch)

@@ -135,7 +135,8 @@ def test_a_file_that_is_made_longer_is_zeros_there_whoever_writes_around_them(st
     file.write_at(1500, b"x")
     file.append([b"end"])
     expected = b"abc" + bytes(1497) + b"x" + bytes(499) + b"end"
-    assert file.read_at(0, 5000) == bytes(file.map()) == expected and bytes(view) == expected[:1000]
+    assert file.read_at(0, 5000) == bytes(file.map()) == expected
+    assert bytes(view) == expected[:1000]
     file.truncate(1700)
     file.truncate(1800)
     assert file.read_at(0, 5000) == expected[:1501] + bytes(299)
@@ -150,7 +151,8 @@ def test_a_file_in_memory_takes_what_was_written_and_not_how_long_it_is(kind: ty
             with closing(storage.open(f"f{index}", create=True)) as file:
                 file.truncate(10 << 20)
                 file.write_at(0, b"entry")
-                assert file.read_at(0, 6) == b"entry\0" and file.size_bytes == 10 << 20
+                assert file.read_at(0, 6) == b"entry\0"
+                assert file.size_bytes == 10 << 20
         assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()

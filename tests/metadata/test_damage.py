@@ -67,7 +67,8 @@ def test_every_flipped_byte_is_refused_or_harmless(was_clean: bool) -> None:
             assert load(storage, was_clean=was_clean)[0] == ["orders", "payments", "returns"], at
         except DamagedMetadata as damage:
             # Of an epoch that is too high the next batch tells.
-            assert damage.path == LOG and damage.position in (start_of(data, at), end_of(data, at))
+            assert damage.path == LOG
+            assert damage.position in (start_of(data, at), end_of(data, at))
             assert f"{LOG}, byte {damage.position}: " in str(damage)
             assert tree(storage) == before
             refused += 1
@@ -111,11 +112,14 @@ def test_without_a_note_every_flipped_byte_of_a_clean_log_is_refused_or_harmless
         try:
             topics, said = load(storage, was_clean=was_clean)
         except DamagedMetadata as damage:
-            assert was_clean and damage.path == LOG and damage.position == last
+            assert was_clean
+            assert damage.path == LOG
+            assert damage.position == last
             assert tree(storage) == before
             continue
         if topics == ["orders", "payments"]:
-            assert not was_clean and len(said) == 1, at
+            assert not was_clean, at
+            assert len(said) == 1, at
             cut += 1
         else:
             assert topics == ["orders", "payments", "returns"], at
@@ -129,7 +133,8 @@ def test_behind_what_the_note_says_a_crash_may_have_torn_one_batch_and_not_the_n
     put(storage, LOG, data[: torn.position + 70] + b"\xff" + data[torn.position + 71 :])
     assert last.crc_is_valid()
     topics, said = load(storage)
-    assert topics == ["orders"] and len(said) == 1
+    assert topics == ["orders"]
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
@@ -162,6 +167,7 @@ def test_a_repair_keeps_a_copy_and_goes_on_with_what_is_before_the_damage() -> N
     put(storage, LOG, damaged)
     topics, said = load(storage, repairs=True)
     assert topics == ["orders", "payments"]
-    assert f"is cut at byte {last}: " in said[0] and "__cluster_metadata-0.1-damaged" in said[0]
+    assert f"is cut at byte {last}: " in said[0]
+    assert "__cluster_metadata-0.1-damaged" in said[0]
     assert read_file(storage, f"__cluster_metadata-0.1-damaged/{0:020}.log") == damaged
     assert load(storage)[0] == ["orders", "payments"]

@@ -41,7 +41,8 @@ async def test_no_feature_is_announced_whose_apis_are_not_served(as_version: str
         finalized = {row.name: row.max_version_level for row in answer.finalized_features}
         supported = {row.name for row in answer.supported_features}
         assert finalized == {name: level for name, level in node.image.features.items() if name in SERVED}
-        assert "metadata.version" in finalized and set(finalized) <= supported
+        assert "metadata.version" in finalized
+        assert set(finalized) <= supported
         assert not NOT_SERVED & (supported | set(finalized))
         if as_version is not None:
             assert finalized["metadata.version"] == FINALIZED[as_version]["metadata.version"]

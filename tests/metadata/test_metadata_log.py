@@ -172,7 +172,8 @@ def test_a_torn_tail_is_cut_and_the_rest_stays() -> None:
     log.load(now_ms=NOW_MS, say=said.append)
     assert plain(log.image) == expected
     assert log.log.recovery.cut_bytes
-    assert len(said) == 1 and "cut off after a crash" in said[0]
+    assert len(said) == 1
+    assert "cut off after a crash" in said[0]
 
 
 def test_many_records_become_batches_that_kafka_takes() -> None:

@@ -92,7 +92,8 @@ def test_a_batch_that_is_damaged_costs_what_it_said(seed: int) -> None:
             at = (batch.position + 61 + batch.end_position) // 2
             put(copy, LOG, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
             log = loaded(copy, repairs=True)
-            assert log.rescue is not None and not log.rescue.is_complete
+            assert log.rescue is not None
+            assert not log.rescue.is_complete
             found = seen(log.image)
             for name in whole.keys() | found.keys():
                 assert name in said or found.get(name) == whole.get(name), (name, said)
@@ -112,7 +113,8 @@ def test_what_a_snapshot_has_is_not_lost_and_nothing_behind_it(seed: int) -> Non
         copy = deepcopy(storage)
         put(copy, LOG, data[: position + 65] + bytes([data[position + 65] ^ 1]) + data[position + 66 :])
         log = loaded(copy, repairs=True)
-        assert log.rescue is not None and log.rescue.is_complete
+        assert log.rescue is not None
+        assert log.rescue.is_complete
         assert seen(log.image) == whole
         assert seen(loaded(copy).image) == whole
 

@@ -111,7 +111,8 @@ def test_a_fetcher_that_is_stopped_while_it_gives_up_a_call_stays_stopped() -> N
         fetcher._go()  # a partition has come
         fetcher.stop()
         await lab.world.clock.sleep(100)
-        assert fetcher._task is not None and fetcher._task.done()
+        assert fetcher._task is not None
+        assert fetcher._task.done()
 
     in_cluster(main)
 
@@ -305,7 +306,8 @@ def test_an_error_of_our_own_in_an_answer_about_the_isr_ends_no_proposal(monkeyp
         await cluster.waits.high_watermark(TOPIC, 0, 1)
         cluster.links.heal()
         await cluster.waits.isr(TOPIC, 0, [1, 2])
-        assert said.lines and all("a bug" in line for line in said.lines)
+        assert said.lines
+        assert all("a bug" in line for line in said.lines)
 
     in_cluster(main, brokers=2, reporter=said)
 

@@ -109,7 +109,8 @@ class Measured:
 
     def report(self) -> dict[str, float | str]:
         """Return the longest stretch since the last report."""
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         found: dict[str, float | str] = json.loads(self.process.stdout.readline())
@@ -145,7 +146,8 @@ class Measured:
         self.report()
         FilePath(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         memory_before, cpu_before, begun = self.memory("VmRSS"), self.cpu_ns(), time.perf_counter()
-        assert self._sender.stdin and self._sender.stdout
+        assert self._sender.stdin
+        assert self._sender.stdout
         os.ftruncate(self._frame, 0)
         os.pwrite(self._frame, data + LAST, 0)
         self._sender.stdin.write("\n")

@@ -80,7 +80,9 @@ async def running(
         if node.is_ready:
             await node.stop()
     for server in node.servers:
-        assert not server.connections and not server.quotas.count and server.held_bytes == 0
+        assert not server.connections
+        assert not server.quotas.count
+        assert server.held_bytes == 0
     # A client that the test has closed may take its turn of the loop to go.
     left = [task for task in asyncio.all_tasks() - tasks_before if "Connection" in repr(task)]
     assert not left, left

@@ -91,7 +91,8 @@ async def test_requests_behind_a_fetch_that_waits_wait_too() -> None:
             + frame(metadata("t"), 9, 3)
         )
         await turns()
-        assert not fed.sent and fed.is_paused
+        assert not fed.sent
+        assert fed.is_paused
         assert len(node.replicas["t", 0].waiters) == 1
         # Others overwrite the buffer that all share, while the requests above are still to be read.
         other = FedTransport(node)
@@ -104,7 +105,8 @@ async def test_requests_behind_a_fetch_that_waits_wait_too() -> None:
             node.replicas["t", 0].log.active.view(0, len(batch(b"theirs" * 1000)))
         )
         assert values_of(node, "t") == [b"theirs" * 1000, b"mine"]
-        assert not fed.is_paused and fed.connection.held_bytes == 0
+        assert not fed.is_paused
+        assert fed.connection.held_bytes == 0
         fed.close()
         other.close()
 
@@ -198,7 +200,8 @@ async def test_a_large_frame_in_small_pieces_is_copied_only_a_few_times() -> Non
         buffers.take = lambda size_bytes: taken.append(size_bytes) or take(size_bytes)  # type: ignore
         for position in range(0, len(data), 1000):
             fed.feed(data[position : position + 1000])
-        assert len(taken) < 20 and sum(taken) < 4 * len(data), taken
+        assert len(taken) < 20, taken
+        assert sum(taken) < 4 * len(data), taken
         assert values_of(node, "t") == [value]
         fed.close()
 
@@ -227,7 +230,8 @@ async def test_a_turn_of_the_loop_receives_a_bounded_piece_and_copies_only_the_b
         fed.connection.get_buffer = gotten  # type: ignore[method-assign]
         fed.connection._keep = kept  # type: ignore[method-assign]
         fed.feed(data)
-        assert len(gotten_bytes) <= 3 and fed.connection.is_waiting, "it goes on receiving, and nobody else has a turn"
+        assert len(gotten_bytes) <= 3, "it goes on receiving, and nobody else has a turn"
+        assert fed.connection.is_waiting, "it goes on receiving, and nobody else has a turn"
         await fed.idle()
         assert values_of(node, "t") == [value]
         assert max(gotten_bytes) <= RECEIVE_BYTES
@@ -267,7 +271,8 @@ async def test_a_frame_for_which_there_is_no_memory_closes_its_connection(monkey
         monkeypatch.setattr("minibroker.server.buffers._mapped", refuse)
         fed = FedTransport(node)
         fed.feed((90_000_000).to_bytes(4, "big") + bytes(100_000))
-        assert fed.is_gone and node.servers[0].held_bytes == 0
+        assert fed.is_gone
+        assert node.servers[0].held_bytes == 0
         assert "there is no memory for a request of 90000004 bytes" in said(node)[-1]
 
 
@@ -286,7 +291,8 @@ async def test_a_long_frame_needs_no_kernel_with_huge_pages(monkeypatch: pytest.
         fed = FedTransport(node)
         fed.feed(frame(produce("t", batch(value)), 9))
         await fed.idle()
-        assert not fed.is_gone and values_of(node, "t") == [value]
+        assert not fed.is_gone
+        assert values_of(node, "t") == [value]
         fed.close()
 
 

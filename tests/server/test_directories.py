@@ -79,7 +79,8 @@ async def test_a_partition_whose_files_a_crash_took_is_made_again() -> None:
         for partition in range(3):
             assert read_topic_id(storage, f"t-{partition}") == topic_id
             append_to = node.replicas["t", partition]
-            assert append_to.is_leader and append_to.log.log_end_offset == 0
+            assert append_to.is_leader
+            assert append_to.log.log_end_offset == 0
 
 
 async def test_many_topics_of_one_request_are_there_after_a_crash() -> None:

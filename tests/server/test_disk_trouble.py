@@ -112,7 +112,8 @@ async def test_a_broker_is_ready_again_when_what_failed_works(
         for _ in range(2):
             refused = await write(node, client)
             status, body = ready(node)
-            assert status == "503" and refused in body
+            assert status == "503"
+            assert refused in body
         storage.trouble = None
         assert ready(node)[0] == "503"  # nobody has tried it again
         await write(node, client)
@@ -212,11 +213,14 @@ async def test_a_broker_is_not_ready_when_a_sync_has_failed_or_nothing_is_served
             storage.fail(doing="sync", path=f"{topic}-0/00000000000000000000.log")
             node.replicas[topic, 0].log.roll()
             status, body = ready(node)
-            assert status == "503" and f"not ready: KAFKA_STORAGE_ERROR: sync {topic}-0/" in body
+            assert status == "503"
+            assert f"not ready: KAFKA_STORAGE_ERROR: sync {topic}-0/" in body
             await clock.advance("40s", sessions=True)
             await client.ask(produce(topic, batch(b"w")), 9)  # who asks again learns nothing new of the disk
             status, body = ready(node)
-            assert status == left[0] and body.startswith(left[1]) and f"{topic}-0 is offline: " in body
+            assert status == left[0]
+            assert body.startswith(left[1])
+            assert f"{topic}-0 is offline: " in body
 
 
 SEGMENT = "a-0/00000000000000000000.log"
@@ -295,7 +299,8 @@ class Watched:
         self.storage.flip(SEGMENT, 1000, 0)
         self.storage.set_modified_ms(SEGMENT, self.storage.time_ms)
         self.node.partitions._try_again()
-        assert ("a", 0) in self.node.partitions.unopened and not self.node.partitions.is_settled
+        assert ("a", 0) in self.node.partitions.unopened
+        assert not self.node.partitions.is_settled
 
 
 @asynccontextmanager
@@ -324,7 +329,8 @@ async def test_others_are_served_while_a_large_partition_comes_back() -> None:
             answered += answer.responses[0].partition_responses[0].error_code == Error.NONE
         assert answered > 1
         await node.partitions.settled()
-        assert len(values_of(node, "a")) == BATCHES and not node.partitions.unopened
+        assert len(values_of(node, "a")) == BATCHES
+        assert not node.partitions.unopened
         answer = await watched.client.ask(produce("a", batch(b"w")), 9)
         assert answer.responses[0].partition_responses[0].error_code == Error.NONE
 
@@ -336,7 +342,8 @@ async def test_an_opening_is_cut_into_pieces_of_one_size_however_large_the_log()
         pieces = []
         while not partitions.is_settled:
             pieces.append(partitions._do_next())
-        assert len(pieces) > 40 and max(pieces) <= 2 * PIECE_US
+        assert len(pieces) > 40
+        assert max(pieces) <= 2 * PIECE_US
 
 
 async def test_a_change_of_the_metadata_leaves_an_opening_alone() -> None:
@@ -346,7 +353,8 @@ async def test_a_change_of_the_metadata_leaves_an_opening_alone() -> None:
         node.partitions.take(node.image.topics["a"])
         assert not node.partitions.is_settled
         await node.partitions.settled()
-        assert node.replicas["a", 0].is_leader and len(values_of(node, "a")) == BATCHES
+        assert node.replicas["a", 0].is_leader
+        assert len(values_of(node, "a")) == BATCHES
 
 
 def config(resource_type: int, name: str, key: str, value: int) -> ConfigRecord:
@@ -370,9 +378,11 @@ async def test_whatever_is_altered_between_two_pieces_of_an_opening_reaches_the_
         assert pieces > 40
         replica, settings = node.replicas["a", 0], node.replicas["a", 0].log.settings
         assert (settings.retention_ms, settings.segment_bytes) == (7_000 + pieces, 2_000_000 + pieces)
-        assert settings.validation.max_message_bytes == 8_000 + pieces and replica.min_in_sync == 1 + pieces
+        assert settings.validation.max_message_bytes == 8_000 + pieces
+        assert replica.min_in_sync == 1 + pieces
         assert replica.leader_epoch == topic.partitions[0].leader_epoch == epoch + pieces
-        assert replica.is_leader and len(values_of(node, "a")) == BATCHES
+        assert replica.is_leader
+        assert len(values_of(node, "a")) == BATCHES
 
 
 async def test_a_new_partition_waits_for_one_piece_of_a_log_that_comes_back() -> None:
@@ -383,7 +393,8 @@ async def test_a_new_partition_waits_for_one_piece_of_a_log_that_comes_back() ->
             node.create_topic(f"new{index}", 2, at_once=False)
             for _ in range(3):
                 node.partitions._do_next()
-            assert (f"new{index}", 1) in node.replicas and ("a", 0) not in node.replicas
+            assert (f"new{index}", 1) in node.replicas
+            assert ("a", 0) not in node.replicas
         await node.partitions.settled()
         assert len(values_of(node, "a")) == BATCHES
 
@@ -403,13 +414,16 @@ async def test_who_makes_partitions_waits_for_them_and_not_for_a_log_that_comes_
         held, opening = [True], node.partitions._begun["a", 0]
         node.partitions._begun["a", 0] = one_that_lasts(opening, held)
         created = await client.ask(create("new"), 7)
-        assert created.topics[0].error_code == Error.NONE and ("new", 0) in node.replicas
+        assert created.topics[0].error_code == Error.NONE
+        assert ("new", 0) in node.replicas
         again = await client.ask(create("a"), 7)
         assert again.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
         extended = await client.ask(extension, 3)
-        assert extended.results[0].error_code == Error.NONE and ("a", 2) in node.replicas
+        assert extended.results[0].error_code == Error.NONE
+        assert ("a", 2) in node.replicas
         asked = await client.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="asked")]), 9)
-        assert asked.topics[0].error_code == Error.NONE and ("asked", 0) in node.replicas
+        assert asked.topics[0].error_code == Error.NONE
+        assert ("asked", 0) in node.replicas
         assert ("a", 0) not in node.replicas
         held.clear()
         await node.partitions.settled()
@@ -452,7 +466,8 @@ async def test_an_opening_is_given_up_when_the_broker_ends(end: str) -> None:
         node = watched.node
         await watched.begin()
         await (node.stop() if end == "stop" else node.kill())
-        assert not node.partitions._begun and node.partitions.is_settled
+        assert not node.partitions._begun
+        assert node.partitions.is_settled
         assert not watched.storage.exists(CLEAN_SHUTDOWN)
         storage = watched.storage
     async with running(storage=storage) as node:
@@ -493,7 +508,8 @@ async def test_a_topic_that_cannot_be_opened_leaves_nothing_when_it_is_deleted()
         await node.stop()
         assert not [line for line in said(node) if "as after a crash" in line]
     async with running(storage=storage) as node:
-        assert values_of(node, "a") == [] and not [line for line in said(node) if "belongs to no topic" in line]
+        assert values_of(node, "a") == []
+        assert not [line for line in said(node) if "belongs to no topic" in line]
 
 
 async def test_what_the_disk_refused_is_tried_again() -> None:
@@ -594,7 +610,8 @@ async def fail_at(wish: Callable[[Client], Awaitable[Any]], step: int, error: in
             found = await wish(client)
         except asyncio.IncompleteReadError:
             # Nobody can say what has become of the wish, so nothing is.
-            assert node.metadata.log.log.offline is not None and said(node), struck
+            assert node.metadata.log.log.offline is not None, struck
+            assert said(node), struck
             found = Error.KAFKA_STORAGE_ERROR
         assert found in STORAGE_ERRORS, found
         storage.before_step = None

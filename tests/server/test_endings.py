@@ -138,7 +138,8 @@ async def test_http_is_answered_on_the_same_port() -> None:
                         await asyncio.sleep(0)
                     answer = (await client.reader.read()).decode()
                     head, _, body = answer.partition("\r\n\r\n")
-                    assert head.startswith(f"HTTP/1.1 {status} ") and text in body
+                    assert head.startswith(f"HTTP/1.1 {status} ")
+                    assert text in body
                     assert f"Content-Length: {len(body)}" in head
         await settle(node)
 

@@ -130,7 +130,9 @@ async def test_a_client_that_does_not_read_costs_a_piece_or_two(
         slow = SlowTransport(node)
         slow.feed(frame(fetch("t"), 12))
         await turns()
-        assert slow.is_full and slow.connection.is_unread and not slow.sent
+        assert slow.is_full
+        assert slow.connection.is_unread
+        assert not slow.sent
         assert slow.held_bytes_max <= UNSENT_BYTES_MAX + PIECE_BYTES
         assert sum(read) <= UNSENT_BYTES_MAX + PIECE_BYTES, "read, and nobody takes it"
         slow.feed(frame(ASK, 9))

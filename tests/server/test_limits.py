@@ -307,7 +307,8 @@ async def test_a_reader_that_does_not_read_is_not_blamed_for_requests_that_wait(
         fed.connection.pause_writing()
         fed.feed(frame(ASK, 9) + frame(ASK, 9)[:-1])
         pass_seconds(clock, 300)
-        assert not fed.is_gone and not fed.sent
+        assert not fed.is_gone
+        assert not fed.sent
         fed.connection.resume_writing()
         await turns()
         fed.feed(frame(ASK, 9)[-1:])
@@ -327,7 +328,8 @@ async def test_who_comes_most_slowly_is_closed_also_where_it_asks_for_more_itsel
         fast.feed(data[:-1])
         while not slow.is_gone and server.held_bytes <= 4_000_000:
             slow.feed(bytes(50_000))
-        assert slow.is_gone and not fast.is_gone
+        assert slow.is_gone
+        assert not fast.is_gone
         for fed in (slow, fast):
             fed.close()
 
@@ -344,7 +346,9 @@ async def test_who_holds_a_trifle_is_not_closed_however_slowly_it_comes() -> Non
         assert trifle.connection.held_bytes
         server.limits.held_bytes_max = server.held_bytes
         fast.feed(bytes(100_000))
-        assert slow.is_gone and not trifle.is_gone and not fast.is_gone
+        assert slow.is_gone
+        assert not trifle.is_gone
+        assert not fast.is_gone
         for fed in (trifle, fast):
             fed.close()
 
@@ -363,9 +367,12 @@ async def test_who_asks_for_more_costs_nobody_that_comes_faster() -> None:
         server.limits.held_bytes_max = server.held_bytes
         # More than the slowest leaves: who asks is the next to go, and goes when it asks again.
         server.hold(held_bytes + 1, asking.connection)
-        assert idle.is_gone and not asking.is_gone and not fast.is_gone
+        assert idle.is_gone
+        assert not asking.is_gone
+        assert not fast.is_gone
         server.hold(1, asking.connection)
-        assert asking.is_gone and not fast.is_gone
+        assert asking.is_gone
+        assert not fast.is_gone
         server.held_bytes -= held_bytes + 2
         fast.close()
 

@@ -136,7 +136,8 @@ def test_what_is_left_behind_is_named() -> None:
         await asyncio.sleep(0)
 
     outcome = simulate(main, 1)
-    assert outcome.failure is None and outcome.left == ["forgotten"]
+    assert outcome.failure is None
+    assert outcome.left == ["forgotten"]
 
 
 def test_a_killed_process_does_not_run_another_line() -> None:
@@ -296,7 +297,8 @@ def test_a_slow_reader_slows_who_writes() -> None:
         filling = world.loop.create_task(fill())
         await asyncio.sleep(10)
         # What nobody reads on the way back does not slow the echo, which writes without asking; the client does.
-        assert total == 50_000_000 and filling.done()
+        assert total == 50_000_000
+        assert filling.done()
         reader._transport.resume_reading()  # type: ignore[attr-defined]
         assert len(await reader.readexactly(total)) == total
 

@@ -27,7 +27,8 @@ def hash_in_another_process(run: str, seed: int, hash_seed: int) -> str:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_broker_crashes_and_comes_back(seed: int) -> None:
     counts = simulate(crashing_node, seed).check()
-    assert len(counts) == 4 and counts[0] >= 10
+    assert len(counts) == 4
+    assert counts[0] >= 10
 
 
 @pytest.mark.parametrize("seed", range(10))

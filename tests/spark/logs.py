@@ -102,7 +102,8 @@ def rows_of(reader: TaskReader | WireTaskReader) -> Iterator[Row]:
         batch.validate(full=True)
         assert batch.schema.equals(reader.manner.schema)
         columns = batch.drop_columns(["timestamp"]).to_pydict()
-        assert set(columns["topic"]) == {reader.task.topic} and set(columns["partition"]) == {reader.task.partition}
+        assert set(columns["topic"]) == {reader.task.topic}
+        assert set(columns["partition"]) == {reader.task.partition}
         times = batch.column("timestamp").cast("int64").to_pylist()
         headers = columns.get("headers", [None] * len(times))
         for index, timestamp in enumerate(times):

@@ -91,7 +91,8 @@ def started(work: Path, *, pyspark: Path | None = None) -> Iterator[Session]:
             cwd=ROOT,
             text=True,
         )
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     try:
         yield Session(process)
         process.stdin.close()

@@ -96,5 +96,7 @@ def test_others_go_back(one: Any) -> None:
     filters = Filters()
     kept = given("EqualTo", "timestamp", datetime(2024, 1, 1, tzinfo=UTC))
     left = filters.take([one, kept])
-    assert len(left) == 1 and left[0] is one
-    assert filters.first_offset is filters.topics is filters.partitions is None and filters.first_timestamp is not None
+    assert len(left) == 1
+    assert left[0] is one
+    assert filters.first_offset is filters.topics is filters.partitions is None
+    assert filters.first_timestamp is not None

@@ -63,7 +63,8 @@ def test_without_java_one_message_says_what_helps() -> None:
     with pytest.raises(JavaMissing) as caught:
         use_java()
     told = str(caught.value)
-    assert "Java 17 or newer" in told and "JAVA_HOME" in told
+    assert "Java 17 or newer" in told
+    assert "JAVA_HOME" in told
     assert told.endswith(advice())
 
 

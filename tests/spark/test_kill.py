@@ -92,7 +92,8 @@ def queries(work: Path, broker: Broker) -> Iterator[subprocess.Popen[str]]:
             cwd=ROOT,
             text=True,
         )
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     try:
         yield process
     finally:
@@ -149,16 +150,20 @@ def test_streams_that_are_killed_lose_nothing_and_write_nothing_twice(tmp_path: 
         feeder.feed(AHEAD)
         while killed < KILLS:
             with queries(work, broker) as process:
-                assert process.stdout and process.stdout.readline() == "running\n", said(tmp_path)
+                assert process.stdout, said(tmp_path)
+                assert process.stdout.readline() == "running\n", said(tmp_path)
                 if not run_to_kill(process, chance.randint(1, CHANGES_MAX), feeder, watched):
                     ended += 1
-                    assert BUSY in said(tmp_path) and ended < KILLS, said(tmp_path)
+                    assert BUSY in said(tmp_path), said(tmp_path)
+                    assert ended < KILLS, said(tmp_path)
                     continue
                 found = descendants(process.pid)
                 kill(found if killed % 2 else found[:2])
                 killed += 1
         with queries(work, broker) as process:
-            assert process.stdin and process.stdout and process.stdout.readline() == "running\n", said(tmp_path)
+            assert process.stdin, said(tmp_path)
+            assert process.stdout, said(tmp_path)
+            assert process.stdout.readline() == "running\n", said(tmp_path)
             feeder.feed(AHEAD)
             process.stdin.close()
             exported = json.loads(process.stdout.readline() or "[]")

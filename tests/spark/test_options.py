@@ -16,24 +16,34 @@ DOCS = Path(__file__).parents[2] / "docs/spark.md"
 
 def test_defaults_are_those_of_spark() -> None:
     options = parse(PATH)
-    assert options.topics == ["orders"] and options.paths == ["data"] and options.is_path
-    assert options.starting.offset == EARLIEST and options.ending.offset == LATEST
-    assert not options.read_committed and not options.include_headers and options.fail_on_data_loss
+    assert options.topics == ["orders"]
+    assert options.paths == ["data"]
+    assert options.is_path
+    assert options.starting.offset == EARLIEST
+    assert options.ending.offset == LATEST
+    assert not options.read_committed
+    assert not options.include_headers
+    assert options.fail_on_data_loss
     assert options.partitions_min is options.records_max is options.trigger_offsets_max is None
     assert (options.mode, options.end_of_log, options.no_match) == ("fail", "checkpoint", "error")
-    assert options.bytes_max == 128 << 20 and options.trigger_delay_ms == 15 * 60_000
+    assert options.bytes_max == 128 << 20
+    assert options.trigger_delay_ms == 15 * 60_000
     assert parse(PATH, streaming=True).starting.offset == LATEST
 
 
 def test_names_are_taken_in_any_case_as_spark_hands_them_over() -> None:
     options = parse({"PATH": "data", "subscribepattern": "or.*", "FAILONDATALOSS": "FALSE", "includeheaders": "True"})
-    assert not options.fail_on_data_loss and options.include_headers
-    assert options.wants("orders", 3) and options.wants("xorders", 0) and not options.wants("o", 0)
+    assert not options.fail_on_data_loss
+    assert options.include_headers
+    assert options.wants("orders", 3)
+    assert options.wants("xorders", 0)
+    assert not options.wants("o", 0)
 
 
 def test_a_pattern_leaves_kafkas_own_topics_out() -> None:
     options = parse({"path": "data", "subscribePattern": ".*"})
-    assert options.wants("__mine", 0) and not options.wants("__consumer_offsets", 0)
+    assert options.wants("__mine", 0)
+    assert not options.wants("__consumer_offsets", 0)
     assert parse({"path": "data", "subscribe": "__consumer_offsets"}).wants("__consumer_offsets", 0)
 
 
@@ -43,7 +53,8 @@ def test_partitions_and_numbers_are_json() -> None:
     )
     assert options.assigned == [("a", 0), ("a", 2), ("b", 1)]
     assert options.starting.offsets == {("a", 0): 5, ("a", 2): EARLIEST, ("b", 1): 0}
-    assert options.wants("a", 2) and not options.wants("a", 1)
+    assert options.wants("a", 2)
+    assert not options.wants("a", 1)
     options.starting.check_names_all([("a", 0), ("a", 2), ("b", 1)])
 
 
@@ -54,7 +65,8 @@ def test_one_time_goes_before_times_and_these_before_offsets() -> None:
         "endingOffsets": "latest",
     }
     options = parse(told | {"startingTimestamp": "-5", "startingOffsetsByTimestamp": "nonsense"})
-    assert options.starting.timestamp == -5 and options.ending.timestamps == {("orders", 0): 7}
+    assert options.starting.timestamp == -5
+    assert options.ending.timestamps == {("orders", 0): 7}
 
 
 def test_what_brokers_are_told_is_kept() -> None:
@@ -64,7 +76,9 @@ def test_what_brokers_are_told_is_kept() -> None:
         "kafka.ssl.key.password": "x",
     }
     options = parse(told)
-    assert options.read_committed and not options.is_path and options.servers == "localhost:9092"
+    assert options.read_committed
+    assert not options.is_path
+    assert options.servers == "localhost:9092"
     assert options.kafka == {"security.protocol": "SSL", "ssl.key.password": "x"}
 
 

@@ -49,12 +49,14 @@ def test_rows_are_those_of_the_connector(isolation: str, shared: Shared, spark: 
     columns = spark.columns
     pieces = {"maxBytesPerPartition": 4000} if name == "random" else {}
     found = spark.rows(OURS, path=root, endOfLog="logEnd", **told, **pieces)  # the broker is at work
-    assert found == in_order(found) == wanted and len(wanted) > 100
+    assert found == in_order(found) == wanted
+    assert len(wanted) > 100
     assert spark.columns == columns
     assert spark.tasks > RANDOM_TOPICS or not pieces
     pieces = {"minPartitions": 40, "kafka.max.partition.fetch.bytes": 5000} if name == "random" else {}
     found = spark.rows(OURS, **told, **pieces, kafka_bootstrap_servers=broker.bootstrap_servers)
-    assert in_order(found) == wanted and spark.columns == columns
+    assert in_order(found) == wanted
+    assert spark.columns == columns
     assert spark.tasks > RANDOM_TOPICS or not pieces
 
 
@@ -144,7 +146,8 @@ def test_the_columns_are_those_of_the_connector_without_headers_too(
     wanted = spark.rows(CONNECTOR, subscribe="orders", kafka_bootstrap_servers=broker.bootstrap_servers)
     columns = spark.columns
     assert spark.rows(OURS, path=root, subscribe="orders", endOfLog="logEnd") == in_order(wanted)
-    assert spark.columns == columns and len(columns) == 7
+    assert spark.columns == columns
+    assert len(columns) == 7
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,8 @@ def test_broken_batches_are_a_table(spark: Session, tmp_path: Path) -> None:
     assert [name for name, _ in spark.columns] == [
         *("topic", "partition", "firstOffset", "lastOffset", "file", "position", "error", "bytes")
     ]
-    assert os.path.samefile(broken[0][4], path) and tree(tmp_path) == before
+    assert os.path.samefile(broken[0][4], path)
+    assert tree(tmp_path) == before
 
 
 def test_nothing_is_a_table_too(spark: Session, tmp_path: Path) -> None:

@@ -33,5 +33,7 @@ def test_a_pyspark_that_will_not_do_is_named(words: list[str], version: str | No
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert said in done.stderr and "pip install 'minibroker[spark]'" in done.stderr
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert said in done.stderr
+    assert "pip install 'minibroker[spark]'" in done.stderr

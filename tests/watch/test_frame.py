@@ -185,7 +185,8 @@ def test_there_are_never_more_lines_or_columns_than_there_are(width: int, height
 
 def test_colours_are_epochs_and_change_no_letter() -> None:
     plain, coloured = frame(state(LOGS), 74), frame(state(LOGS), 74, colour=True)
-    assert "\x1b[36mc\x1b[0m" in coloured[4] and "\x1b[35md\x1b[0m" in coloured[4]
+    assert "\x1b[36mc\x1b[0m" in coloured[4]
+    assert "\x1b[35md\x1b[0m" in coloured[4]
     assert [re.sub(r"\x1b\[\d+m", "", line).rstrip() for line in coloured] == plain
 
 

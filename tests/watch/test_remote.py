@@ -51,7 +51,8 @@ async def test_news_come_as_soon_as_there_are_any() -> None:
         assert not asking.done()
         cluster.links.cut(1, 2)
         told = json.dumps(await asking)
-        assert "The link from 1 to 2 is cut" in told and '"cuts": [["1", "2"]' in told
+        assert "The link from 1 to 2 is cut" in told
+        assert '"cuts": [["1", "2"]' in told
 
 
 @pytest.mark.asyncio
@@ -59,7 +60,8 @@ async def test_a_cluster_that_nobody_watches_keeps_nothing() -> None:
     async with served() as cluster:
         assert not cluster.events.observed
         await call(cluster, "watch", {})
-        assert cluster.events.observed and cluster.watchers.is_on
+        assert cluster.events.observed
+        assert cluster.watchers.is_on
         cluster.watchers.close()
         assert not cluster.events.observed
         waiting = asyncio.ensure_future(
@@ -67,7 +69,8 @@ async def test_a_cluster_that_nobody_watches_keeps_nothing() -> None:
         )
         await LoopClock().sleep(0)
     await asyncio.gather(waiting, return_exceptions=True)
-    assert not cluster.watchers.is_on and not cluster.events.observed
+    assert not cluster.watchers.is_on
+    assert not cluster.events.observed
 
 
 def test_watchers_who_have_gone_are_forgotten_and_events_are_few() -> None:
@@ -127,7 +130,8 @@ async def test_keys_act_and_a_broker_that_is_gone_is_not_missed() -> None:
             await screen.press("s")
             assert "no step waits" in screen.words[0]
             await screen.press("h")
-            assert not screen.words and cluster.steps.gates
+            assert not screen.words
+            assert cluster.steps.gates
             await screen.press("r")
             await screen.press("f")
             await until(screen, lambda picture: "(frozen)" in picture)
@@ -177,7 +181,8 @@ async def test_once_prints_a_frame_of_a_cluster_elsewhere() -> None:
         await cluster.waits.leader(TOPIC, other_than=1)
         status, out, complaint = await command("--once", "-b", cluster.bootstrap_servers)
         assert (status, complaint) == (0, "")
-        assert "b1 killed  b2 running  b3 running" in out and "orders-0  broker 2 leads" in out
+        assert "b1 killed  b2 running  b3 running" in out
+        assert "orders-0  broker 2 leads" in out
         assert "b2 leader   |" in out
 
 
@@ -187,7 +192,8 @@ async def test_who_cannot_watch_is_told_what_to_do() -> None:
         port = ports(cluster)[0]
         await cluster.kill(1)
         status, _, complaint = await command("--once", "-b", f"127.0.0.1:{port}")
-    assert status == 1 and complaint.startswith(f"minibroker watch: nobody answers at 127.0.0.1:{port} (")
+    assert status == 1
+    assert complaint.startswith(f"minibroker watch: nobody answers at 127.0.0.1:{port} (")
     assert complaint.endswith("): is the broker running? `minibroker serve --brokers 3` starts one\n")
     assert await command("-b", "localhost:1") == (
         2,
@@ -195,9 +201,11 @@ async def test_who_cannot_watch_is_told_what_to_do() -> None:
         "minibroker watch: this is no terminal; --once prints one frame\n",
     )
     status, _, complaint = await command("-b", "localhost:1", "--brokers", "2")
-    assert status == 2 and "for a cluster that is started here, without -b" in complaint
+    assert status == 2
+    assert "for a cluster that is started here, without -b" in complaint
     status, _, complaint = await command("--once", "-b", "localhost:http")
-    assert status == 2 and "no address of a broker" in complaint
+    assert status == 2
+    assert "no address of a broker" in complaint
 
 
 @pytest.mark.slow

@@ -88,7 +88,9 @@ class Counter:
 
     def _add(self, units: Units, columns: Columns) -> None:
         assert columns.positions is not None
-        assert columns.keys is not None and columns.values is not None and columns.headers is not None
+        assert columns.keys is not None
+        assert columns.values is not None
+        assert columns.headers is not None
         add_wrapped(self._topic, units, columns.positions)
         add_rows(
             self._counts,

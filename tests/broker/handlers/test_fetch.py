@@ -49,7 +49,8 @@ def answered(answer: FetchResponse) -> list[list[tuple[str, int]]]:
 
 async def ask(client: Client, request: FetchRequest) -> FetchResponse:
     answer = await client.ask(request, VERSION)
-    assert isinstance(answer, FetchResponse) and not answer.error_code
+    assert isinstance(answer, FetchResponse)
+    assert not answer.error_code
     return answer
 
 

@@ -68,7 +68,9 @@ async def test_no_batch_of_a_transaction_is_taken_nor_what_comes_with_it(transac
         assert codes == [FINAL, FINAL]
         for topic in ("orders", "plain"):
             log = node.replicas[topic, 0].log
-            assert log.log_end_offset == 0 and log.last_stable_offset(0) == 0 and not log.producers.producers
+            assert log.log_end_offset == 0
+            assert log.last_stable_offset(0) == 0
+            assert not log.producers.producers
 
 
 async def test_what_clients_call_themselves_fills_no_log() -> None:

@@ -40,7 +40,8 @@ class Tool:
         self.version = self.process.stdout.readline().strip()
 
     def __call__(self, words: str) -> str:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(f"--bootstrap-server {self.bootstrap} {words}\n")
         said = []
         for line in self.process.stdout:

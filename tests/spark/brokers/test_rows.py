@@ -163,7 +163,8 @@ async def test_a_batch_that_a_broker_cuts_off_is_asked_for_once_more() -> None:
         reader = WireTaskReader(WireTask("orders", 0, 0, 1), told)
         rows = await asyncio.to_thread(lambda: list(rows_of(reader)))
         asked = [each.topics[0].partitions[0].partition_max_bytes for each in broker.asked(FetchRequest)]
-    assert [row[4] for row in rows] == [b"x" * 500] and asked == [40, len(batch)]
+    assert [row[4] for row in rows] == [b"x" * 500]
+    assert asked == [40, len(batch)]
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +286,8 @@ def test_records_deleted_after_planning_are_data_loss() -> None:
         with pytest.raises(DataLoss, match=r"orders-0: offset 0 was there when .* the log begins at 7 and ends at 20"):
             late(broker, lambda: delete_before(broker, 7))
         found, told = late(broker, lambda: delete_before(broker, 9), failOnDataLoss="false", startingOffsets="earliest")
-        assert found == list(range(9, 20)) and "offset 7 was there" in told[0]
+        assert found == list(range(9, 20))
+        assert "offset 7 was there" in told[0]
 
 
 @pytest.mark.parametrize("made_anew", [False, True])
@@ -306,7 +308,8 @@ def test_a_topic_that_is_deleted_after_planning_is_data_loss(made_anew: bool, mo
             broker.create_topic("orders")
             produce(broker, 20)
         found, told = late(broker, happens, failOnDataLoss="false")
-        assert found == [] and len(told) == 1
+        assert found == []
+        assert len(told) == 1
 
 
 def test_what_never_comes_is_waited_for_as_long_as_it_was_said(orders: Broker) -> None:
@@ -378,7 +381,8 @@ def test_broken_batches(broken: Broker) -> None:
         (30, 30, None),
         (98, 98, None),
     ]
-    assert rows[0]["file"] == broken.bootstrap_servers and len(rows[0]["bytes"]) > 60
+    assert rows[0]["file"] == broken.bootstrap_servers
+    assert len(rows[0]["bytes"]) > 60
 
 
 def test_what_an_answer_covers() -> None:

@@ -26,7 +26,8 @@ def test_defaults_are_those_of_the_table() -> None:
     assert (options.codec, options.level, options.topic, options.partitions) == (NONE, None, None, None)
     assert str(options.batch_bytes) == OPTIONS["batchBytes"][0]
     assert str(options.buffer_bytes) == OPTIONS["bufferBytes"][0]
-    assert options.release is None and OPTIONS["release"][0] == ""
+    assert options.release is None
+    assert OPTIONS["release"][0] == ""
 
 
 def test_names_are_taken_in_any_case_and_settings_of_topics_by_their_prefix() -> None:

@@ -154,11 +154,15 @@ def side_by_side(chunk: bytes, **options: Any) -> Found:
 
 def rows_of(columns: Columns) -> list[Row]:
     """Return what was read with headers and origins, as rows."""
-    assert columns.keys is not None and columns.values is not None and columns.headers is not None
+    assert columns.keys is not None
+    assert columns.values is not None
+    assert columns.headers is not None
     for array in (columns.keys, columns.values, columns.headers):
         array.validate(full=True)
         assert len(array) == len(columns)
-    assert columns.leader_epochs is not None and columns.producer_ids is not None and columns.positions is not None
+    assert columns.leader_epochs is not None
+    assert columns.producer_ids is not None
+    assert columns.positions is not None
     return list(
         zip(
             columns.offsets.tolist(),

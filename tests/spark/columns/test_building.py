@@ -92,7 +92,8 @@ def test_batches_are_those_of_single_records(
 def test_slices_are_taken_where_they_lie(rows: list[Record], begin: int, count: int) -> None:
     begin %= len(rows)
     whole, part = columns(rows), rows[begin : begin + count]
-    assert whole.keys is not None and whole.headers is not None
+    assert whole.keys is not None
+    assert whole.headers is not None
     sliced = RowColumns(
         whole.keys[begin : begin + count],
         whole.values[begin : begin + count],

@@ -70,7 +70,8 @@ def test_columns_are_what_kafka_reads(case: dict[str, Any]) -> None:
 def test_what_kafka_finds_broken_is_refused(case: dict[str, Any]) -> None:
     _, errors = both_ways(bytes.fromhex(case["hex"]), strict=True)
     expected = {"crc": CorruptCrc, "tail": Truncated}[case["broken"]]
-    assert [kind for kind, *_ in errors] == [expected] * len(errors) and errors
+    assert [kind for kind, *_ in errors] == [expected] * len(errors)
+    assert errors
 
 
 @pytest.mark.parametrize("name", goldens.LOG_DIRECTORIES)
@@ -123,7 +124,9 @@ def test_only_what_was_asked_for_is_made() -> None:
 def test_origins_are_those_of_the_batch() -> None:
     first = three(0, partition_leader_epoch=4, producer_id=9, producer_epoch=0, base_sequence=0)
     [columns] = ColumnReader(first + three(3, 1), origins=True)
-    assert columns.leader_epochs is not None and columns.producer_ids is not None and columns.positions is not None
+    assert columns.leader_epochs is not None
+    assert columns.producer_ids is not None
+    assert columns.positions is not None
     assert columns.leader_epochs.tolist() == [4] * 3 + [-1] * 3
     assert columns.producer_ids.tolist() == [9] * 3 + [-1] * 3
     assert columns.positions.tolist() == [0] * 3 + [batch.position for batch in batches(first + three(3, 1))][1:]
@@ -263,7 +266,8 @@ def test_what_is_broken_is_refused_as_record_by_record(name: str) -> None:
     chunk = three(0) + BROKEN[name] + three(9)
     rows, errors = both_ways(chunk, check_crc=False)
     assert (rows, errors) == one_by_one(chunk, check_crc=False)
-    assert len(errors) == 1 and len(rows) == 6
+    assert len(errors) == 1
+    assert len(rows) == 6
 
 
 def test_messages_within_have_checksums_of_their_own() -> None:
@@ -303,7 +307,8 @@ def test_what_is_only_strange_is_read_as_record_by_record(name: str) -> None:
     chunk = three(0) + STRANGE[name] + three(9)
     rows, errors = both_ways(chunk, check_crc=False)
     assert (rows, errors) == one_by_one(chunk, check_crc=False)
-    assert errors == [] and (len(rows) > 6 or "nothing" in name)
+    assert errors == []
+    assert len(rows) > 6 or "nothing" in name
 
 
 def test_reading_goes_on_behind_a_broken_batch() -> None:

@@ -64,7 +64,8 @@ def test_of_replicas_the_one_is_read_that_knows_the_highest_high_watermark(tmp_p
         written(tmp_path / broker, count)
         promise(tmp_path / broker, {("orders", 0): high_watermark})
     (task,) = tasks_of("", path=",".join(str(tmp_path / broker) for broker in "abc"))
-    assert task.root == str(tmp_path / "b") and task.end_offset == 20
+    assert task.root == str(tmp_path / "b")
+    assert task.end_offset == 20
 
 
 def test_other_directories_are_no_partitions(tmp_path: Path) -> None:
@@ -262,7 +263,8 @@ def test_neighbouring_segments_are_read_by_one_task(tmp_path: Path) -> None:
     count = len(bases(tmp_path))
     assert spans(tasks_of(tmp_path)) == [(0, 100)]
     tasks = tasks_of(tmp_path, maxBytesPerPartition=2000)
-    assert len(tasks) == -(-count // 2) and all(task.size_bytes <= 2000 for task in tasks)
+    assert len(tasks) == -(-count // 2)
+    assert all(task.size_bytes <= 2000 for task in tasks)
     assert [task.first_offset for task in tasks] == bases(tmp_path)[::2]
     assert [part[0] for task in tasks for part in task.parts] == bases(tmp_path)
 
@@ -275,13 +277,16 @@ def test_large_segments_are_cut_where_batches_end(per_batch: int, tmp_path: Path
     size_bytes = (tmp_path / "orders-0/00000000000000000000.log").stat().st_size
     for pieces in (2, 3, 10):
         tasks = tasks_of(tmp_path, minPartitions=pieces)
-        assert len(tasks) == pieces and {task.first_offset for task in tasks} <= borders
+        assert len(tasks) == pieces
+        assert {task.first_offset for task in tasks} <= borders
         sizes = [task.end_offset - task.first_offset for task in tasks]
         assert max(sizes) < 1.5 * 700 / pieces, sizes
         assert sum(task.size_bytes for task in tasks) == pytest.approx(size_bytes, rel=0.02)
         assert offsets(read(tmp_path, minPartitions=pieces)) == [*range(700)]
     tasks = tasks_of(tmp_path, minPartitions=4, startingOffsets=350)
-    assert spans(tasks)[0][0] == 350 and spans(tasks)[-1][1] == 700 and len(tasks) == 4
+    assert spans(tasks)[0][0] == 350
+    assert spans(tasks)[-1][1] == 700
+    assert len(tasks) == 4
 
 
 def test_tasks_have_at_most_so_many_offsets(tmp_path: Path) -> None:
@@ -295,7 +300,8 @@ def test_a_task_goes_to_another_process_and_is_small(tmp_path: Path) -> None:
     written(tmp_path, 100)
     (task,) = tasks_of(tmp_path)
     again = pickle.loads(pickle.dumps(task))
-    assert repr(again) == repr(task) and again.parts == task.parts
+    assert repr(again) == repr(task)
+    assert again.parts == task.parts
     assert len(pickle.dumps(task)) < 600
 
 
@@ -326,7 +332,8 @@ def of_segments(opened: Opened) -> set[int]:
 def test_of_segments_within_a_range_only_names_are_looked_at(opened: Opened, tmp_path: Path) -> None:
     written(tmp_path, 200)
     first, *middle, last = bases(tmp_path)
-    assert len(middle) > 10 and tasks_of(tmp_path)
+    assert len(middle) > 10
+    assert tasks_of(tmp_path)
     assert of_segments(opened) <= {first, last}
     opened.clear()
     (task,) = tasks_of(tmp_path, startingOffsets=middle[3] + 1, endingOffsets=middle[5] + 1)

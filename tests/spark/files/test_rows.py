@@ -168,7 +168,8 @@ def test_record_batches_are_bounded(tmp_path: Path) -> None:
     (task,) = tasks_of(tmp_path)
     reader = TaskReader(task, Manner(asked(tmp_path)), chunk_bytes=4096, group_bytes=4096)
     sizes = [batch.num_rows for batch in reader.batches()]
-    assert sum(sizes) == 2000 and max(sizes) < 400
+    assert sum(sizes) == 2000
+    assert max(sizes) < 400
 
 
 def test_a_batch_longer_than_a_chunk_is_read(tmp_path: Path) -> None:
@@ -271,7 +272,8 @@ def test_a_broken_batch_is_a_row_of_its_own(broken: Path, chunk_bytes: int) -> N
     assert row["bytes"] == (broken / SEGMENT).read_bytes()[position : position + size]
     assert "checksum" in str(row.pop("error")) or row
     expected = {"topic": "orders", "partition": 0, "firstOffset": 30, "lastOffset": 30, "position": position}
-    assert {name: row[name] for name in expected} == expected and row["file"] == str(broken / SEGMENT)
+    assert {name: row[name] for name in expected} == expected
+    assert row["file"] == str(broken / SEGMENT)
     assert quarantined(broken, chunk_bytes, ["position", "topic"]) == [{"position": position, "topic": "orders"}]
 
 
@@ -311,12 +313,16 @@ def test_where_no_batch_can_be_found_the_index_knows_the_next(byte: int, chunk_b
         read(tmp_path, endOfLog="logEnd", endingOffsets=100, chunk_bytes=chunk_bytes)
     found = offsets(read(tmp_path, mode="skip", chunk_bytes=chunk_bytes, endingOffsets=100))
     missing = sorted(set(range(100)) - set(found))
-    assert 30 in missing and len(missing) <= 3 and found == sorted(found)
+    assert 30 in missing
+    assert len(missing) <= 3
+    assert found == sorted(found)
     for pieces in (1, 5):
         again = offsets(read(tmp_path, mode="skip", minPartitions=pieces, endingOffsets=100, chunk_bytes=chunk_bytes))
         assert again == found
     rows = quarantined(tmp_path, chunk_bytes, endingOffsets=100)
-    assert len(rows) == 1 and rows[0]["firstOffset"] is None and rows[0]["position"] == position_of_row(rows[0])
+    assert len(rows) == 1
+    assert rows[0]["firstOffset"] is None
+    assert rows[0]["position"] == position_of_row(rows[0])
 
 
 def position_of_row(row: dict[str, object]) -> object:
@@ -348,7 +354,8 @@ def test_what_has_gone_since_planning_is_data_loss(tmp_path: Path) -> None:
         list(TaskReader(task, Manner(asked(tmp_path))).batches())
     reader = TaskReader(task, Manner(asked(tmp_path, failOnDataLoss="false")))
     assert offsets(list(rows_of(reader))) == [*range(int(paths[1].name[:20]), 100)]
-    assert len(reader.left_out) == 1 and "has gone" in reader.left_out[0]
+    assert len(reader.left_out) == 1
+    assert "has gone" in reader.left_out[0]
     paths[1].write_bytes(paths[1].read_bytes()[:-100])
     paths[0].write_bytes(b"")
     with pytest.raises(DataLoss, match="has gone since"):
@@ -377,7 +384,8 @@ def test_what_goes_while_it_is_read_is_data_loss(what: str, tmp_path: Path, monk
     monkeypatch.setattr(ReadOnlyStorage, "open", meddled)
     reader = TaskReader(task, Manner(asked(tmp_path, failOnDataLoss="false")))
     missing = set(range(100)) - set(offsets(list(rows_of(reader))))
-    assert missing == {*range(int(paths[1].name[:20]), int(paths[2].name[:20]))} and len(reader.left_out) == 1
+    assert missing == {*range(int(paths[1].name[:20]), int(paths[2].name[:20]))}
+    assert len(reader.left_out) == 1
     written(tmp_path / "again", 100)
     shutil.copy(tmp_path / "again/orders-0" / paths[1].name, paths[1])
     with pytest.raises(DataLoss, match="has gone since" if what == "goes" else "has become shorter"):

@@ -101,7 +101,8 @@ def test_runs_come_from_all_over_a_large_topic(tmp_path: Path) -> None:
     topic_of(tmp_path, some_records(3000))
     tasks = path_planning.plan(options)
     pieces = pieces_of(tasks, options, 40_000)
-    assert len(tasks) > 8 and [each.task for each in pieces] == [tasks[len(tasks) * n // 4] for n in range(4)]
+    assert len(tasks) > 8
+    assert [each.task for each in pieces] == [tasks[len(tasks) * n // 4] for n in range(4)]
     assert {each.size_bytes for each in pieces} == {10_000}
 
 
@@ -115,7 +116,8 @@ def test_brokers_give_the_same_sample(tmp_path: Path) -> None:
         told = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders", "includeHeaders": "true"}
         over_wire = parse(told)
         found = rows_in(read_piece(Piece(wire_planning.plan(over_wire)[0], over_wire, 20_000)))
-    assert len(found) > 100 and found.equals(wanted)
+    assert len(found) > 100
+    assert found.equals(wanted)
 
 
 # Measuring
@@ -126,13 +128,15 @@ def test_sections_are_those_of_batches_built_record_by_record(tmp_path: Path) ->
     options = topic_of(tmp_path, records)
     run = read_piece(pieces_of(path_planning.plan(options), options, 1 << 20)[0])
     sections, counts = sections_of([run, b"", run], 4 * KIB)
-    assert sum(counts) == 1200 and len(sections) > 20
+    assert sum(counts) == 1200
+    assert len(sections) > 20
     half = len(sections) // 2
     assert sections[:half] == sections[half:], "a batch does not go over the end of a run"
     start = 0
     for section, number in zip(sections[:half], counts[:half], strict=True):
         batch = build_batch(2, records[start : start + number])
-        assert len(batch) <= 4 * KIB and batch[HEADER_BYTES:] == section
+        assert len(batch) <= 4 * KIB
+        assert batch[HEADER_BYTES:] == section
         start += number
 
 
@@ -145,10 +149,12 @@ def test_ratios_are_those_of_the_codecs(tmp_path: Path) -> None:
         codec, level = each.setting
         taken = sections[: each.batches]  # of slow levels there may be fewer
         packed = sum(HEADER_BYTES + len(compress(codec, section, level=level)) for section in taken)
-        assert each.packed_bytes == packed and each.raw_bytes == sum(HEADER_BYTES + len(each) for each in taken)
+        assert each.packed_bytes == packed
+        assert each.raw_bytes == sum(HEADER_BYTES + len(each) for each in taken)
         assert (each.compress_mb_s is None) == (codec == NONE)
         assert codec == NONE or (each.rounds >= ROUNDS_MIN and (each.decompress_mb_s or 0) > 0)
-    assert found[0].ratio == 1.0 and all(each.ratio > 1.3 for each in found[1:])
+    assert found[0].ratio == 1.0
+    assert all(each.ratio > 1.3 for each in found[1:])
 
 
 def test_throughput_is_the_median_of_rounds_by_the_given_clock() -> None:
@@ -172,7 +178,8 @@ def test_noise_is_shown() -> None:
     for _ in range(3):
         trial.run()
     found = trial.measured(Work("t", [], KIB, [], 1), [1])
-    assert found.compress_spread == 1.0 and found.decompress_spread == 0.0  # 10, 20, 10 and 10, 10, 10
+    assert found.compress_spread == 1.0
+    assert found.decompress_spread == 0.0
 
 
 def test_slow_settings_get_less_to_do_and_say_so() -> None:
@@ -188,9 +195,12 @@ def test_slow_settings_get_less_to_do_and_say_so() -> None:
 
 def test_costs_are_those_of_the_rate() -> None:
     cost = cost_of(measured("zstd", 4.0, 100), Load(rate=50e6, replicas=3, consumers=2))
-    assert cost.producer_cores == pytest.approx(0.5) and cost.recompress_cores == pytest.approx(0.5)
-    assert cost.broker_cores == pytest.approx(0.125) and cost.consumer_cores == pytest.approx(0.25)
-    assert cost.network == pytest.approx(50e6 / 4 * 5) and cost.disk == pytest.approx(50e6 / 4 * 3)
+    assert cost.producer_cores == pytest.approx(0.5)
+    assert cost.recompress_cores == pytest.approx(0.5)
+    assert cost.broker_cores == pytest.approx(0.125)
+    assert cost.consumer_cores == pytest.approx(0.25)
+    assert cost.network == pytest.approx(50e6 / 4 * 5)
+    assert cost.disk == pytest.approx(50e6 / 4 * 3)
     plain = cost_of(measured("none", 1, 0), Load(rate=50e6))
     assert (plain.producer_cores, plain.broker_cores, plain.disk) == (0, 0, 150e6)
 
@@ -223,7 +233,8 @@ USUAL = [
 )
 def test_what_to_take_depends_on_the_goal_and_the_link(goal: str, load: Load, wanted: str) -> None:
     advice = advise(USUAL, goal, load)
-    assert advice.best.setting.label == wanted and advice.reason
+    assert advice.best.setting.label == wanted
+    assert advice.reason
     found = advice.properties
     assert found["compression.type"] == wanted.split()[0]
     assert found.get("compression.zstd.level") == ("9" if wanted == "zstd 9" else None)
@@ -238,7 +249,8 @@ def test_of_nearly_the_same_size_the_fastest_is_taken() -> None:
 def test_what_cannot_be_compressed_is_left_as_it_is(goal: str) -> None:
     found = [measured("none", 1, 0), measured("lz4", 0.99, 900), measured("zstd", 1.02, 800)]
     advice = advise(found, goal, Load())
-    assert advice.best.setting.codec == NONE and "zstd: 1.02" in advice.reason
+    assert advice.best.setting.codec == NONE
+    assert "zstd: 1.02" in advice.reason
 
 
 def test_what_counts_is_the_batch_of_kafkas_producers() -> None:
@@ -263,7 +275,8 @@ def test_the_articles_are_held_against_what_was_measured() -> None:
     assert outcome(found["throughput", "snappy", "zstd"]) == "holds"
     assert found["throughput", "snappy", "zstd"].reason == ""
     gzip = found["ratio", "lz4", "gzip"]
-    assert outcome(gzip) == "the other way" and gzip.at_reference == pytest.approx((2.0, 3.1), rel=1e-4)
+    assert outcome(gzip) == "the other way"
+    assert gzip.at_reference == pytest.approx((2.0, 3.1), rel=1e-4)
     assert "Huffman" in gzip.reason
 
 
@@ -333,7 +346,9 @@ def test_the_job_measures_on_spark(spark: Session, tmp_path: Path) -> None:
         for size in (2 * KIB, 16 * KIB)
     }
     assert [row["topic"] for row in summary["recommended"]] == ["orders", "other"]
-    assert len(summary["articles"]) == 12 and len(summary["costs"]) == 20
+    assert len(summary["articles"]) == 12
+    assert len(summary["costs"]) == 20
     assert sum("take compression.type=" in note for note in summary["notes"]) == 2
-    assert found["status"] == 0 and "balanced" in found["text"]
+    assert found["status"] == 0
+    assert "balanced" in found["text"]
     Tree.fromstring(place.read_text().removeprefix("<!DOCTYPE html>\n"))

@@ -109,7 +109,9 @@ def test_what_is_lost_is_told(logs: Path, tmp_path: Path, without_spark: None) -
     assert lost["headers"] == sum(len(record.headers) for batch in batches for record in batch.records())
     markers: Any = lost["markers"]
     assert 0 < markers <= sum(batch.is_control for batch in batches)
-    assert lost["aborted batches"] and lost["producer batches"] and lost["timestamps"]
+    assert lost["aborted batches"]
+    assert lost["producer batches"]
+    assert lost["timestamps"]
     assert names_in(tmp_path / "new") == ["format2-0", "open-0", "txn-0"]
     stable = read_offsets(OsStorage(str(tmp_path / "new")), HIGH_WATERMARKS)
     assert stable["open", 0] < read_offsets(OsStorage(str(logs)), HIGH_WATERMARKS)["open", 0]
@@ -138,7 +140,8 @@ def test_what_becomes_larger_than_a_segment_is_cut(tmp_path: Path, without_spark
     config = {"segment.bytes": str(1 << 20)}
     job.convert(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="none", settings=config)
     paths = sorted((tmp_path / "new/t-0").glob("*.log"))
-    assert [int(path.stem) for path in paths] == [0, 20] and all(path.stat().st_size <= 1 << 20 for path in paths)
+    assert [int(path.stem) for path in paths] == [0, 20]
+    assert all(path.stat().st_size <= 1 << 20 for path in paths)
     assert problems_in(tmp_path / "new") == []
     assert [path.stem for path in (tmp_path / "new/t-0").glob("*.txnindex")] == [paths[-1].stem]
     assert len(one_by_one(tmp_path / "new/t-0")) == 41
@@ -202,7 +205,8 @@ def test_a_job_that_is_killed_leaves_what_the_next_one_clears_away(
     assert list((tmp_path / "new.staged").rglob("*.log.*.cleaned"))
     job.convert(None, str(logs), str(new), codec="gzip")
     assert [each.name for each in tmp_path.iterdir()] == ["new"]
-    assert names_in(new) == names_in(logs) and problems_in(new) == []
+    assert names_in(new) == names_in(logs)
+    assert problems_in(new) == []
 
 
 def test_a_broker_at_work_is_told_of(logs: Path, tmp_path: Path, without_spark: None) -> None:

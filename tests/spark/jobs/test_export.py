@@ -102,7 +102,8 @@ def test_an_export_that_is_killed_is_made_good(spark: Session, tmp_path: Path, c
         changes=changes,
         after=after,
     )
-    assert was_killed and left == []
+    assert was_killed
+    assert left == []
     assert rows == [[0, offset] for offset in range(4)] + [[1, offset] for offset in range(6)]
     assert seen == 6 if not changes else 6 <= seen <= 20  # while files are replaced both are seen
 

@@ -126,7 +126,8 @@ def test_a_run_at_work_fails_once_another_has_removed_its_files(tmp_path: Path) 
     following.offsets[KEY] = 0, 1
     with pytest.raises(Conflict):
         slow.commit(following)
-    assert visible(folder) == {} and newest(folder).offsets == {}
+    assert visible(folder) == {}
+    assert newest(folder).offsets == {}
 
 
 def test_old_versions_go(tmp_path: Path) -> None:
@@ -160,7 +161,8 @@ def test_something_else_by_the_name_of_a_manifest_is_told(tmp_path: Path) -> Non
 def test_ranges_go_on_where_the_manifest_ends() -> None:
     found = plan({("a", 0): (0, 10), ("a", 1): (0, 5), ("b", 0): (3, 9)}, {("a", 0): (0, 4), ("a", 1): (0, 5)})
     assert found.ranges == {("a", 0): (4, 10), ("b", 0): (3, 9)}
-    assert found.lost == [] and found.behind == 0
+    assert found.lost == []
+    assert found.behind == 0
 
 
 def test_what_was_deleted_before_it_was_exported_is_told() -> None:
@@ -189,7 +191,8 @@ def test_a_limit_is_shared_by_the_partitions() -> None:
     there = {("a", 0): (0, 3), ("a", 1): (10, 100), ("a", 2): (0, 1000)}
     found = plan(there, {}, offsets_max=23)
     assert found.ranges == {("a", 0): (0, 3), ("a", 1): (10, 20), ("a", 2): (0, 10)}
-    assert found.offsets == 23 and found.behind == 1093 - 23
+    assert found.offsets == 23
+    assert found.behind == 1093 - 23
     assert plan(there, {}, offsets_max=1).offsets == 1
 
 
@@ -220,13 +223,16 @@ def test_small_files_of_one_folder_go_together_up_to_a_size() -> None:
 
 def test_a_folder_of_this_machine(tmp_path: Path) -> None:
     folder = open_folder(f"file://{tmp_path}/deep/er")
-    assert folder.list() == [] and not folder.exists()
+    assert folder.list() == []
+    assert not folder.exists()
     folder.write("a/b", b"1")
     folder.write("a/b", b"23")
     assert folder.read("a/b") == b"23"
-    assert not folder.write_new("a/b", b"4") and folder.write_new("a/c", b"5")
+    assert not folder.write_new("a/b", b"4")
+    assert folder.write_new("a/c", b"5")
     assert folder.list("a") == [Entry("b", 2, False), Entry("c", 1, False)]
-    assert folder.move("a/b", "x/y/b") and not folder.move("a/b", "x")
+    assert folder.move("a/b", "x/y/b")
+    assert not folder.move("a/b", "x")
     assert [entry.name for entry in walk(folder)] == ["a/c", "x/y/b"]
     folder.remove("x")
     folder.remove("x")

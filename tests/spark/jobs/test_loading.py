@@ -98,7 +98,8 @@ def test_records_come_to_a_broker_and_out_of_it(spark: Session, tmp_path: Path) 
         assert spark.call("tests.spark.jobs.lakes:exported", **lake)["records"] == 3
         offsets = spark.call("tests.spark.jobs.lakes:rows", target=lake["target"], columns="partition,offset")
         expected = [[record.partition, record.offset] for record in broker.records("orders")]
-        assert sorted(offsets) == sorted(expected) and len(expected) == 5
+        assert sorted(offsets) == sorted(expected)
+        assert len(expected) == 5
         told = refused(spark, tmp_path / "rows.jsonl.gz", "--partitions", 2, *words)
         assert "--partitions is for --to-path" in told
 
@@ -137,9 +138,12 @@ def test_records_by_a_rule_are_the_same_on_any_number_of_tasks(spark: Session, t
     rule = "records=34000,keys=500,skew=1,size=uniform:80:120,late=0.1:1000"
     one = spark.call(f"{LOADS}:generated", rule=rule, tasks=1)
     three = spark.call(f"{LOADS}:generated", rule=rule, tasks=3)
-    assert one[:2] == three[:2] and one[1:] == [34_000, 1] and three[2] == 3
+    assert one[:2] == three[:2]
+    assert one[1:] == [34_000, 1]
+    assert three[2] == 3
     told = imported(spark, "--generate", rule, "-t", "orders", "--to-path", tmp_path, "--partitions", 3)
-    assert told["records"] == 34_000 and len(told["partitions"]) == 3
+    assert told["records"] == 34_000
+    assert len(told["partitions"]) == 3
 
 
 @pytest.mark.slow

@@ -64,7 +64,8 @@ def test_sizes_are_those_of_the_rule() -> None:
 
     assert set(sizes("size=137")) == {137}
     uniform = sizes("size=uniform:100:300")
-    assert (min(uniform), max(uniform)) == (100, 300) and 195 < median(uniform) < 205
+    assert (min(uniform), max(uniform)) == (100, 300)
+    assert 195 < median(uniform) < 205
     skewed = sizes("size=lognormal:200:0.5,values=bytes")
     assert 190 < median(skewed) < 210
     assert 0.13 < sum(size > 200 * 2.718**0.5 for size in skewed) / 5000 < 0.19, "one sigma above"
@@ -74,7 +75,9 @@ def test_values_are_json_that_names_number_and_key() -> None:
     batch = records(parse_spec("size=uniform:0:200"), 123, 1000).to_pylist()
     for number, row in enumerate(batch, 123):
         value = json.loads(row["value"])
-        assert value["id"] == number and value["user"] == int(row["key"]) and 0 <= value["amount"] < 100_000
+        assert value["id"] == number
+        assert value["user"] == int(row["key"])
+        assert 0 <= value["amount"] < 100_000
     assert len(batch[0]["value"]) >= 70
 
 
@@ -86,7 +89,9 @@ def test_times_rise_at_the_rate_but_for_those_that_are_late() -> None:
     start = time_ms("2024-01-01")
     assert times("rate=4")[:9:4] == [start, start + 1000, start + 2000]
     late = [start + 250 * index - stamp for index, stamp in enumerate(times("rate=4,late=0.1:500"))]
-    assert min(late) == 0 and max(late) <= 500 and 900 < sum(each > 0 for each in late) < 1100
+    assert min(late) == 0
+    assert max(late) <= 500
+    assert 900 < sum(each > 0 for each in late) < 1100
     ranged = times("records=10000,start=2024-05-01T12:00,end=2024-05-01T13:00")
     assert (ranged[0], ranged[-1]) == (time_ms("2024-05-01T12:00"), time_ms("2024-05-01T13:00"))
 
@@ -98,7 +103,8 @@ def test_tombstones_are_as_many_as_the_rule_says() -> None:
 
 
 def test_a_rule_of_nothing_is_a_million_records() -> None:
-    assert vars(parse_spec("")) == vars(Spec()) and Spec().records == 1_000_000
+    assert vars(parse_spec("")) == vars(Spec())
+    assert Spec().records == 1_000_000
     assert vars(Spec()).keys() == NAMES.keys()
     assert parse_spec("records=1e9").records == 10**9
 

@@ -135,7 +135,8 @@ def test_a_broken_batch_is_told_and_the_rest_is_counted(tmp_path: Path) -> None:
     data[len(data) // 2 + 70] ^= 1  # in the records of the sixth of ten batches of one size
     path.write_bytes(data)
     profile = profile_of(asked(tmp_path, mode="skip"), NOW_MS)
-    assert len(profile.counts.left_out) == 1 and "orders-0" in profile.counts.left_out[0]
+    assert len(profile.counts.left_out) == 1
+    assert "orders-0" in profile.counts.left_out[0]
     assert tables_of(profile)["topics"][0]["records"] == 90
 
 
@@ -165,7 +166,8 @@ def many_keys(seed: int) -> list[bytes | None]:
 def test_keys_are_counted_one_by_one_as_long_as_there_are_few(pieces: int) -> None:
     keys = many_keys(1)
     found, wanted = counted(keys, 1 << 20, pieces), Counter(key for key in keys if key is not None)
-    assert found.is_exact and found.counts == wanted
+    assert found.is_exact
+    assert found.counts == wanted
     assert (found.nulls, found.count, found.distinct, found.missed) == (500, 60_000, len(wanted), 0)
 
 
@@ -173,13 +175,15 @@ def test_keys_are_counted_one_by_one_as_long_as_there_are_few(pieces: int) -> No
 def test_of_many_keys_their_number_is_estimated_and_the_frequent_ones_are_kept(pieces: int) -> None:
     keys = many_keys(2)
     found, wanted = counted(keys, 2000, pieces), Counter(key for key in keys if key is not None)
-    assert not found.is_exact and found.count == 60_000
+    assert not found.is_exact
+    assert found.count == 60_000
     assert found.distinct == pytest.approx(len(wanted), rel=0.03)
     top = dict(found.top(7))
     assert set(top) == {b"often-%d" % n for n in range(7)}
     for key, count in top.items():
         assert count <= wanted[key] <= count + found.missed
-    assert found.missed < 500 and len(found.counts) <= 4 * KEPT
+    assert found.missed < 500
+    assert len(found.counts) <= 4 * KEPT
 
 
 def test_what_was_dropped_of_a_key_is_known() -> None:
@@ -189,13 +193,15 @@ def test_what_was_dropped_of_a_key_is_known() -> None:
     whole = Keys(10)
     whole.merge(rare)
     whole.merge(often)
-    assert b"key" not in rare.counts and whole.top(1) == [(b"key", 5000)]
+    assert b"key" not in rare.counts
+    assert whole.top(1) == [(b"key", 5000)]
     assert whole.missed > rare.missed > 0
 
 
 def test_a_hash_does_not_depend_on_what_lies_behind_the_key() -> None:
     first, second = hashes(pa.array([b"abc", b"x"], pa.binary())), hashes(pa.array([b"abc", b"yy"], pa.binary()))
-    assert first[0] == second[0] and first[1] != second[1]
+    assert first[0] == second[0]
+    assert first[1] != second[1]
 
 
 def test_hashes_differ_where_keys_do() -> None:
@@ -208,7 +214,8 @@ def test_hashes_differ_where_keys_do() -> None:
 def test_long_keys_are_told_apart_and_held_in_short() -> None:
     keys = Keys()
     keys.add(pa.array([b"a" * 5000 + b"%d" % (n % 3) for n in range(30)], pa.binary()))
-    assert keys.distinct == 3 and max(map(len, keys.counts)) < 100
+    assert keys.distinct == 3
+    assert max(map(len, keys.counts)) < 100
 
 
 @pytest.mark.parametrize(
@@ -242,7 +249,9 @@ def test_a_histogram_of_near_sizes_has_finer_steps() -> None:
     sizes = Sizes()
     sizes.add(np.arange(1000, 1400, dtype=np.int64))
     rows = sizes.histogram()
-    assert len(rows) > 3 and rows[0][0] <= 1000 and rows[-1][1] >= 1399
+    assert len(rows) > 3
+    assert rows[0][0] <= 1000
+    assert rows[-1][1] >= 1399
     assert all(later[0] == earlier[1] + 1 for earlier, later in pairwise(rows))
 
 
@@ -312,14 +321,17 @@ def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
     page = Tree.fromstring(html.removeprefix("<!DOCTYPE html>\n"))
     assert not re.search(r"https?:|<script|<link|@import|url\(|src=", html)
     charts = [svg for svg in page.iter("svg") if svg.attrib.get("role") == "img"]
-    assert len(charts) >= 7 and all(svg.find("title") is not None and svg.attrib["aria-label"] for svg in charts)
+    assert len(charts) >= 7
+    assert all(svg.find("title") is not None and svg.attrib["aria-label"] for svg in charts)
     captions = ["".join(each.itertext()) for each in page.iter("figcaption")]
     for start in ("Records per", "Most frequent keys", "Sizes of values", "Sizes of batches", "Stored bytes by codec"):
         assert any(caption.startswith(start) for caption in captions), start
     folded = [each for each in page.iter("figure") if each.find("details") is not None]
     assert len(folded) == len(list(page.iter("figure")))
     words = "".join(page.itertext())
-    assert "3,000" in words and "What stands out" in words and "hot" in words
+    assert "3,000" in words
+    assert "What stands out" in words
+    assert "hot" in words
 
 
 def test_a_page_of_nothing_can_be_made(tmp_path: Path) -> None:
@@ -345,4 +357,5 @@ def test_the_job_counts_on_spark(spark: Session, tmp_path: Path) -> None:
     assert (summary["job"], summary["records"], summary["problems"], found["status"]) == ("profile", 1500, [], 0)
     assert summary["notes"][-1] == f"the report is {place}"
     Tree.fromstring(place.read_text().removeprefix("<!DOCTYPE html>\n"))
-    assert "records" in found["text"] and "... and" not in found["text"]
+    assert "records" in found["text"]
+    assert "... and" not in found["text"]

@@ -19,7 +19,8 @@ def masker(*masks: str, salt: str = "s") -> Masker:
 
 def value_of(made: Masker, document: object, topic: str = "orders") -> object:
     _, value, _, met = made.masked(topic, None, json.dumps(document).encode(), None)
-    assert value is not None and met & WHOLE == 0
+    assert value is not None
+    assert met & WHOLE == 0
     return json.loads(value)
 
 
@@ -27,12 +28,18 @@ def test_the_same_content_becomes_the_same_wherever_it_stands() -> None:
     made = masker("key=hash", "value.customer=hash", "value.items.owner=hash", "header.who=hash")
     document = {"customer": 17, "items": [{"owner": "17"}, {"owner": 18}], "total": 3}
     key, value, headers, _ = made.masked("orders", b"17", json.dumps(document).encode(), [("who", b"17"), ("x", b"y")])
-    assert key is not None and value is not None and headers is not None
+    assert key is not None
+    assert value is not None
+    assert headers is not None
     found = json.loads(value)
-    assert key.isdigit() and key != b"17"
-    assert str(found["customer"]).encode() == key and found["items"][0]["owner"].encode() == key
-    assert isinstance(found["customer"], int) and found["items"][1]["owner"] != found["customer"]
-    assert headers == [("who", key), ("x", b"y")] and found["total"] == 3
+    assert key.isdigit()
+    assert key != b"17"
+    assert str(found["customer"]).encode() == key
+    assert found["items"][0]["owner"].encode() == key
+    assert isinstance(found["customer"], int)
+    assert found["items"][1]["owner"] != found["customer"]
+    assert headers == [("who", key), ("x", b"y")]
+    assert found["total"] == 3
     other = masker("key=hash", salt="t").masked("orders", b"17", None, None)[0]
     assert other not in (key, None)
 
@@ -41,13 +48,16 @@ def test_what_a_fake_looks_like() -> None:
     made = masker("value.mail=fake", "value.phone=fake", "value.price=fake", "value.id=fake")
     found = value_of(made, {"mail": "Anna.B@shop.de", "phone": "+49 30 123456", "price": 1.5, "id": 1234})
     assert isinstance(found, dict)
-    assert re.fullmatch(r"[A-Z][a-z]{3}\.[A-Z]@[a-z]{4}\.[a-z]{2}", found["mail"]) and found["mail"] != "Anna.B@shop.de"
+    assert re.fullmatch(r"[A-Z][a-z]{3}\.[A-Z]@[a-z]{4}\.[a-z]{2}", found["mail"])
+    assert found["mail"] != "Anna.B@shop.de"
     assert re.fullmatch(r"\+\d\d \d\d \d{6}", found["phone"])
-    assert re.fullmatch(r"\d\.\d", str(found["price"])) and 1000 <= found["id"] <= 9999
+    assert re.fullmatch(r"\d\.\d", str(found["price"]))
+    assert 1000 <= found["id"] <= 9999
     assert value_of(made, {"mail": "Anna.B@shop.de"}) == {"mail": found["mail"]}
     long = "x" * 500
     faked = value_of(made, {"mail": long})
-    assert isinstance(faked, dict) and len(set(faked["mail"])) > 10, "it does not repeat itself"
+    assert isinstance(faked, dict), "it does not repeat itself"
+    assert len(set(faked["mail"])) > 10, "it does not repeat itself"
 
 
 def test_what_is_redacted_keeps_its_type_and_null_is_null() -> None:
@@ -65,7 +75,10 @@ def test_objects_and_lists_are_masked_leaf_by_leaf() -> None:
     assert isinstance(found, dict)
     assert re.fullmatch("[0-9a-f]{32}", found["who"]["name"])
     text, flag, nothing, number = found["who"]["tags"]
-    assert len(text) == 32 and isinstance(flag, bool) and nothing is None and isinstance(number, int)
+    assert len(text) == 32
+    assert isinstance(flag, bool)
+    assert nothing is None
+    assert isinstance(number, int)
 
 
 def test_what_is_not_masked_keeps_its_bytes() -> None:
@@ -85,7 +98,9 @@ def test_what_is_not_masked_keeps_its_bytes() -> None:
 def test_what_a_mask_cannot_look_into_is_masked_as_a_whole(data: bytes) -> None:
     for how in ("hash", "fake", "redact", "null"):
         _, value, _, met = masker(f"value.mail={how}").masked("t", None, data, None)
-        assert met == WHOLE | 1 and b"anna" not in (value or b"") and (value is None) == (how == "null")
+        assert met == WHOLE | 1
+        assert b"anna" not in (value or b"")
+        assert (value is None) == (how == "null")
 
 
 def test_masks_that_met_nothing_are_known() -> None:

@@ -42,9 +42,12 @@ def test_text_lines_up() -> None:
 
 def test_json_has_the_same() -> None:
     found = json.loads(FOUND.as_json())
-    assert found["job"] == "export" and found["records"] == 1_234_567 and found["whole"] is True
+    assert found["job"] == "export"
+    assert found["records"] == 1_234_567
+    assert found["whole"] is True
     assert found["topics"] == [{"topic": "orders", "records": 1_234_000}, {"topic": "payments", "records": 567}]
-    assert found["empty"] == [] and found["problems"] == []
+    assert found["empty"] == []
+    assert found["problems"] == []
 
 
 def test_problems_are_the_exit_status() -> None:
@@ -59,7 +62,9 @@ def test_every_job_is_there_and_explains_itself(name: str) -> None:
     module = job_module(name)
     assert callable(module.run)
     told = parser_of(name).format_help()
-    assert module.DESCRIPTION.split()[0] in told and "--json" in told and "--master" in told
+    assert module.DESCRIPTION.split()[0] in told
+    assert "--json" in told
+    assert "--master" in told
 
 
 def test_without_a_job_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +122,8 @@ for name in JOBS:
 def test_without_the_extra_each_job_helps_or_says_what_is_missing() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], capture_output=True, text=True, check=True)
     ended = dict(re.findall(r"^(\w+) ended with (\d)$", done.stdout, re.MULTILINE))
-    assert ended.keys() == JOBS.keys() and {*ended.values()} == {"0", "2"}
+    assert ended.keys() == JOBS.keys()
+    assert {*ended.values()} == {"0", "2"}
     advice = "numpy is not installed, which the jobs of Spark need: pip install 'minibroker[spark]'"
     assert done.stderr.splitlines() == [
         f"minibroker spark {name}: {advice}" for name, status in ended.items() if status == "2"

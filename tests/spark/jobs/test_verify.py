@@ -286,7 +286,8 @@ def test_a_leader_that_only_one_knows_is_told(tmp_path: Path) -> None:
         "orders-0",
         "orders-0 differs from offset 5 on",
     ]
-    assert "of epoch 1 at byte" in problems[-1] and "of epoch 2 at byte" in problems[-1]
+    assert "of epoch 1 at byte" in problems[-1]
+    assert "of epoch 2 at byte" in problems[-1]
 
 
 def test_logs_that_a_follower_does_not_have_are_noted(replicas: tuple[Path, Path]) -> None:

@@ -19,7 +19,8 @@ def parsed(**told: str) -> WriteOptions:
 def test_defaults_are_those_of_kafkas_producer() -> None:
     found = parsed()
     assert (found.acks, found.idempotent, found.codec, found.delivery_timeout_ms) == (-1, True, 0, 120_000)
-    assert found.topic is None and not found.exactly_once
+    assert found.topic is None
+    assert not found.exactly_once
     assert parse(SERVERS | {"exactlyOnce": "true"}).exactly_once
 
 

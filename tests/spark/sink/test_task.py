@@ -82,7 +82,8 @@ def test_times_may_be_numbers(shared: Broker) -> None:
     shared.create_topic("times")
     write_rows([rows(value=(["1", "2"],), timestamp=([7, None], pa.int64()))], options(shared, topic="times"))
     one, other = shared.records("times")
-    assert one.timestamp == 7 and other.timestamp > 1_700_000_000_000
+    assert one.timestamp == 7
+    assert other.timestamp > 1_700_000_000_000
 
 
 def test_headers_can_be_left_out(shared: Broker) -> None:

@@ -106,7 +106,8 @@ def test_micro_batches_and_lag_are_those_of_the_connector(spark: Session, tmp_pa
             ]
         }
         theirs, ours = found["theirs"], found["wire"]
-        assert batches(ours) == batches(theirs) == batches(found["path"]) and len(batches(ours)) == 3
+        assert batches(ours) == batches(theirs) == batches(found["path"])
+        assert len(batches(ours)) == 3
         assert ours["asked"] == theirs["lag"] == [
             ["steps", "orders", partition, start, end, end, 0]
             for partition, start, end in [(0, 14, 20), (1, 4, 7), (2, 1, 1)]
@@ -136,7 +137,8 @@ def test_a_query_goes_on_from_a_checkpoint_of_the_connector(spark: Session, tmp_
         produce(broker, "orders", {0: 3, 1: 4})
         wanted = spark.call(AVAILABLE, source=CONNECTOR, options=told, checkpoint=str(theirs))
         found = spark.call(AVAILABLE, source=OURS, options=told, checkpoint=str(ours))
-        assert batches(found) == batches(wanted) and sum(map(len, batches(found))) == 7
+        assert batches(found) == batches(wanted)
+        assert sum(map(len, batches(found))) == 7
         assert found["offsets"][-1] == wanted["offsets"][-1]
 
 

@@ -265,7 +265,8 @@ def test_a_reader_that_goes_away_is_no_error(partition: Path) -> None:
 
     command = [sys.executable, "-m", "minibroker", "dump", "--bytes", *[str(partition)] * 40]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout and process.stderr
+        assert process.stdout
+        assert process.stderr
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
