@@ -1,6 +1,7 @@
 # One command each; every target creates what it needs in .venv and is quick when nothing changed.
 #
-#   make run      start the broker            make check    format, lint, types, and all tests that need no other software
+#   make run      start the broker            make unit     tests of what decides: no socket, no process
+#   make check    format, lint, types, and all tests that are quick and need no other software
 #   make test     everything CI runs          make bench    all benchmarks against other libraries
 #   make imports  the start-up figures        make fuzz SECONDS=60
 #   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
@@ -35,7 +36,7 @@ PARTS ?=
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types imports amplification bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim crashes flips fuzz docs format clean
+.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -49,6 +50,9 @@ test: lint types
 
 check: lint types
 	$(BIN)/pytest -n auto -q -m "not interop and not slow and not fuzz"
+
+unit: $(VENV)/.installed-test
+	$(BIN)/pytest -n 2 -q -m unit $$($(BIN)/python -m tests.rings)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check $(SOURCES)

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from minibroker.replication import bugs
+from tests.rings import Doors, Rings
 from tests.spark.session import Session, started
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    doors = Doors()
+    doors.guard()
+    config.pluginmanager.register(Rings(doors), "rings")
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)

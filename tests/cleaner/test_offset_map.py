@@ -138,6 +138,7 @@ def test_records_before_the_start_and_without_key_are_passed_over() -> None:
     assert (offsets.count, offsets.end_offset) == (2, 10)
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from([KIB, 2 * KIB, 1 << 20]))
 def test_any_batches_are_taken_as_one_record_after_the_other(random: Random, bytes_max: int) -> None:
@@ -168,6 +169,7 @@ def few_are_100(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_map, "FEW_KEYS_MAX", 100)
 
 
+@pytest.mark.outside
 @pytest.mark.usefixtures("few_are_100")
 @settings(derandomize=True, max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False), st.sampled_from([30 * KIB, 60 * KIB, 1 << 20]))

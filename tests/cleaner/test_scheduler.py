@@ -27,6 +27,8 @@ from minibroker.log.records import Record
 from minibroker.reporter import Reporter
 from tests.sealing import seal
 
+pytestmark = pytest.mark.outside
+
 BEGIN_MS = 1_795_000_000_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 KINDS = ("roll", "retention", "compaction_begin", "compaction", "compaction_given_up", "uncleanable")

@@ -52,6 +52,7 @@ def kept(case: Case, offsets: OffsetMap) -> list[tuple[bytes | None, int, int]]:
     return [(each.data and bytes(each.data), each.records_read, each.records_kept) for each in found]
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_with_marks_the_same_is_kept_as_without(random: Random) -> None:

@@ -12,6 +12,8 @@ from minibroker.protocol.messages.create_topics import CreateTopicsRequest, Crea
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.client.scripted import SILENCE, ScriptedBroker, TestClock, metadata
 
+pytestmark = pytest.mark.outside
+
 
 async def test_metadata_is_asked_for_once_and_again_when_forgotten() -> None:
     async with ScriptedBroker() as broker, Cluster(f"127.0.0.1:{broker.port}") as cluster:

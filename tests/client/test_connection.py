@@ -17,6 +17,8 @@ from minibroker.protocol.messages.metadata import MetadataRequest, MetadataRespo
 from minibroker.protocol.messages.produce import ProduceRequest
 from tests.client.scripted import CLOSE, SILENCE, ScriptedBroker, TestClock, metadata
 
+pytestmark = pytest.mark.outside
+
 
 def about(name: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])

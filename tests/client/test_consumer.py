@@ -17,6 +17,8 @@ from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOf
 from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.client.scripted import CLOSE, SILENCE, ScriptedBroker, TestClock, metadata, topic_id
 
+pytestmark = pytest.mark.outside
+
 Topic = FetchResponse.FetchableTopicResponse
 START, END = 10, 30  # of every partition; record n was written at n thousand ms, two in a batch
 

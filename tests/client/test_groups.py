@@ -27,6 +27,8 @@ from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest, Offset
 from minibroker.stored.consumer_protocol import ConsumerProtocolAssignment
 from tests.client.scripted import CLOSE, SILENCE, ScriptedBroker, TestClock, metadata
 
+pytestmark = pytest.mark.outside
+
 ALL: dict[str, tuple[int, int]] = {
     "ApiVersions": (0, 4), "Metadata": (0, 12), "FindCoordinator": (0, 6), "ListGroups": (0, 5),
     "DescribeGroups": (0, 6), "ConsumerGroupDescribe": (0, 1), "DeleteGroups": (0, 3), "OffsetFetch": (0, 10),

@@ -16,6 +16,8 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.client.scripted import CLOSE, ScriptedBroker, TestClock, metadata
 
+pytestmark = pytest.mark.outside
+
 Topic = ProduceResponse.TopicProduceResponse
 
 

@@ -109,6 +109,7 @@ def test_names_are_escaped() -> None:
     assert Scram("sha256", "a=b,c", "", "n").first() == b"n,,n=a=3Db=2Cc,r=n"
 
 
+@pytest.mark.outside
 async def test_a_broker_without_tls_is_told_from_one_that_is_not_there() -> None:
     security = Security.of({"security.protocol": "SSL"})
     async with ScriptedBroker() as broker:

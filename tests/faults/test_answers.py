@@ -17,6 +17,8 @@ from minibroker.protocol.registry import APIS, request_class
 from minibroker.schema.types import find_struct, zero
 from tests.server.running import Client, batch, connected, running
 
+pytestmark = pytest.mark.outside
+
 KINDS = [(api, version) for api, (first, last, _) in SERVED.items() for version in range(first, last + 1)]
 CODE = Error.CLUSTER_AUTHORIZATION_FAILED  # which nobody answers by himself
 

@@ -16,6 +16,8 @@ from minibroker.embedded import FaultError
 from minibroker.errors import Error
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
 
+pytestmark = pytest.mark.outside
+
 
 def test_an_error_for_one_topic_leaves_the_rest_to_the_controller() -> None:
     async def main(lab: Lab) -> None:

@@ -15,6 +15,8 @@ from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.server.running import Client, append, batch, connected, fetch, frame, produce, running, turns, values_of
 
+pytestmark = pytest.mark.outside
+
 PRODUCE, FETCH, METADATA = 0, 1, 3
 NO_TOPICS = MetadataRequest(topics=[])
 

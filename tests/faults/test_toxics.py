@@ -30,6 +30,8 @@ from tests.server.running import (
     values_of,
 )
 
+pytestmark = pytest.mark.outside
+
 METADATA, PRODUCE, FETCH = 3, 0, 1
 NO_TOPICS = MetadataRequest(topics=[])
 

@@ -45,6 +45,8 @@ from tests.groups.test_offsets_partition import (
     serving,
 )
 
+pytestmark = pytest.mark.outside
+
 PROTOCOL = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"wishes")
 JOIN = JoinGroupRequest(
     group_id="long",

@@ -8,6 +8,8 @@ from random import Random
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from minibroker.broker.broker import Node
 from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
@@ -107,6 +109,7 @@ def test_a_heartbeat_of_a_consumer_takes_the_same_in_a_group_of_any_size() -> No
     assert counts[1000] < LEVEL * counts[10], counts
 
 
+@pytest.mark.outside
 def test_one_more_consumer_takes_in_proportion_to_the_group() -> None:
     counts = {}
     for size in SIZES:
@@ -141,6 +144,7 @@ def joined(lab: Lab, size: int) -> int:
     return next(answer[-1].generation for answer in answers if answer)
 
 
+@pytest.mark.outside
 async def test_a_topic_more_takes_the_same_with_any_number_of_topics_and_groups() -> None:
     counts = {}
     for size in (10, 300):

@@ -25,6 +25,8 @@ from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
 from tests.groups.test_offsets_partition import serving
 from tests.server.running import turns
 
+pytestmark = pytest.mark.outside
+
 if TYPE_CHECKING:
     from minibroker.groups.records import Row
 

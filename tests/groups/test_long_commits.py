@@ -20,6 +20,8 @@ from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest
 from minibroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.server.running import Client, connected, running
 
+pytestmark = pytest.mark.outside
+
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 WISHES = struct.pack(">hi", 0, 1) + struct.pack(">h", 1) + b"t" + struct.pack(">i", 0)
 UNKNOWN = range(10_000, 11_000)  # partitions that are refused take their time, too

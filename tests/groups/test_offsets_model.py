@@ -24,6 +24,8 @@ from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.cluster.virtual import Lab, in_cluster
 from tests.groups.test_offsets_partition import Caller, CommitPartition, CommitTopic, FetchedGroup
 
+pytestmark = pytest.mark.outside
+
 GROUPS, TOPICS = ("g0", "g1"), ("t0", "t1")
 RETENTION_MS, WAIT_MS = 60_000, 40_000  # a wait never ends near the end of an offset's time
 NO_TIMEOUT_MS = 3_600_000

@@ -32,6 +32,8 @@ from tests import goldens
 from tests.cluster.virtual import Lab, in_cluster
 from tests.metadata.nodes import golden_storage
 
+pytestmark = pytest.mark.outside
+
 if TYPE_CHECKING:
     from minibroker.log.storage import Storage
 

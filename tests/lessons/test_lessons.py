@@ -22,6 +22,7 @@ def test_every_file_is_a_lesson() -> None:
     assert sorted(LESSONS) == [path.stem for path in FILES]
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_lesson_does_what_it_says(name: str, seed: int) -> None:
@@ -41,6 +42,7 @@ def test_a_lesson_says_what_to_see_and_proves_it(name: str) -> None:
     assert kinds & {STATE, TOLD}
 
 
+@pytest.mark.outside
 def test_a_lesson_goes_the_same_way_each_time() -> None:
     def lines() -> list[str]:
         return [event.line for outcome in rehearse(load("truncation")) for event in outcome.events]

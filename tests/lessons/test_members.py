@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from minibroker.lessons.running import check
 from minibroker.lessons.scenario import parse_scenario
 from minibroker.lessons.sharing import (
@@ -59,6 +61,7 @@ def played(step: str) -> None:
     check(parse_scenario(START + "\n".join(f"    {line}" for line in step.splitlines()), "made.txt"))
 
 
+@pytest.mark.outside
 def test_a_member_waits_for_one_thing_at_a_time() -> None:
     played(
         "join readers as anna topics=orders\njoin readers as ben topics=orders\nsync ben\n----\n"
@@ -66,6 +69,7 @@ def test_a_member_waits_for_one_thing_at_a_time() -> None:
     )
 
 
+@pytest.mark.outside
 def test_an_assignment_that_comes_when_another_rebalance_has_begun_is_none() -> None:
     played(
         "join readers as anna topics=orders\njoin readers as ben topics=orders\nsync anna\njoin readers as anna\n"
@@ -75,6 +79,7 @@ def test_an_assignment_that_comes_when_another_rebalance_has_begun_is_none() -> 
     )
 
 
+@pytest.mark.outside
 def test_who_waits_is_told_when_the_coordinator_is_gone() -> None:
     played(
         "join readers as anna topics=orders\njoin readers as ben topics=orders\nkill 1\nkill 2\nkill 3\n----\n"

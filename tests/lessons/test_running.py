@@ -7,6 +7,8 @@ import pytest
 from minibroker.lessons.running import LessonFailed, check, rehearse
 from minibroker.lessons.scenario import Scenario, parse_scenario
 
+pytestmark = pytest.mark.outside
+
 START = """# Made up
 
     start 3 brokers

@@ -299,6 +299,7 @@ golden_texts = st.sampled_from(
 )
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=500, deadline=None)
 @given(parsers, st.binary(max_size=60) | golden_texts, st.integers(0, 300), st.binary(max_size=2))
 def test_no_bytes_do_worse_than_a_broken_file(parse: object, data: bytes, at: int, change: bytes) -> None:

@@ -381,6 +381,7 @@ except DecompressionLimit:
 """
 
 
+@pytest.mark.outside
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's account of memory")
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_of_64_mb_makes_no_more_memory_resident_than_the_limit_allows(name: str) -> None:
@@ -449,6 +450,7 @@ def damaged(draw: st.DrawFn) -> tuple[int, int, bytes]:
     return codec, magic, bytes(data[: draw(st.none() | st.integers(0, len(data)))])
 
 
+@pytest.mark.outside
 @settings(deadline=None, max_examples=600)
 @given(damaged())
 def test_damaged_streams_raise_the_two_errors_and_nothing_else(case: tuple[int, int, bytes]) -> None:
@@ -479,6 +481,7 @@ def test_any_bytes_come_back(codec_and_magic: tuple[int, int], parts: list[bytes
 # Start-up
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("codec", [NONE, *COMPRESSED])
 def test_a_codec_imports_its_own_package_at_its_first_use_and_no_other(codec: int) -> None:
     code = f"""

@@ -66,6 +66,7 @@ def test_kafkas_batches_carry_these_checksums() -> None:
     assert checked == {0, 1, 2}
 
 
+@pytest.mark.outside
 def test_the_package_is_imported_at_the_first_checksum() -> None:
     code = """
 import sys

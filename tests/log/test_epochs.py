@@ -171,6 +171,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=500, deadline=None)
 @given(st.lists(steps, max_size=12))
 def test_epochs_agree_with_a_model_that_looks_through_everything(script: list[tuple[str, ...]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def as_in(magic: int, record: Record) -> Record:
     return record._replace(headers=(), timestamp=record.timestamp if magic else -1)
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(rows, formats, int64s, st.lists(st.integers(0, 1000), min_size=20, max_size=20))
 def test_what_is_built_reads_back(
@@ -55,6 +57,7 @@ def test_what_is_built_reads_back(
     assert sum(batch.count for batch in found) == len(records)
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(rows, formats, st.sampled_from([0, 1, 2]), st.sampled_from([CREATE_TIME, APPEND_TIME]))
 def test_every_format_converts_to_every_other(
@@ -112,6 +115,7 @@ def located(error: ProtocolError, data: bytes | bytearray) -> None:
 changes = st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), min_size=1, max_size=4)
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=500, deadline=None)
 @given(st.sampled_from(GOLDEN), changes, st.integers(0, 20))
 def test_changed_bytes_are_read_or_refused(data: bytes, changed: list[tuple[int, int]], cut: int) -> None:
@@ -121,6 +125,7 @@ def test_changed_bytes_are_read_or_refused(data: bytes, changed: list[tuple[int,
     touch_everything(broken)
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=250, deadline=None)
 @given(rows, st.sampled_from([0, 1, 2]), changes)
 def test_changed_records_are_read_or_refused(records: list[Record], magic: int, changed: list[tuple[int, int]]) -> None:

@@ -184,6 +184,7 @@ def test_counts_that_cannot_be_cost_nothing() -> None:
             scan(data, count)
 
 
+@pytest.mark.outside
 def test_what_is_kept_does_not_grow_with_the_number_of_records() -> None:
     peaks = []
     for count in (9_000, 12_000):

@@ -21,6 +21,8 @@ from tests.broker.running import running_node
 from tests.cluster.served import served
 from tests.server.running import connected
 
+pytestmark = pytest.mark.outside
+
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 TOPIC, DYNAMIC_DEFAULT_BROKER, DEFAULT = 2, 3, 5  # a kind of resource, and where values come from
 NOT_SERVED = {"share.version", "streams.version", "transaction.version"}

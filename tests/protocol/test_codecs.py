@@ -145,6 +145,7 @@ def test_broken_utf_8_becomes_replacement_characters_as_in_kafka() -> None:
     assert ListGroupsRequest.decode(data, 4).states_filter == ["a�c"]
 
 
+@pytest.mark.outside
 def test_importing_a_message_generates_nothing() -> None:
     program = (
         "import minibroker.protocol.messages.produce as m, sys;"

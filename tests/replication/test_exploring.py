@@ -48,6 +48,7 @@ def test_nothing_is_planted_unless_a_test_does_it() -> None:
     assert not bugs.planted
 
 
+@pytest.mark.outside
 def test_what_must_hold_holds_in_every_schedule() -> None:
     assert explore(range(SCHEDULES)) is None
 

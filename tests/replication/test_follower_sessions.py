@@ -18,6 +18,8 @@ from minibroker.replication.replica import Replica
 from minibroker.reporter import Reporter
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
 
+pytestmark = pytest.mark.outside
+
 
 class Said(Reporter):
     def __init__(self) -> None:

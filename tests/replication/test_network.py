@@ -15,6 +15,8 @@ from minibroker.replication.link import NetworkError
 from minibroker.replication.network import Network
 from minibroker.simulation.run import World, simulate
 
+pytestmark = pytest.mark.outside
+
 LEADER, FOLLOWER = 1, 2
 
 

@@ -62,6 +62,7 @@ def make_value(type: Type, chance: random.Random) -> Any:
     return "é" * (size // 2) if type.name.endswith("String") else chance.randbytes(size)
 
 
+@pytest.mark.outside
 @QUICK
 @given(messages())
 def test_what_is_written_is_read_back(case: tuple[Message, int]) -> None:
@@ -76,6 +77,7 @@ def test_what_is_written_is_read_back(case: tuple[Message, int]) -> None:
     assert sum(leaf.end - leaf.start for leaf in leaves) == len(data)
 
 
+@pytest.mark.outside
 @QUICK
 @given(messages(), st.randoms(use_true_random=False), st.binary(max_size=8))
 def test_damage_is_read_or_refused_with_a_typed_error(

@@ -214,6 +214,7 @@ def test_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no message is called 'Nonsense'" in capsys.readouterr().out
 
 
+@pytest.mark.outside
 def test_command_stops_quietly_when_its_reader_has_seen_enough() -> None:
     command = f"{sys.executable} -m minibroker explain --as batch {(V2 * 500).hex()} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)

@@ -22,6 +22,8 @@ from minibroker.lessons.running import Player, in_virtual_time
 from minibroker.lessons.show import Show
 from minibroker.lessons.stage import Stage
 
+pytestmark = pytest.mark.outside
+
 
 def test_keys_move_a_cluster() -> None:
     async def main(stage: Stage) -> None:

@@ -22,6 +22,8 @@ from tests.cluster.virtual import TOPIC, Lab, in_cluster
 
 from .test_keys import terminal
 
+pytestmark = pytest.mark.outside
+
 
 def ports(cluster: Cluster) -> list[int]:
     return [node.servers[0].port for node in cluster.nodes.values()]

@@ -259,6 +259,7 @@ def test_what_cannot_be_dumped_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert run(capsys, tmp_path)[0] == 1
 
 
+@pytest.mark.outside
 def test_a_reader_that_goes_away_is_no_error(partition: Path) -> None:
     import subprocess
     import sys
