@@ -1,24 +1,21 @@
 """Values of options: words, numbers, times, and the JSON in which Spark's Kafka source names partitions and offsets.
 
 What must hold: whatever is not understood raises OptionError, which names the option and shows how to write it.
-Not here: which options there are, and what may stand together (options.py).
+Not here: which options there are, and what may stand together (options.py, sink/options.py, bulk_load/options.py).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from typing import Any, NoReturn
-
-    TopicPartition = tuple[str, int]
-    Numbers = dict[TopicPartition, int]
+TopicPartition = tuple[str, int]
+Numbers = dict[TopicPartition, int]
 
 EARLIEST, LATEST = -2, -1  # of offsets, as Spark writes them in JSON
-INT64_MAX = (1 << 63) - 1
+INT32_MAX, INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
 
 class OptionError(ValueError):
@@ -47,35 +44,21 @@ class Limit:
         raise OptionError(f"{self.name} must name exactly the partitions of the query: {', '.join(told)}{hint}")
 
 
-def by_true_names(
-    given: Mapping[str, str], options: Iterable[str], settings: Collection[str], refusal: Callable[[str], str]
-) -> dict[str, str]:
-    """Return what was given by the true names of options; Spark does not look at the case of letters.
-
-    settings: what may stand behind `kafka.`, besides those of TLS and SASL. refusal: what is said of any other name.
-    """
-    names = {name.lower(): name for name in options}
-    told: dict[str, str] = {}
-    for name, value in given.items():
-        lower = name.lower()
-        if lower in names:
-            told[names[lower]] = str(value)
-            continue
-        setting = lower.removeprefix("kafka.")
-        if setting == lower or not (setting in settings or setting.startswith(("ssl.", "sasl."))):
-            raise OptionError(refusal(name))
-        told[lower] = str(value)
-    return told
+# Readers of kinds in a table of options (option_table.py)
 
 
-def flag(told: Mapping[str, str], name: str, default: bool, *, prefix: str = "") -> bool:
-    return one_of(prefix + name, told.get(name, str(default)), ("true", "false")) == "true"
+def words(_: str, text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def flag(name: str, text: str) -> bool:
+    return one_of(name, text, ("true", "false")) == "true"
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    for word in allowed:
-        if word.lower() == value.strip().lower():
-            return word
+    for known in allowed:
+        if known.lower() == value.strip().lower():
+            return known
     raise OptionError(f"{name} is {value!r}: it can be {' or '.join(allowed)}")
 
 
@@ -84,6 +67,13 @@ def positive(name: str, text: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) < 20 and 0 < int(value) <= INT64_MAX):
         raise OptionError(f"{name} is {text!r}: it must be a number above 0")
     return int(value)
+
+
+def number(name: str, text: str, least: int = 0) -> int:
+    """Read an int of Kafka's."""
+    if not re.fullmatch(r"\s*-?\d{1,11}\s*", text, re.ASCII) or not least <= int(text) <= INT32_MAX:
+        raise OptionError(f"{name} is {text.strip()!r}: it must be a number from {least} to {INT32_MAX}")
+    return int(text)
 
 
 def timestamp(name: str, text: str) -> int:
@@ -100,6 +90,17 @@ def duration_ms(name: str, text: str) -> int:
     if match is None or (match[2] or "ms") not in _UNITS_MS:
         raise OptionError(f"{name} is {text!r}: it must be a time as 15m, 30s or 500ms")
     return int(match[1]) * _UNITS_MS[match[2] or "ms"]
+
+
+READERS: dict[str, Callable[[str, str], Any]] = {
+    "text": lambda _, text: text,
+    "word": lambda _, text: text.strip(),
+    "words": words,
+    "flag": flag,
+    "positive": positive,
+    "number": number,
+    "duration": duration_ms,
+}
 
 
 # JSON

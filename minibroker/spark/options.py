@@ -7,120 +7,111 @@ what it says of a mistake is more: which option, what was found, what to write i
 What must hold: an option that nobody knows is refused, never ignored; those that have no meaning for a query in hand
 (polling while files are read, triggers in a batch) are taken, as Spark takes them.
 Spark: `failOnDataLoss`, `includeHeaders` and numbers are read when a query runs; here all of it when it is planned.
-Not here: what there is to read (planning.py in path/ and wire/). No pyspark: this can be tested without.
+Not here: what there is to read (planning.py in files/ and brokers/). No pyspark: this can be tested without.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
+from minibroker.spark.option_table import KAFKA, OptionTable
 from minibroker.spark.option_values import (
     EARLIEST,
     INT64_MAX,
     LATEST,
     Limit,
     OptionError,
-    by_true_names,
-    duration_ms,
-    flag,
+    TopicPartition,
     names,
     numbers_of,
-    one_of,
     partitions_of,
-    positive,
     timestamp,
+    words,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from minibroker.spark.option_values import TopicPartition
-
-FAIL, SKIP, QUARANTINE = MODES = ("fail", "skip", "quarantine")
-CHECKPOINT, LOG_END = END_OF_LOG = ("checkpoint", "logEnd")
-ERROR, TO_LATEST = NO_MATCH = ("error", "latest")
+FAIL, SKIP, QUARANTINE = ("fail", "skip", "quarantine")
+LOG_END = "logEnd"
+TO_LATEST = "latest"
+COMMITTED = "read_committed"
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
-ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
-
-# Every option, its default, and what it does. docs/spark.md shows this table.
-OPTIONS: dict[str, tuple[str, str]] = {
-    "path": ("", "log directories to read without a broker, with commas between them"),
-    "kafka.bootstrap.servers": ("", "brokers to ask, as HOST:PORT with commas between them"),
-    "subscribe": ("", "topics, with commas between them"),
-    "subscribePattern": (
-        "",
-        "a regular expression that is found anywhere in the name of a topic; ^ and $ are its ends",
-    ),
-    "assign": ("", 'partitions, as {"orders":[0,1]}'),
-    "startingOffsets": ("earliest; of a stream latest", 'earliest, latest, or {"orders":{"0":23,"1":-2}}'),
-    "startingTimestamp": ("", "ms since 1970: from the first record that is not older"),
-    "startingOffsetsByTimestamp": ("", 'the same for each partition, as {"orders":{"0":1700000000000}}'),
-    "startingOffsetsByTimestampStrategy": ("error", "error, or latest: where to begin if no record is that young"),
-    "endingOffsets": ("latest", 'latest, or {"orders":{"0":50,"1":-1}}; the offset itself is not read'),
-    "endingTimestamp": ("", "ms since 1970: up to the first record that is not older"),
-    "endingOffsetsByTimestamp": ("", "the same for each partition"),
-    "kafka.isolation.level": ("read_uncommitted", "read_committed leaves out aborted and open transactions"),
-    "includeHeaders": ("false", "whether there is a column with the headers"),
-    "failOnDataLoss": ("true", "whether records that should be there and are not end the query"),
-    "minPartitions": ("", "how many tasks there are at least, about"),
-    "maxRecordsPerPartition": ("", "how many offsets a task reads at most"),
-    "maxBytesPerPartition": ("134217728", "how many bytes of segments a task reads at most, about; only with `path`"),
-    "mode": (
-        "fail",
-        "what a broken batch does: fail, skip (it is counted and told), or quarantine: rows are the broken",
-    ),
-    "endOfLog": (
-        "checkpoint",
-        "checkpoint: a log ends at its high watermark; logEnd: behind its last whole batch; only with `path`",
-    ),
-    "maxOffsetsPerTrigger": ("", "how many offsets a micro-batch reads at most"),
-    "minOffsetsPerTrigger": ("", "how many offsets a micro-batch waits for"),
-    "maxTriggerDelay": ("15m", "how long it waits for them"),
-    "kafkaConsumer.pollTimeoutMs": ("120000", "how long to wait for records; not with `path`"),
-    "fetchOffset.numRetries": ("3", "how often to ask again for offsets; not with `path`"),
-    "fetchOffset.retryIntervalMs": ("1000", "how long to wait in between; not with `path`"),
-    "commitOffsets": ("false", "whether a stream commits its offsets to a group, for others to see; not with `path`"),
-    "groupIdPrefix": ("spark-kafka-source", "how the name of that group begins, without kafka.group.id"),
-}
-POLL_TIMEOUT_MS, RETRIES, RETRY_PAUSE_MS = 120_000, 3, 1000
 TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
 
-# What a consumer can be told with `kafka.` in front. ssl. and sasl. have many more.
-_SETTINGS = """
-    allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset bootstrap.servers
-    check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms default.api.timeout.ms
-    enable.auto.commit enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
-    group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms interceptor.classes
-    isolation.level key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records
-    metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters
-    metrics.num.samples metrics.recording.level metrics.sample.window.ms partition.assignment.strategy
-    receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms
-    retry.backoff.ms security.protocol security.providers send.buffer.bytes session.timeout.ms
-    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms value.deserializer
-"""
-CONSUMER_SETTINGS = frozenset(_SETTINGS.split())
-REFUSED_SETTINGS = {
-    "auto.offset.reset": "say where to begin with startingOffsets, as earliest or latest",
-    "key.deserializer": "keys are columns of bytes; turn them into something else in the query",
-    "value.deserializer": "values are columns of bytes; turn them into something else in the query",
-    "enable.auto.commit": "a query keeps its own offsets",
-    "interceptor.classes": "interceptors are code of the JVM, which does not read here",
-}
+# docs/spark.md shows this table. `settings` is what a consumer can be told besides.
+OPTIONS = OptionTable(
+    """
+    path | paths: words | | log directories to read without a broker, with commas between them
+    kafka.bootstrap.servers | servers: word | | brokers to ask, as HOST:PORT with commas between them
+    subscribe | | | topics, with commas between them
+    subscribePattern | |
+    | a regular expression that is found anywhere in the name of a topic; ^ and $ are its ends
+    assign | | | partitions, as {"orders":[0,1]}
+    startingOffsets | | earliest; of a stream latest | earliest, latest, or {"orders":{"0":23,"1":-2}}
+    startingTimestamp | | | ms since 1970: from the first record that is not older
+    startingOffsetsByTimestamp | | | the same for each partition, as {"orders":{"0":1700000000000}}
+    startingOffsetsByTimestampStrategy | no_match: one of error, latest | error
+    | error, or latest: where to begin if no record is that young
+    endingOffsets | | latest | latest, or {"orders":{"0":50,"1":-1}}; the offset itself is not read
+    endingTimestamp | | | ms since 1970: up to the first record that is not older
+    endingOffsetsByTimestamp | | | the same for each partition
+    kafka.isolation.level | isolation: one of read_uncommitted, read_committed | read_uncommitted
+    | read_committed leaves out aborted and open transactions
+    includeHeaders | include_headers: flag | false | whether there is a column with the headers
+    failOnDataLoss | fail_on_data_loss: flag | true
+    | whether records that should be there and are not end the query
+    minPartitions | partitions_min: positive | | how many tasks there are at least, about
+    maxRecordsPerPartition | records_max: positive | | how many offsets a task reads at most
+    maxBytesPerPartition | bytes_max: positive | 134217728
+    | how many bytes of segments a task reads at most, about; only with `path`
+    mode | mode: one of fail, skip, quarantine | fail
+    | what a broken batch does: fail, skip (it is counted and told), or quarantine: rows are the broken
+    endOfLog | end_of_log: one of checkpoint, logEnd | checkpoint
+    | checkpoint: a log ends at its high watermark; logEnd: behind its last whole batch; only with `path`
+    maxOffsetsPerTrigger | trigger_offsets_max: positive | | how many offsets a micro-batch reads at most
+    minOffsetsPerTrigger | trigger_offsets_min: positive | | how many offsets a micro-batch waits for
+    maxTriggerDelay | trigger_delay_ms: duration | 15m | how long it waits for them
+    kafkaConsumer.pollTimeoutMs | poll_timeout_ms: positive | 120000 | how long to wait for records; not with `path`
+    fetchOffset.numRetries | retries: positive | 3 | how often to ask again for offsets; not with `path`
+    fetchOffset.retryIntervalMs | retry_pause_ms: positive | 1000 | how long to wait in between; not with `path`
+    commitOffsets | commits: flag | false
+    | whether a stream commits its offsets to a group, for others to see; not with `path`
+    groupIdPrefix | group_prefix: text | spark-kafka-source
+    | how the name of that group begins, without kafka.group.id
+    """,
+    settings="""
+        allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset
+        check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms default.api.timeout.ms
+        enable.auto.commit enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
+        group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms interceptor.classes
+        key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+        metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters
+        metrics.num.samples metrics.recording.level metrics.sample.window.ms partition.assignment.strategy
+        receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms
+        retry.backoff.ms security.protocol security.providers send.buffer.bytes session.timeout.ms
+        socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms value.deserializer
+    """,
+    refused={
+        "auto.offset.reset": "say where to begin with startingOffsets, as earliest or latest",
+        "key.deserializer": "keys are columns of bytes; turn them into something else in the query",
+        "value.deserializer": "values are columns of bytes; turn them into something else in the query",
+        "enable.auto.commit": "a query keeps its own offsets",
+        "interceptor.classes": "interceptors are code of the JVM, which does not read here",
+    },
+)
 
 
 class Options:
     """What was asked for."""
 
     paths: list[str]
-    servers: str
+    servers: str  # empty: files are read
     topics: list[str] | None
     pattern: re.Pattern[str] | None
     assigned: list[TopicPartition] | None
     starting: Limit
     ending: Limit
     no_match: str
-    read_committed: bool
+    isolation: str
     include_headers: bool
     fail_on_data_loss: bool
     partitions_min: int | None
@@ -144,6 +135,10 @@ class Options:
     def is_path(self) -> bool:
         return bool(self.paths)
 
+    @property
+    def read_committed(self) -> bool:
+        return self.isolation == COMMITTED
+
     def wants(self, topic: str, partition: int) -> bool:
         """Return whether a partition that is there belongs to the query."""
         if self.assigned is not None:
@@ -156,32 +151,21 @@ class Options:
 
 def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
     """Read the options of a query; raise OptionError for the first that cannot be used."""
-    told = by_true_names(given, OPTIONS, CONSUMER_SETTINGS, lambda name: f"there is no option {name!r}{_near(name)}")
+    told = OPTIONS.by_true_names(given)
     found = Options()
-    _where(told, found)
+    vars(found).update(OPTIONS.values(told))
+    if found.paths and found.servers:
+        raise OptionError("path and kafka.bootstrap.servers are both set: say one, files or brokers")
+    if not found.paths and not found.servers:
+        raise OptionError(
+            "nothing to read from: set kafka.bootstrap.servers to HOST:PORT of a broker, or path to a log directory"
+        )
     _which(told, found)
-    found.kafka = {name[6:]: value for name, value in told.items() if name.startswith("kafka.")}
-    for name, advice in REFUSED_SETTINGS.items():
-        if name in found.kafka:
-            raise OptionError(f"kafka.{name} cannot be set: {advice}")
-    isolation = found.kafka.pop("isolation.level", ISOLATION_LEVELS[0])
-    found.read_committed = one_of("kafka.isolation.level", isolation, ISOLATION_LEVELS) == "read_committed"
-    found.include_headers = flag(told, "includeHeaders", False)
-    found.fail_on_data_loss = flag(told, "failOnDataLoss", True)
-    found.no_match = _choice(told, "startingOffsetsByTimestampStrategy", NO_MATCH)
-    found.mode = _choice(told, "mode", MODES)
-    found.end_of_log = _choice(told, "endOfLog", END_OF_LOG)
-    found.partitions_min = _positive(told, "minPartitions")
-    found.records_max = _positive(told, "maxRecordsPerPartition")
-    found.bytes_max = _positive(told, "maxBytesPerPartition") or int(OPTIONS["maxBytesPerPartition"][0])
-    found.trigger_offsets_max = _positive(told, "maxOffsetsPerTrigger")
-    found.trigger_offsets_min = _positive(told, "minOffsetsPerTrigger")
-    found.trigger_delay_ms = duration_ms("maxTriggerDelay", told.get("maxTriggerDelay", OPTIONS["maxTriggerDelay"][0]))
-    found.poll_timeout_ms = _positive(told, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS
-    found.retries = _positive(told, "fetchOffset.numRetries") or RETRIES
-    found.retry_pause_ms = _positive(told, "fetchOffset.retryIntervalMs") or RETRY_PAUSE_MS
-    found.commits = flag(told, "commitOffsets", False)
-    found.group_prefix = told.get("groupIdPrefix", OPTIONS["groupIdPrefix"][0])
+    found.kafka = {
+        name.removeprefix(KAFKA): value
+        for name, value in told.items()
+        if name.startswith(KAFKA) and name not in OPTIONS.rows
+    }
     most, least = found.trigger_offsets_max, found.trigger_offsets_min
     if most is not None and least is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})")
@@ -197,29 +181,8 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
     return found
 
 
-def _near(name: str) -> str:
-    from difflib import get_close_matches
-
-    candidates = {each.lower(): each for each in (*OPTIONS, *(f"kafka.{setting}" for setting in CONSUMER_SETTINGS))}
-    # Somebody may have forgotten the prefix.
-    if f"kafka.{name.lower()}" in candidates:
-        return f": did you mean kafka.{name.lower()}?"
-    near = get_close_matches(name.lower(), candidates, 1)
-    return f": did you mean {candidates[near[0]]}?" if near else "; docs/spark.md has a table of all"
-
-
-def _where(told: dict[str, str], found: Options) -> None:
-    found.paths = [path.strip() for path in told.get("path", "").split(",") if path.strip()]
-    found.servers = told.pop("kafka.bootstrap.servers", "").strip()
-    if found.paths and found.servers:
-        raise OptionError("path and kafka.bootstrap.servers are both set: say one, files or brokers")
-    if not found.paths and not found.servers:
-        raise OptionError(
-            "nothing to read from: set kafka.bootstrap.servers to HOST:PORT of a broker, or path to a log directory"
-        )
-
-
-def _which(told: dict[str, str], found: Options) -> None:
+def _which(told: Mapping[str, str], found: Options) -> None:
+    """Read which topics or partitions are meant: one option says it."""
     found.topics = found.pattern = found.assigned = None
     said = [name for name in TOPIC_OPTIONS if name in told]
     if len(said) != 1:
@@ -230,7 +193,7 @@ def _which(told: dict[str, str], found: Options) -> None:
     if name == "assign":
         found.assigned = partitions_of(value)
     elif name == "subscribe":
-        found.topics = list(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
+        found.topics = list(dict.fromkeys(words(name, value)))
         if not found.topics:
             raise OptionError(f"subscribe names no topic: {told[name]!r}")
     else:
@@ -242,18 +205,7 @@ def _which(told: dict[str, str], found: Options) -> None:
             raise OptionError(f"subscribePattern {value!r} is no regular expression: {error}") from None
 
 
-# Values
-
-
-def _choice(told: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    return one_of(name, told.get(name, OPTIONS[name][0]), allowed)
-
-
-def _positive(told: dict[str, str], name: str) -> int | None:
-    return positive(name, told[name]) if name in told else None
-
-
-def _limit(told: dict[str, str], which: str, default: int) -> Limit:
+def _limit(told: Mapping[str, str], which: str, default: int) -> Limit:
     """Read where a query begins or ends; as in Spark one time for all goes before times, and these before offsets."""
     name = f"{which}Timestamp"
     if name in told:

@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.log.compression import GZIP, NONE, ZSTD
 from minibroker.spark.bulk_load.columns import check_columns
-from minibroker.spark.bulk_load.options import CONFIG_ROW, OPTIONS, parse_load
+from minibroker.spark.bulk_load.options import OPTIONS, parse_load
 from minibroker.spark.option_values import OptionError
 
 DOCS = Path(__file__).parents[3] / "docs/spark-writing.md"
@@ -16,18 +16,17 @@ RECORD = [("value", "binary"), ("key", "string"), ("headers", "array<struct<key:
 
 
 def test_the_documentation_has_all_options() -> None:
-    rows = [*((name, *told) for name, told in OPTIONS.items()), CONFIG_ROW]
-    table = "".join(f"| `{name}` | {default} | {what} |\n" for name, default, what in rows)
+    table = "".join(f"| `{option.name}` | {option.default} | {option.text} |\n" for option in OPTIONS)
     assert table in DOCS.read_text(encoding="utf-8")
 
 
 def test_defaults_are_those_of_the_table() -> None:
     options = parse_load({"path": "data"})
     assert (options.codec, options.level, options.topic, options.partitions) == (NONE, None, None, None)
-    assert str(options.batch_bytes) == OPTIONS["batchBytes"][0]
-    assert str(options.buffer_bytes) == OPTIONS["bufferBytes"][0]
+    assert str(options.batch_bytes) == OPTIONS.rows["batchBytes"].default
+    assert str(options.buffer_bytes) == OPTIONS.rows["bufferBytes"].default
     assert options.release is None
-    assert OPTIONS["release"][0] == ""
+    assert OPTIONS.rows["release"].default == ""
 
 
 def test_names_are_taken_in_any_case_and_settings_of_topics_by_their_prefix() -> None:
