@@ -51,17 +51,19 @@ def check_all_there(
             told = f"{topic} has no partition {partition} here, only {known}" if known else ""
             raise OptionError(f"assign: {told or _absent(topic, topics(), where)}")
     if options.pattern is not None and not found and options.must_match:
-        raise OptionError(f"subscribePattern: no topic matches {options.pattern.pattern}; {_known(topics())}")
+        raise OptionError(f"subscribePattern: no topic matches {options.pattern.pattern}; {known_topics(topics())}")
 
 
 def _absent(topic: str, topics: list[str], where: str) -> str:
+    return f"there is no topic {topic} {where}; {known_topics(topics, topic)}"
+
+
+def known_topics(topics: list[str], meant: str = "") -> str:
+    """Say which topics there are, or the one that was meant."""
     from difflib import get_close_matches
 
-    near = get_close_matches(topic, topics, 1)
-    return f"there is no topic {topic} {where}; {f'did you mean {near[0]}?' if near else _known(topics)}"
-
-
-def _known(topics: list[str]) -> str:
+    if near := get_close_matches(meant, topics, 1):
+        return f"did you mean {near[0]}?"
     more = f" and {len(topics) - 10} more" if len(topics) > 10 else ""
     return f"there are {', '.join(topics[:10])}{more}" if topics else "there is none at all"
 

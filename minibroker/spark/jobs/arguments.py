@@ -1,75 +1,60 @@
-"""Arguments that several jobs share: which topics to read and where they are, and where records are to go.
+"""Arguments that several jobs share: topics to read, log directories to take whole, and where records are to go.
 
     add_source_arguments(parser); source_options(options) -> {"path": "data", "subscribe": "orders", ...}
     add_target_arguments(parser); target_options(options) -> {"kafka.bootstrap.servers": "localhost:9092"}
+    add_directory_arguments(parser); TopicFilter.of(options)
 
-What comes out are options of the data source (minibroker/spark/options.py), which checks them: here is only what makes
-no sense on a command line.
+Options of the data source are those of minibroker/spark/options.py, which checks them: here is only what makes no sense
+on a command line.
 """
 
 from __future__ import annotations
 
-from minibroker.spark.option_values import OptionError
+import argparse
+import re
+from collections.abc import Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
+from minibroker.spark.option_values import OptionError, words
+from minibroker.spark.options import COMMITTED, OPTIONS, TOPIC_OPTIONS
+from minibroker.spark.ranges import known_topics
+
+# Argument -> how its value is called, the option of the data source that it stands for.
+OF_OPTIONS = {
+    "--pattern": ("REGEX", "subscribePattern"),
+    "--assign": ("JSON", "assign"),
+    "--starting-offsets": ("WHERE", "startingOffsets"),
+    "--ending-offsets": ("WHERE", "endingOffsets"),
+    "--starting-timestamp": ("MS", "startingTimestamp"),
+    "--ending-timestamp": ("MS", "endingTimestamp"),
+}
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Let a job take what names topics; `source_options` reads it."""
     source = parser.add_argument_group("what to read", "log directories without a broker, or topics of brokers")
-    source.add_argument(
-        "--path", action="append", default=[], metavar="DIR", help="a log directory; may be repeated for several disks"
-    )
+    add_repeated(source, "--path", metavar="DIR", help="a log directory, once for each disk")
     source.add_argument("--bootstrap-server", metavar="HOST:PORT", help="brokers to ask, with commas between them")
-    source.add_argument(
-        "-t", "--topic", action="append", default=[], metavar="NAME", help="a topic; may be repeated, or with commas"
-    )
-    source.add_argument("--pattern", metavar="REGEX", help="topics with this in their names; .* for all")
-    source.add_argument("--assign", metavar="JSON", help='partitions, as {"orders":[0,1]}')
-    source.add_argument("--starting-offsets", metavar="WHERE", help='earliest, or {"orders":{"0":23}}')
-    source.add_argument("--ending-offsets", metavar="WHERE", help='latest, or {"orders":{"0":50}}')
-    source.add_argument("--starting-timestamp", metavar="MS", help="from the first record that is not older, by ms")
-    source.add_argument("--ending-timestamp", metavar="MS", help="up to the first record that is not older, by ms")
-    source.add_argument(
-        "--isolation",
-        choices=("read_uncommitted", "read_committed"),
-        help="read_committed leaves out aborted and open transactions",
-    )
-    source.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any option of the data source, as kafka.security.protocol=SSL; may be repeated",
-    )
+    _add_topics(source)
+    for name, (metavar, option) in OF_OPTIONS.items():
+        source.add_argument(name, metavar=metavar, help=OPTIONS.rows[option].text)
+    levels = ("read_uncommitted", COMMITTED)
+    source.add_argument("--isolation", choices=levels, help=OPTIONS.rows["kafka.isolation.level"].text)
+    add_repeated(source, "--option", help="any option of the data source, as kafka.security.protocol=SSL")
 
 
 def source_options(options: argparse.Namespace) -> dict[str, str]:
     """Return what was asked for as options of the data source; without any topic all are meant."""
-    found: dict[str, str] = {}
-    if options.path:
-        found["path"] = ",".join(options.path)
-    if options.bootstrap_server:
-        found["kafka.bootstrap.servers"] = options.bootstrap_server
-    topics = [name.strip() for each in options.topic for name in each.split(",") if name.strip()]
-    if topics:
-        found["subscribe"] = ",".join(dict.fromkeys(topics))
-    for name, value in (
-        ("subscribePattern", options.pattern),
-        ("assign", options.assign),
-        ("startingOffsets", options.starting_offsets),
-        ("endingOffsets", options.ending_offsets),
-        ("startingTimestamp", options.starting_timestamp),
-        ("endingTimestamp", options.ending_timestamp),
-        ("kafka.isolation.level", options.isolation),
-    ):
-        if value is not None:
-            found[name] = value
+    told = {
+        "path": ",".join(options.path) or None,
+        "kafka.bootstrap.servers": options.bootstrap_server,
+        "subscribe": ",".join(_topics(options)) or None,
+        "kafka.isolation.level": options.isolation,
+    }
+    for name, (_, option) in OF_OPTIONS.items():
+        told[option] = getattr(options, name[2:].replace("-", "_"))
+    found = {name: value for name, value in told.items() if value is not None}
     found |= pairs_of("--option", options.option)
-    if not {"subscribe", "subscribepattern", "assign"} & {name.lower() for name in found}:
+    if not {name.lower() for name in TOPIC_OPTIONS} & {name.lower() for name in found}:
         found["subscribePattern"] = ".*"
     return found
 
@@ -79,13 +64,7 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     target = parser.add_argument_group("where records go", "into log directories without a broker, or to brokers")
     target.add_argument("--to-path", metavar="DIR", help="a log directory to make, as a broker has it")
     target.add_argument("--to-bootstrap-server", metavar="HOST:PORT", help="brokers to send to, with commas between")
-    target.add_argument(
-        "--to-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the writer, as kafka.compression.type=zstd; may be repeated",
-    )
+    add_repeated(target, "--to-option", help="an option of the writer, as kafka.compression.type=zstd")
 
 
 def target_options(options: argparse.Namespace) -> dict[str, str]:
@@ -98,12 +77,78 @@ def target_options(options: argparse.Namespace) -> dict[str, str]:
     return found | pairs_of("--to-option", options.to_option)
 
 
-def pairs_of(word: str, texts: Sequence[str]) -> dict[str, str]:
+class TopicFilter:
+    """Which partitions of log directories a job takes: those of some topics, or all."""
+
+    def __init__(self, topics: Sequence[str] = (), pattern: str | None = None):
+        self.topics = tuple(topics)
+        try:
+            self._pattern = None if pattern is None else re.compile(pattern)
+        except re.error as error:
+            raise OptionError(f"--pattern {pattern!r} is no regular expression: {error}") from None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> TopicFilter:
+        return cls(_topics(options), options.pattern)
+
+    @property
+    def is_all(self) -> bool:
+        return not self.topics and self._pattern is None
+
+    def wants(self, topic: str, partition: int) -> bool:
+        del partition
+        return self.is_all or topic in self.topics or (self._pattern is not None and bool(self._pattern.search(topic)))
+
+    def check_found(self, found: list[str]) -> None:
+        """Raise if a topic that was named is not among those that there are."""
+        for topic in self.topics:
+            if topic not in found:
+                raise OptionError(f"there is no topic {topic}; {known_topics(found, topic)}")
+
+
+def add_directory_arguments(parser: argparse.ArgumentParser, *, several: bool = True) -> None:
+    """Let a job take a log directory, or several, and topics in it; `TopicFilter.of` reads these."""
+    source = parser.add_argument_group("what to read", "log directories, as in log.dirs; no broker is asked")
+    what = "a log directory, or the directory of a single partition"
+    if several:
+        source.add_argument("--path", action="append", required=True, metavar="DIR", help=f"{what}; may be repeated")
+    else:
+        source.add_argument("--path", required=True, metavar="DIR", help=what)
+    _add_topics(source)
+    source.add_argument("--pattern", metavar="REGEX", help="topics with this in their names; all without any")
+
+
+def add_new_directory_arguments(parser: argparse.ArgumentParser, done: str, setting: str) -> None:
+    """Let a job make a log directory of another; done: what it does to topics; setting: an example of one."""
+    add_directory_arguments(parser, several=False)
+    parser.add_argument("--to", required=True, metavar="DIR", help="the directory to make; it must not be there yet")
+    parser.add_argument("--only", action="store_true", help=f"leave out the topics that are not {done}")
+    add_repeated(parser, "--config", help=f"a setting of the topics, as {setting}")
+
+
+def add_repeated(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, name: str, *, help: str, metavar: str = "NAME=VALUE"
+) -> None:
+    """Let an argument be given several times."""
+    parser.add_argument(name, action="append", default=[], metavar=metavar, help=f"{help}; may be repeated")
+
+
+def _add_topics(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "-t", "--topic", action="append", default=[], metavar="NAME", help="a topic; may be repeated, or with commas"
+    )
+
+
+def _topics(options: argparse.Namespace) -> list[str]:
+    return list(dict.fromkeys(name for text in options.topic for name in words("--topic", text)))
+
+
+def pairs_of(name: str, texts: Sequence[str]) -> dict[str, str]:
     """Return what was written as NAME=VALUE."""
     found: dict[str, str] = {}
     for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise OptionError(f"{word} {text}: write it as NAME=VALUE")
-        found[name] = value
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise OptionError(f"{name} {text}: write it as NAME=VALUE")
+        found[key] = value
     return found

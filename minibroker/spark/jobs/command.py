@@ -7,6 +7,8 @@ import re
 import sys
 
 from minibroker.spark.jobs import JOBS, job_module
+from minibroker.spark.jobs.arguments import add_repeated, pairs_of
+from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +36,7 @@ def parser_of(name: str, program: str = "minibroker spark") -> argparse.Argument
         "--py-files", metavar="ZIP", help="code for the workers of a cluster, as minibroker spark --package writes it"
     )
     session.add_argument("--driver-memory", metavar="SIZE", help="memory of the driver, as 2g")
-    session.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; may be repeated"
-    )
+    add_repeated(session, "--conf", help="a setting of Spark")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--traceback", action="store_true", help="when a task fails, all that Spark says of it")
@@ -62,7 +62,6 @@ def reason_of(error: Exception) -> str | None:
 
 
 def _write_package(words: Sequence[str]) -> int:
-    from minibroker.spark.option_values import OptionError
     from minibroker.spark.packing import write_package
 
     if len(words) != 1:
@@ -85,7 +84,6 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     from minibroker.spark.brokers.planning import NoBroker
     from minibroker.spark.java import JavaMissing
     from minibroker.spark.jobs.progress import Progress
-    from minibroker.spark.option_values import OptionError
     from minibroker.spark.packing import check_workers
     from minibroker.spark.ranges import DataLoss
     from minibroker.spark.session import SparkMissing, open_session
@@ -105,16 +103,10 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
         print(f"minibroker spark {name}: {SparkMissing(error)}", file=sys.stderr)
         return USAGE
     options = parser.parse_args(rest)
-    settings: dict[str, str] = {}
-    for setting in options.conf:
-        key, sign, value = setting.partition("=")
-        if not sign:
-            print(f"--conf {setting}: write it as NAME=VALUE", file=sys.stderr)
-            return USAGE
-        settings[key] = value
-    if options.py_files:
-        settings["spark.submit.pyFiles"] = options.py_files
     try:
+        settings = pairs_of("--conf", options.conf)
+        if options.py_files:
+            settings["spark.submit.pyFiles"] = options.py_files
         spark = open_session(options.master, settings, memory=options.driver_memory)
         check_workers(spark)
         summary = job_module(name).run(spark, options, Progress(spark, not options.quiet))

@@ -22,16 +22,13 @@ from minibroker.cleaner.candidates import cleanable, segments_between
 from minibroker.cleaner.cleaner import ends_of, grouped
 from minibroker.cleaner.transactions import Transactions
 from minibroker.clock import LoopClock
-from minibroker.log.directory import split_name
 from minibroker.log.reading import aborted_between
-from minibroker.spark.jobs.arguments import pairs_of
+from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
 from minibroker.spark.jobs.compact_keys import Keys
 from minibroker.spark.jobs.compact_segments import KEYLESS, Look, Rewrite, Source, look, rewrite
-from minibroker.spark.jobs.copying import Copy, copies_of, copy
-from minibroker.spark.jobs.logs import Wanted, add_directory_arguments, is_at_work, wanted_of
-from minibroker.spark.jobs.new_directory import NewDirectory, Written
+from minibroker.spark.jobs.directory_in import SourceDirectory, SourceLog
+from minibroker.spark.jobs.directory_out import Copy, NewDirectory, WrittenSegment, copies_of, copy
 from minibroker.spark.jobs.progress import Progress
-from minibroker.spark.jobs.source_logs import SourceDirectory, SourceLog
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
@@ -153,7 +150,7 @@ def compact(
     path: str,
     target: str,
     *,
-    wanted: Wanted | None = None,
+    wanted: TopicFilter | None = None,
     takes_all: bool = False,
     only: bool = False,
     settings: Mapping[str, str] | None = None,
@@ -165,7 +162,7 @@ def compact(
     takes_all: what lies in the active segment too. only: leave out what is not compacted.
     settings: of topics, before what the directory's metadata say.
     """
-    wanted, progress = wanted or Wanted(), progress or Progress(is_wanted=False)
+    wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
     now_ms = LoopClock().now_ms() if now_ms is None else now_ms
     source = SourceDirectory(path, wanted, now_ms, settings)
     with closing(NewDirectory(target, [path])) as new:
@@ -179,29 +176,23 @@ def compact(
 
 
 def _opened(
-    source: SourceDirectory, wanted: Wanted, takes_all: bool, only: bool, now_ms: int
+    source: SourceDirectory, wanted: TopicFilter, takes_all: bool, only: bool, now_ms: int
 ) -> tuple[list[Plan], list[SourceLog]]:
-    plans: list[Plan] = []
-    copied: list[SourceLog] = []
-    for name in source.names:
-        key = split_name(name)
-        assert key is not None, name
-        is_wanted = wanted.wants(*key) and (not wanted.is_all or source.settings_of(key[0]).compact)
-        if is_wanted and not name.startswith("__cluster_metadata-"):
-            plans.append(Plan(len(plans), source.open(name), takes_all=takes_all, now_ms=now_ms))
-        elif not only and not source.is_alone and not name.startswith("__cluster_metadata-"):
-            copied.append(source.open(name))
-    if not plans:
+    def is_wanted(topic: str, partition: int) -> bool:
+        return wanted.wants(topic, partition) and (not wanted.is_all or source.settings_of(topic).compact)
+
+    logs, copied = source.opened(is_wanted, only=only)
+    if not logs:
         raise OptionError(
-            f"no topic in {source.root} is to be compacted: name some with --topic, or say --config "
+            f"no topic in {source.path} is to be compacted: name some with --topic, or say --config "
             "cleanup.policy=compact"
         )
-    return plans, copied
+    return [Plan(number, log, takes_all=takes_all, now_ms=now_ms) for number, log in enumerate(logs)], copied
 
 
 def _write(
     spark: Any, new: NewDirectory, plans: list[Plan], copied: list[SourceLog], progress: Progress
-) -> list[Written]:
+) -> list[WrittenSegment]:
     new.begin([*(plan.log for plan in plans), *copied])
     looks = [work for plan in plans for work in plan.looks()]
     with progress.step(f"looking at transactions in {len(looks):,} segments"):
@@ -220,7 +211,7 @@ def _write(
         return run_tasks(spark, write, works)
 
 
-def write(work: Rewrite | Copy) -> Written:
+def write(work: Rewrite | Copy) -> WrittenSegment:
     """Write a segment: what a task does."""
     return rewrite(work) if isinstance(work, Rewrite) else copy(work)
 
@@ -233,7 +224,7 @@ def find_superseded(spark: Any, works: list[Keys]) -> dict[int, dict[int, bytes]
 
 
 def _summary(
-    source: SourceDirectory, target: str, plans: list[Plan], copied: list[SourceLog], written: list[Written]
+    source: SourceDirectory, target: str, plans: list[Plan], copied: list[SourceLog], written: list[WrittenSegment]
 ) -> Summary:
     columns = ("log", "cleaned up to", "end", "records before", "records", "bytes before", "bytes", "segments")
     rows: list[tuple[Any, ...]] = []
@@ -246,11 +237,9 @@ def _summary(
         size_bytes = sum(each.size_bytes for each in mine)
         end = max(plan.end_offset, plan.log.start_offset)
         rows.append((plan.log.directory, end, plan.log.end_offset, *sums.values(), size_bytes, len(mine)))
-    notes = [f"the compacted directory is {target}"]
+    notes = [f"the compacted directory is {target}", *source.notes()]
     if left := [str(plan.log) for plan in plans if plan.leaves_active]:
         notes.append(f"the active segment is left alone where it goes beyond the high watermark: {', '.join(left[:5])}")
-    if is_at_work(source.root):
-        notes.append(f"a broker is at work in {source.root}: what it has written since is not in the new directory")
     figures = {
         "logs compacted": len(plans),
         "logs copied": len(copied),
@@ -274,17 +263,8 @@ def _summary(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_directory_arguments(parser, several=False)
-    parser.add_argument("--to", required=True, metavar="DIR", help="the directory to make; it must not be there yet")
+    add_new_directory_arguments(parser, "compacted", "delete.retention.ms=0 or min.compaction.lag.ms=3600000")
     parser.add_argument("--all", action="store_true", help="compact what lies in the active segment too")
-    parser.add_argument("--only", action="store_true", help="leave out the topics that are not compacted")
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the topics, as delete.retention.ms=0 or min.compaction.lag.ms=3600000; may be repeated",
-    )
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
@@ -292,7 +272,7 @@ def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
         spark,
         options.path,
         options.to,
-        wanted=wanted_of(options),
+        wanted=TopicFilter.of(options),
         takes_all=options.all,
         only=options.only,
         settings=pairs_of("--config", options.config),

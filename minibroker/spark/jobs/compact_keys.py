@@ -16,7 +16,7 @@ from minibroker.errors import ProtocolError
 from minibroker.log.formats import PREFIX_BYTES
 from minibroker.log.segment import Segment
 from minibroker.spark.columns.reader import ColumnReader
-from minibroker.spark.jobs.copying import opened
+from minibroker.spark.jobs.directory_in import opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from minibroker.in_pieces import finish
 from minibroker.log.batches import batches
 from minibroker.log.segment import Segment
 from minibroker.spark.columns.reader import ColumnReader
-from minibroker.spark.jobs.copying import opened
-from minibroker.spark.jobs.new_directory import Written, begin_segment, end_segment
+from minibroker.spark.jobs.directory_in import opened
+from minibroker.spark.jobs.directory_out import WrittenSegment, begin_segment, end_segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Superseded(OffsetMap):
         raise NotImplementedError("only of offsets it is known")
 
 
-def rewrite(work: Rewrite) -> Written:
+def rewrite(work: Rewrite) -> WrittenSegment:
     """Write one segment: what a task does."""
     storage, transactions = opened(work.root, work.directory), work.transactions
     new = begin_segment(work.target, work.directory, work.sources[0].base_offset)

@@ -14,17 +14,14 @@ from contextlib import closing
 
 from minibroker.clock import LoopClock
 from minibroker.log.compression import CODEC_NAMES, ZSTD, check_level
-from minibroker.log.directory import split_name
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.producers import ProducerStates
 from minibroker.log.reading import aborted_between
-from minibroker.spark.jobs.arguments import pairs_of
+from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
 from minibroker.spark.jobs.convert_segments import LOST, Conversion, convert_segment
-from minibroker.spark.jobs.copying import Copy, copies_of, copy
-from minibroker.spark.jobs.logs import Wanted, add_directory_arguments, is_at_work, wanted_of
-from minibroker.spark.jobs.new_directory import NewDirectory, Written
+from minibroker.spark.jobs.directory_in import SourceDirectory, SourceLog
+from minibroker.spark.jobs.directory_out import Copy, NewDirectory, WrittenSegment, copies_of, copy
 from minibroker.spark.jobs.progress import Progress
-from minibroker.spark.jobs.source_logs import SourceDirectory, SourceLog
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
@@ -75,7 +72,7 @@ class Manner:
 
     def takes(self, topic: str) -> bool:
         """Return whether a topic can become like this."""
-        return topic not in INTERNAL_TOPICS or (topic != "__cluster_metadata" and not self.is_old)
+        return topic not in INTERNAL_TOPICS or not self.is_old
 
 
 def convert(
@@ -86,18 +83,20 @@ def convert(
     magic: int | None = None,
     codec: str | None = None,
     level: int | None = None,
-    wanted: Wanted | None = None,
+    wanted: TopicFilter | None = None,
     only: bool = False,
     settings: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Write a converted copy of a log directory; without `magic` or `codec` batches keep theirs."""
     manner = Manner(magic, codec, level)
-    wanted, progress = wanted or Wanted(), progress or Progress(is_wanted=False)
+    wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
     source = SourceDirectory(path, wanted, LoopClock().now_ms(), settings)
     with closing(NewDirectory(target, [path])) as new:
         with progress.step(f"opening {len(source.names):,} logs"):
-            logs, copied = _opened(source, wanted, manner, only)
+            logs, copied = source.opened(lambda *key: wanted.wants(*key) and manner.takes(key[0]), only=only)
+            if not logs:
+                raise OptionError(f"no topic in {source.path} is to be converted")
         new.begin([*logs, *copied])
         works: list[Conversion | Copy] = [work for log in logs for work in _works(log, new.root, manner)]
         works += [work for log in copied for work in copies_of(log, new.root)]
@@ -110,26 +109,9 @@ def convert(
     return _summary(source, target, logs, copied, [each for each in written if each.directory in names])
 
 
-def write(work: Conversion | Copy) -> list[Written]:
+def write(work: Conversion | Copy) -> list[WrittenSegment]:
     """Write a segment, or what becomes of it: what a task does."""
     return convert_segment(work) if isinstance(work, Conversion) else [copy(work)]
-
-
-def _opened(
-    source: SourceDirectory, wanted: Wanted, manner: Manner, only: bool
-) -> tuple[list[SourceLog], list[SourceLog]]:
-    logs: list[SourceLog] = []
-    copied: list[SourceLog] = []
-    for name in source.names:
-        key = split_name(name)
-        assert key is not None, name
-        if wanted.wants(*key) and manner.takes(key[0]):
-            logs.append(source.open(name))
-        elif not only and not source.is_alone and key[0] != "__cluster_metadata":
-            copied.append(source.open(name))
-    if not logs:
-        raise OptionError(f"no topic in {source.root} is to be converted")
-    return logs, copied
 
 
 def _works(log: SourceLog, target: str, manner: Manner) -> Iterator[Conversion]:
@@ -154,7 +136,11 @@ def _works(log: SourceLog, target: str, manner: Manner) -> Iterator[Conversion]:
 
 
 def _summary(
-    source: SourceDirectory, target: str, logs: list[SourceLog], copied: list[SourceLog], converted: list[Written]
+    source: SourceDirectory,
+    target: str,
+    logs: list[SourceLog],
+    copied: list[SourceLog],
+    converted: list[WrittenSegment],
 ) -> Summary:
     columns = ("log", "end", "batches before", "batches", "bytes before", "bytes", "segments")
     rows: list[tuple[Any, ...]] = []
@@ -163,7 +149,7 @@ def _summary(
         counts = [sum(each.counts[name] for each in mine) for name in columns[2:5]]
         rows.append((log.directory, log.end_offset, *counts, sum(each.size_bytes for each in mine), len(mine)))
     lost = {name: sum(each.counts[name] for each in converted) for name in LOST}
-    notes = [f"the new directory is {target}"]
+    notes = [f"the new directory is {target}", *source.notes()]
     if any(lost.values()):
         told = ", ".join(f"{count:,} {name}" for name, count in lost.items() if count)
         notes.append(f"lost, for the format has no place for it: {told}")
@@ -172,8 +158,6 @@ def _summary(
         notes.append(
             f"{len(cut)} logs end before their last record: below the high watermark, or the first open transaction"
         )
-    if is_at_work(source.root):
-        notes.append(f"a broker is at work in {source.root}: what it has written since is not in the new directory")
     figures = {
         "logs converted": len(logs),
         "logs copied": len(copied),
@@ -188,19 +172,10 @@ def _summary(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_directory_arguments(parser, several=False)
-    parser.add_argument("--to", required=True, metavar="DIR", help="the directory to make; it must not be there yet")
+    add_new_directory_arguments(parser, "converted", "segment.bytes=536870912")
     parser.add_argument("--format", type=int, choices=(0, 1, 2), help="of the records; without it they keep theirs")
     parser.add_argument("--codec", choices=CODEC_NAMES, help="of the batches; without it they keep theirs")
     parser.add_argument("--level", type=int, metavar="N", help="of the codec, Kafka's default without it")
-    parser.add_argument("--only", action="store_true", help="leave out the topics that are not converted")
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the topics, as segment.bytes=536870912; may be repeated",
-    )
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
@@ -211,7 +186,7 @@ def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
         magic=options.format,
         codec=options.codec,
         level=options.level,
-        wanted=wanted_of(options),
+        wanted=TopicFilter.of(options),
         only=options.only,
         settings=pairs_of("--config", options.config),
         progress=progress,

@@ -14,8 +14,8 @@ from minibroker.log.batches import Batch, batches
 from minibroker.log.compression import ZSTD
 from minibroker.log.convert import RUN_BYTES_MAX, convert
 from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
-from minibroker.spark.jobs.copying import opened
-from minibroker.spark.jobs.new_directory import Written, begin_segment, end_segment
+from minibroker.spark.jobs.directory_in import opened
+from minibroker.spark.jobs.directory_out import WrittenSegment, begin_segment, end_segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Conversion:
         self.aborted: list[AbortedTxn] = []  # those that may have records in it
 
 
-def convert_segment(work: Conversion) -> list[Written]:
+def convert_segment(work: Conversion) -> list[WrittenSegment]:
     """Write a segment anew: what a task does."""
     segment = Segment(opened(work.root, work.directory), work.directory, work.base_offset)
     scan = Scan(segment)
@@ -65,7 +65,7 @@ def convert_segment(work: Conversion) -> list[Written]:
 class _Converter:
     def __init__(self, work: Conversion, modified_ms: int):
         self.work = work
-        self.written: list[Written] = []
+        self.written: list[WrittenSegment] = []
         self._modified_ms = modified_ms
         self._transactions = Transactions()
         self._transactions.add_aborted(work.aborted)

@@ -9,7 +9,8 @@ Not here: files (loading_files.py), rules (loading_generator.py), writing (spark
 from __future__ import annotations
 
 from minibroker.clock import LoopClock
-from minibroker.spark.jobs.arguments import add_target_arguments, pairs_of, target_options
+from minibroker.log.compression import CODEC_NAMES
+from minibroker.spark.jobs.arguments import add_repeated, add_target_arguments, pairs_of, target_options
 from minibroker.spark.jobs.loading_files import Choice, as_records, format_of, opened
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
@@ -30,7 +31,6 @@ EPILOG = """examples:
   minibroker spark import lake/topic=orders -t orders --to-path data --partitions 6
   minibroker spark load --generate records=1e9,keys=1000000,skew=1.1,size=lognormal:200:0.5 -t load --to-path data
 """
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         help="parquet, json, csv, text, or any that Spark has; records: lines of slice; else as the names say",
     )
-    parser.add_argument(
-        "--read-option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader, as sep=;"
-    )
+    add_repeated(parser, "--read-option", help="of Spark's reader, as sep=;")
     rule = "; ".join(f"{name}: {what}" for name, what in NAMES.items())
     parser.add_argument("--generate", metavar="NAME=VALUE,...", help=f"make records up instead. {rule}")
     parser.add_argument("--key", metavar="COLUMN", help="the key of records")
@@ -54,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partition-column", metavar="COLUMN", help="the partition of each; else the key decides")
     add_target_arguments(parser)
     parser.add_argument("--partitions", type=int, metavar="N", help="of topics that are made; only with --to-path")
-    parser.add_argument("--compression", choices=CODECS, help="of what is written")
+    parser.add_argument("--compression", choices=CODEC_NAMES, help="of what is written")
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:

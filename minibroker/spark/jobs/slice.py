@@ -14,7 +14,13 @@ import os
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.folders import open_folder
-from minibroker.spark.jobs.arguments import add_source_arguments, add_target_arguments, source_options, target_options
+from minibroker.spark.jobs.arguments import (
+    add_repeated,
+    add_source_arguments,
+    add_target_arguments,
+    source_options,
+    target_options,
+)
 from minibroker.spark.jobs.export_ranges import available
 from minibroker.spark.jobs.loading_rules import time_ms
 from minibroker.spark.jobs.progress import Progress
@@ -93,19 +99,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser)
     what = parser.add_argument_group("which records")
     what.add_argument("--sample", type=float, default=1.0, metavar="SHARE", help="of the keys, as 0.01 (all)")
-    what.add_argument(
-        "--by", action="append", default=[], metavar="WHAT",
-        help="what records are about: key, value.FIELD, key.FIELD; TOPIC: in front for one topic (key)",
-    )  # fmt: skip
-    what.add_argument("--only", action="append", default=[], metavar="ID", help="records about this; may be repeated")
+    about = "what records are about: key, value.FIELD, key.FIELD; TOPIC: in front for one topic (key)"
+    add_repeated(what, "--by", metavar="WHAT", help=about)
+    add_repeated(what, "--only", metavar="ID", help="records about this")
     what.add_argument("--drop-others", action="store_true", help="leave out records that are about nothing")
     what.add_argument("--records", type=int, metavar="N", help="of each partition at most, the newest")
     what.add_argument("--seed", type=int, default=0, help="another number takes other keys (0)")
     how = parser.add_argument_group("what becomes of them")
-    how.add_argument(
-        "--mask", action="append", default=[], metavar="WHAT=HOW",
-        help=f"key, value, value.FIELD.FIELD, header.NAME, with TOPIC: in front for one topic; {', '.join(HOWS)}",
-    )  # fmt: skip
+    masked = f"key, value, value.FIELD.FIELD, header.NAME, with TOPIC: in front for one topic; {', '.join(HOWS)}"
+    add_repeated(how, "--mask", metavar="WHAT=HOW", help=masked)
     how.add_argument("--salt", metavar="TEXT", help=f"the secret of hash and fake; better in {SALT}")
     how.add_argument("--allow-unused-masks", action="store_true", help="masks may meet nothing; else that is an error")
     how.add_argument("--shift", metavar="TIME", help="make all later by 36h, 7d or 500ms; earlier by --shift=-36h")

@@ -3,7 +3,7 @@
     every segment, large ones in pieces  ->  read by tasks  ->  put together by partition in the driver
 
 The rules are those of `minibroker verify`, and so are the findings: the same code reads the pieces and joins them
-(minibroker/log/verify*.py). A segment whose pieces do not fit together is read once more, whole.
+(minibroker/tools/verify). A segment whose pieces do not fit together is read once more, whole.
 What must hold: nothing is written, and what is found does not depend on how segments were cut.
 Not here: comparing replicas (verify_replicas.py).
 """
@@ -18,7 +18,8 @@ from minibroker.log.directory import split_name
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.segment import Segment
 from minibroker.spark.files.directories import logs_in, topics_in
-from minibroker.spark.jobs.logs import Wanted, add_directory_arguments, is_at_work, wanted_of
+from minibroker.spark.jobs.arguments import TopicFilter, add_directory_arguments, add_repeated
+from minibroker.spark.jobs.directory_in import is_at_work
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
@@ -142,12 +143,12 @@ def verify(
     spark: Any,
     paths: Sequence[str],
     *,
-    wanted: Wanted | None = None,
+    wanted: TopicFilter | None = None,
     piece_bytes: int = PIECE_BYTES,
     progress: Progress | None = None,
 ) -> Summary:
     """Say what is wrong with log directories."""
-    wanted, progress = wanted or Wanted(), progress or Progress(is_wanted=False)
+    wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
     roots = _roots(paths, wanted)
     logs = [log for root in roots for log in root.logs.values()]
     works = [(log, work) for log in logs for work in log.works(piece_bytes)]
@@ -201,7 +202,7 @@ def read(work: Work) -> list[Piece]:
     return found
 
 
-def _roots(paths: Sequence[str], wanted: Wanted) -> list[Root]:
+def _roots(paths: Sequence[str], wanted: TopicFilter) -> list[Root]:
     found: dict[tuple[str, bool], dict[str, None]] = {}
     for path in paths:
         storage = ReadOnlyStorage(path)
@@ -264,13 +265,8 @@ def _summary(roots: list[Root]) -> Summary:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory_arguments(parser)
-    parser.add_argument(
-        "--against",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="compare with the logs of a follower instead, up to the lower high watermark; may be repeated",
-    )
+    what = "compare with the logs of a follower instead, up to the lower high watermark"
+    add_repeated(parser, "--against", metavar="DIR", help=what)
     parser.add_argument(
         "--piece-bytes", metavar="N", help=f"how much of a segment a task reads at most ({PIECE_BYTES})"
     )
@@ -278,7 +274,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
     piece_bytes = positive("--piece-bytes", options.piece_bytes) if options.piece_bytes else PIECE_BYTES
-    wanted = wanted_of(options)
+    wanted = TopicFilter.of(options)
     if options.against:
         from minibroker.spark.jobs.verify_replicas import compare
 

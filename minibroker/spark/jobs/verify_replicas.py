@@ -15,7 +15,7 @@ from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.checkpoints import CLEANER_OFFSETS, read_leader_epochs, read_offsets
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.spark.files.directories import PartitionFiles, ReadOnlySegment, find_partitions, topics_in
-from minibroker.spark.jobs.logs import Wanted
+from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
@@ -80,12 +80,12 @@ def compare(
     leaders: Sequence[str],
     followers: Sequence[str],
     *,
-    wanted: Wanted | None = None,
+    wanted: TopicFilter | None = None,
     piece_bytes: int = 128 * 1024 * 1024,
     progress: Progress | None = None,
 ) -> Summary:
     """Compare the logs of followers with those of a leader."""
-    wanted, progress = wanted or Wanted(), progress or Progress(is_wanted=False)
+    wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
     mine = find_partitions(list(leaders), wanted)
     wanted.check_found(topics_in(list(leaders)))
     pairs: list[tuple[Replicas, Pair]] = []

@@ -21,10 +21,10 @@ from minibroker.log.directory import LogDirectory
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
 from minibroker.spark.jobs import compact as job
+from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.jobs.compact_keys import Keys, keys_of
-from minibroker.spark.jobs.logs import Wanted
-from minibroker.spark.jobs.source_logs import SourceDirectory
+from minibroker.spark.jobs.directory_in import SourceDirectory
 from minibroker.spark.option_values import OptionError
 from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.cleaner.dirty_logs import NOW_MS, DirtyLog
@@ -147,7 +147,7 @@ def fill(dirty: DiskLog, chance: Random, steps: int) -> None:
 
 
 def compacted(root: Path, target: Path, dirty: DiskLog, **more: Any) -> Any:
-    return job.compact(None, str(root), str(target), wanted=Wanted(["t"]), now_ms=dirty.now_ms, **more)
+    return job.compact(None, str(root), str(target), wanted=TopicFilter(["t"]), now_ms=dirty.now_ms, **more)
 
 
 @pytest.mark.slow

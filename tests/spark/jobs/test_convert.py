@@ -18,8 +18,8 @@ from minibroker.log.checkpoints import HIGH_WATERMARKS, read_offsets
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.storage import OsStorage
 from minibroker.spark.jobs import convert as job
+from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.command import parser_of
-from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.option_values import OptionError
 from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.interop import kafka
@@ -71,9 +71,9 @@ def test_records_stay_as_far_as_the_format_holds_them(
 ) -> None:
     before = tree(logs)
     if codec == "zstd":  # old messages cannot have it
-        wanted = Wanted(pattern="^(format2|appendtime2|recompress|epochs|txn|open|trimmed|late|empty)$")
+        wanted = TopicFilter(pattern="^(format2|appendtime2|recompress|epochs|txn|open|trimmed|late|empty)$")
     else:
-        wanted = Wanted()
+        wanted = TopicFilter()
     new, names = tmp_path / "new", names_in(logs)
     summary = job.convert(None, str(logs), str(new), magic=magic, codec=codec, level=level, wanted=wanted)
     assert tree(logs) == before
@@ -102,7 +102,7 @@ def test_records_stay_as_far_as_the_format_holds_them(
 
 
 def test_what_is_lost_is_told(logs: Path, tmp_path: Path, without_spark: None) -> None:
-    wanted = Wanted(["txn", "open", "format2"])
+    wanted = TopicFilter(["txn", "open", "format2"])
     summary = job.convert(None, str(logs), str(tmp_path / "new"), magic=0, codec="gzip", wanted=wanted, only=True)
     batches = [batch for name in ("txn-0", "open-0", "format2-0") for batch in every_batch(logs / name)]
     lost = dict(summary.table("lost").rows)
@@ -154,7 +154,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"codec": "gzip", "level": 30}, "gzip level 30 is outside"),
     ({"codec": "snappy", "level": 3}, "snappy has no compression levels"),
     ({"codec": "brotli"}, "it can be none, gzip"),
-    ({"codec": "gzip", "wanted": Wanted(["fromat2"])}, "did you mean format2"),
+    ({"codec": "gzip", "wanted": TopicFilter(["fromat2"])}, "did you mean format2"),
 ]
 
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
 
 def test_zstd_must_be_told_another_codec_on_its_way_down(logs: Path, tmp_path: Path, without_spark: None) -> None:
     with pytest.raises(ProtocolError, match="zstd, which format 1 does not know: say another codec"):
-        job.convert(None, str(logs), str(tmp_path / "new"), magic=1, wanted=Wanted(["format2"]))
+        job.convert(None, str(logs), str(tmp_path / "new"), magic=1, wanted=TopicFilter(["format2"]))
     assert not list(tmp_path.iterdir())
 
 
@@ -215,11 +215,11 @@ def test_a_broker_at_work_is_told_of(logs: Path, tmp_path: Path, without_spark: 
     storage = OsStorage(str(source))
     storage.lock()
     try:
-        summary = job.convert(None, str(source), str(tmp_path / "new"), codec="gzip", wanted=Wanted(["txn"]))
+        summary = job.convert(None, str(source), str(tmp_path / "new"), codec="gzip", wanted=TopicFilter(["txn"]))
     finally:
         storage.unlock()
     assert [note for note in summary.notes if "a broker is at work" in note]
-    again = job.convert(None, str(source), str(tmp_path / "more"), codec="gzip", wanted=Wanted(["txn"]), only=True)
+    again = job.convert(None, str(source), str(tmp_path / "more"), codec="gzip", wanted=TopicFilter(["txn"]), only=True)
     assert not [note for note in again.notes if "a broker is at work" in note]
 
 

@@ -17,8 +17,8 @@ from minibroker.log.records import Record
 from minibroker.log.storage import OsStorage
 from minibroker.spark.jobs import verify as job
 from minibroker.spark.jobs import verify_replicas
+from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.command import parser_of
-from minibroker.spark.jobs.logs import Wanted
 from minibroker.spark.option_values import OptionError
 from minibroker.tools.verify.log_directory import Verified, verify_directory
 from tests.goldens import LOG_DIRECTORIES
@@ -190,12 +190,12 @@ def test_an_epoch_of_before_is_found_and_a_new_one_begins_at_0(tmp_path: Path) -
 
 def test_topics_that_were_asked_for(directory: Path) -> None:
     (directory / f"format2-0/{FIRST}.index").unlink()
-    assert job.verify(None, [str(directory)], wanted=Wanted(["txn"])).figures["logs"] == 1
-    summary = job.verify(None, [str(directory)], wanted=Wanted(pattern="^format"))
+    assert job.verify(None, [str(directory)], wanted=TopicFilter(["txn"])).figures["logs"] == 1
+    summary = job.verify(None, [str(directory)], wanted=TopicFilter(pattern="^format"))
     assert (summary.figures["logs"], len(summary.problems)) == (3, 1)
     assert summary.table("logs").rows[-1][-1] == 1
     with pytest.raises(OptionError, match="did you mean format2"):
-        job.verify(None, [str(directory)], wanted=Wanted(["fromat2"]))
+        job.verify(None, [str(directory)], wanted=TopicFilter(["fromat2"]))
 
 
 # Replicas

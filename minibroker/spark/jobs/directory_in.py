@@ -1,4 +1,4 @@
-"""The logs that a job makes new ones of: opened as a broker would, without writing a byte, up to the high watermark.
+"""Log directory that a job makes a new one of: its logs as a broker opens them, without writing a byte.
 
 What must hold: a log ends where all replicas agreed, or behind its last whole batch if nobody has noted that; what
 comes behind it when a broker is at work is none of the job's. Derived files that are missing or broken are made anew
@@ -12,32 +12,28 @@ from minibroker.config import BrokerConfig, TopicConfig, log_settings
 from minibroker.errors import KafkaError, ProtocolError, StorageError
 from minibroker.log.checkpoints import (
     CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    read_clean_shutdown,
     read_file,
-    read_offsets,
 )
 from minibroker.log.directory import split_name
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.meta_properties import META_PROPERTIES, read_meta_properties
 from minibroker.log.producers import ProducerStates
 from minibroker.log.read_only_storage import ReadOnlyStorage
-from minibroker.log.recovery import open_log
+from minibroker.log.recovery import finish_swaps, open_log
 from minibroker.log.snapshots import load_producers, snapshot_offsets, snapshot_path
-from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY
+from minibroker.log.storage import LOCK, OsStorage
+from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, METADATA_TOPIC
 from minibroker.metadata.metadata_log import MetadataLog
-from minibroker.spark.files.directories import logs_in, topics_in
+from minibroker.spark.files.directories import Root, logs_in, topics_in
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from minibroker.log.settings import LogSettings
     from minibroker.metadata.image import MetadataImage
-    from minibroker.spark.jobs.logs import Wanted
+    from minibroker.spark.jobs.arguments import TopicFilter
 
 TOP = (META_PROPERTIES, BOOTSTRAP, METADATA_DIRECTORY)
 
@@ -50,7 +46,7 @@ class SourceLog:
         assert key is not None, directory
         self.topic, self.partition = key
         self.directory = directory
-        self.storage = ReadOnlyStorage(source.root)
+        self.storage = ReadOnlyStorage(source.path)
         self.settings = settings
         self.log = open_log(
             self.storage,
@@ -110,30 +106,19 @@ class SourceLog:
         self.log.release()
 
 
-class SourceDirectory:
+class SourceDirectory(Root):
     """A log directory to be read."""
 
-    def __init__(self, path: str, wanted: Wanted, now_ms: int, settings: Mapping[str, str] | None = None):
+    def __init__(self, path: str, wanted: TopicFilter, now_ms: int, settings: Mapping[str, str] | None = None):
         found = logs_in(path)
-        self.root = found[0][0]
-        self.storage = ReadOnlyStorage(self.root)
+        super().__init__(found[0][0])
         self.now_ms = now_ms
         self.is_alone = len(found) == 1 and path.rstrip("/").rpartition("/")[2] == found[0][1]
         wanted.check_found(topics_in([path]))
         self.names = [name for _, name in found]
-        self.was_clean = read_clean_shutdown(self.storage) is not None
-        self.recovery_points = self._offsets(RECOVERY_POINTS)
-        self.log_starts = self._offsets(LOG_STARTS)
-        self.high_watermarks = self._offsets(HIGH_WATERMARKS)
-        self.cleaner_offsets = self._offsets(CLEANER_OFFSETS)
+        self.cleaner_offsets = self._read(CLEANER_OFFSETS)
         self._image = self._metadata()
         self._given = dict(settings or {})
-
-    def _offsets(self, name: str) -> dict[tuple[str, int], int]:
-        try:
-            return read_offsets(self.storage, name)
-        except ProtocolError:
-            return {}  # as at the start of a broker
 
     def _metadata(self) -> MetadataImage | None:
         """Return what the directory itself says of its topics, if its broker was its own controller."""
@@ -141,7 +126,7 @@ class SourceDirectory:
             meta = read_meta_properties(self.storage)
             if meta is None or not self.storage.list(METADATA_DIRECTORY):
                 return None
-            storage = ReadOnlyStorage(self.root)
+            storage = ReadOnlyStorage(self.path)
             return MetadataLog(storage, node_id=meta.node_id or 1).load(now_ms=self.now_ms)
         except (ProtocolError, KafkaError, StorageError):
             return None  # then the settings are the default ones, or what was said
@@ -159,7 +144,49 @@ class SourceDirectory:
         assert key is not None, name
         return SourceLog(self, name, self.settings_of(key[0]), self.now_ms)
 
+    def opened(self, is_changed: Callable[[str, int], bool], *, only: bool) -> tuple[list[SourceLog], list[SourceLog]]:
+        """Return the logs of the partitions that a job changes, and those that it copies: none, with `only`.
+
+        The metadata of a directory are no partition of a topic: `top` has them.
+        """
+        changed, copied = [], []
+        for name in self.names:
+            key = split_name(name)
+            assert key is not None, name
+            if key[0] == METADATA_TOPIC:
+                continue
+            if is_changed(*key):
+                changed.append(self.open(name))
+            elif not only and not self.is_alone:
+                copied.append(self.open(name))
+        return changed, copied
+
     @property
     def top(self) -> list[str]:
         """Names of what lies beside the logs and belongs to any copy of the directory."""
         return [name for name in TOP if self.storage.exists(name)]
+
+    def notes(self) -> list[str]:
+        """Return what to say of a new directory that was made of this one."""
+        late = f"a broker is at work in {self.path}: what it has written since is not in the new directory"
+        return [late] if is_at_work(self.path) else []
+
+
+def is_at_work(root: str) -> bool:
+    """Return whether a broker holds a log directory."""
+    storage = OsStorage(root)
+    if not storage.exists(LOCK):
+        return False
+    try:
+        storage.lock()
+    except StorageError as failure:
+        return "at work" in str(failure)  # a lock that we may not even open says nothing
+    storage.unlock()
+    return False
+
+
+def opened(root: str, directory: str) -> ReadOnlyStorage:
+    """Return a directory to read from, its log as a start would find it."""
+    storage = ReadOnlyStorage(root)
+    finish_swaps(storage, directory)
+    return storage

@@ -1,4 +1,4 @@
-"""A log directory that a job makes anew: staged beside its place, and there only when it is whole.
+"""Log directory that a job makes: staged beside its place, and there only when it is whole.
 
     data.staged/    what tasks write; a job that is killed leaves it, and the next one clears it away
     data/           the same under its name, in one step, with all that a broker looks for
@@ -6,7 +6,9 @@
 What must hold: a place where something lies already is refused before anything is read; what appears has been synced,
 checkpoints and all, and says that its broker stopped in order. Tasks write files of one attempt each, so two of the
 same work do not meet; the driver gives those their names that it was told of, and the rest goes.
-Not here: what is in the segments (copying.py, compact_segments.py, convert_segments.py).
+Segments that stay as they are are copied here, byte by byte, the last one up to where the log ends; files keep their
+times, by which retention and tombstones of old formats are judged.
+Not here: segments that become others (compact_segments.py, convert_segments.py).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import os
 
 from minibroker.errors import StorageError
+from minibroker.in_pieces import finish
 from minibroker.log.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -27,22 +30,25 @@ from minibroker.log.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from minibroker.log.segment import CLEANED, Segment
+from minibroker.log.segment import CLEANED, KINDS, Segment
 from minibroker.log.snapshots import snapshot_path
 from minibroker.log.storage import LOCK, OsStorage
+from minibroker.spark.jobs.directory_in import opened
 from minibroker.spark.jobs.tasks import attempt
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from minibroker.spark.jobs.source_logs import SourceLog
+    from minibroker.log.storage import Storage
+    from minibroker.spark.jobs.directory_in import SourceLog
 
 STAGED = ".staged"
+CHUNK_BYTES = 4 * 1024 * 1024  # copied at once
 
 
-class Written:
+class WrittenSegment:
     """A segment that a task has made, under the name that its attempt gave it."""
 
     def __init__(self, segment: Segment, counts: Mapping[str, int] | None = None):
@@ -62,10 +68,10 @@ def begin_segment(root: str, directory: str, base_offset: int, index_bytes: int 
     return segment
 
 
-def end_segment(segment: Segment, modified_ms: int, counts: Mapping[str, int] | None = None) -> Written:
+def end_segment(segment: Segment, modified_ms: int, counts: Mapping[str, int] | None = None) -> WrittenSegment:
     """Put a segment that is complete on the disk."""
     segment.sync()
-    written = Written(segment, counts)
+    written = WrittenSegment(segment, counts)
     segment.close()
     segment.storage.set_modified_ms(segment.path, modified_ms)
     return written
@@ -114,7 +120,7 @@ class NewDirectory:
             for path in [f"{name}/{each}" for each in inner] or [name]:
                 write_file(self.storage, path, read_file(source, path))
 
-    def publish(self, logs: Sequence[SourceLog], written: Iterable[Written]) -> None:
+    def publish(self, logs: Sequence[SourceLog], written: Iterable[WrittenSegment]) -> None:
         """Give everything its name, write what speaks of it, and let it appear."""
         storage = self.storage
         reached: dict[str, int] = {}
@@ -177,3 +183,75 @@ def _names_in(storage: OsStorage, path: str) -> list[str]:
         return storage.list(path)
     except StorageError:
         return []
+
+
+# Copies
+
+
+class Copy:
+    """A segment to be copied."""
+
+    def __init__(self, source: str, target: str, directory: str, base_offset: int, end_offset: int, interval: int):
+        self.source = source
+        self.target = target
+        self.directory = directory
+        self.base_offset = base_offset
+        self.end_offset = end_offset  # what ends there or behind it is left out
+        self.index_interval_bytes = interval  # in case that its indexes must be made anew
+
+
+def copies_of(log: SourceLog, target: str, first_offset: int = 0) -> Iterator[Copy]:
+    """Yield what is to be copied of a log, from the segment that begins at an offset on."""
+    for segment in log.log.segments:
+        if first_offset <= segment.base_offset <= log.end_offset:
+            yield Copy(
+                log.storage.root,
+                target,
+                log.directory,
+                segment.base_offset,
+                log.end_offset,
+                log.settings.index_interval_bytes,
+            )
+
+
+def copy(work: Copy) -> WrittenSegment:
+    """Copy a segment: what a task does."""
+    storage = opened(work.source, work.directory)
+    segment = Segment(storage, work.directory, work.base_offset)
+    place = segment.find(work.end_offset)
+    size_bytes = segment.size_bytes if place is None else place.position
+    new = begin_segment(work.target, work.directory, work.base_offset)
+    if place is None:
+        for kind in KINDS:
+            if storage.exists(segment.path_of(kind)):
+                _copy_file(storage, segment.path_of(kind), new.storage, new.path_of(kind))
+        new = Segment(new.storage, work.directory, work.base_offset, suffix=new.suffix)
+    else:
+        _copy_file(storage, segment.path, new.storage, new.path, size_bytes)
+        new = Segment(new.storage, work.directory, work.base_offset, suffix=new.suffix)
+        finish(new.rebuilding_indexes(work.index_interval_bytes))
+        for entry in segment.transaction_index.entries():
+            if entry.last_offset < work.end_offset:
+                new.transaction_index.add(entry)
+        new.seal()
+    # One that only the driver has begun is empty, and of now.
+    modified_ms = segment.modified_ms if storage.exists(segment.path) else new.modified_ms
+    segment.close()
+    return end_segment(new, modified_ms, {"bytes before": size_bytes})
+
+
+def _copy_file(source: Storage, path: str, target: Storage, new_path: str, size_bytes: int | None = None) -> None:
+    file, new = source.open(path), target.open(new_path, create=True)
+    try:
+        new.truncate(0)
+        end, position = file.size_bytes if size_bytes is None else size_bytes, 0
+        while position < end:
+            data = file.read_at(position, min(CHUNK_BYTES, end - position))
+            if not data:
+                break
+            new.append([data])
+            position += len(data)
+        new.sync()
+    finally:
+        file.close()
+        new.close()
