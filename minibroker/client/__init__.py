@@ -3,11 +3,11 @@
     async with Cluster("127.0.0.1:9092") as cluster, Producer(cluster) as producer:
         await producer.send("orders", b"hello")
 
-wire.py        a socket as frames; closing.py: what `async with` does with all of these
+wire.py        a socket as frames
 connection.py  one connection: calls, pipelined, in versions that both sides know
 security.py    TLS and SASL, by the settings of Kafka's clients
 cluster.py     who leads what, connections to everybody, patience with what passes
-producer.py    records -> batches -> leaders; accumulator.py and partitioner.py are its parts
+producer.py    records -> batches -> leaders; accumulator.py and partitioner.py are its parts, produce.py its requests
 consumer.py    partitions by offset, as records; transactions.py, sessions.py and fetching.py are its parts
 offsets.py     offsets by time
 groups.py      groups and their offsets, from outside; coordinators.py finds who coordinates them

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from minibroker.client.closing import Closing
-from minibroker.client.connection import CALL_TIMEOUT_MS, CallTimeout, Connection, ConnectionLost, error_of
+from minibroker.client.connection import CALL_TIMEOUT_MS, CallTimeout, Closing, Connection, ConnectionLost, error_of
 from minibroker.errors import Error, KafkaError, error_name
 from minibroker.protocol.framing import FRAME_BYTES_MAX
 from minibroker.protocol.messages.metadata import MetadataRequest

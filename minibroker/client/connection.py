@@ -9,10 +9,10 @@ Not here: which broker to ask, and trying again (cluster.py).
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 
 from minibroker import __version__
-from minibroker.client.closing import Closing
 from minibroker.client.wire import FrameStream
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.protocol.framing import FRAME_BYTES_MAX, LENGTH, encode_request
@@ -23,6 +23,7 @@ from minibroker.schema.types import parse_range
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
     from typing import Any, Self, TypeVar
 
     from minibroker.client.security import Security
@@ -35,6 +36,21 @@ if TYPE_CHECKING:
 PRODUCE, API_VERSIONS = 0, 18
 CALL_TIMEOUT_MS = 30_000
 CORRELATION_ID_MAX = 0x7FFFFFFF
+
+
+class Closing(ABC):
+    """Has a close() that the end of an `async with` calls."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 class ConnectionLost(KafkaError):

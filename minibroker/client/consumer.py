@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from minibroker.client.closing import Closing
-from minibroker.client.connection import error_of
+from minibroker.client.connection import Closing, error_of
 from minibroker.client.fetching import (
     ConsumedRecord,
     FetchLimits,

@@ -13,29 +13,23 @@ import asyncio
 from typing import NamedTuple
 
 from minibroker.client.accumulator import OpenBatch, PartitionQueue, ProducerId, size_of
-from minibroker.client.closing import Closing
 from minibroker.client.cluster import NO_NODE
-from minibroker.client.connection import error_of
+from minibroker.client.connection import Closing
 from minibroker.client.partitioner import Sticky, partition_of_key
+from minibroker.client.produce import Outcome, form_for, new_producer, send
 from minibroker.errors import Error, KafkaError
-from minibroker.log.compression import CODEC_NAMES, ZSTD
+from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.records import Record
-from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.schema.types import NO_ID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from minibroker.client.cluster import Cluster, Topic
-    from minibroker.protocol.messages.init_producer_id import InitProducerIdResponse
-    from minibroker.protocol.messages.produce import ProduceResponse
 
-    Answer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
     Pending = asyncio.Future["RecordMetadata"]
 
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # of batches in one request; a single batch may be larger
-LAST_VERSION_WITH_NAMES = 12
 
 
 class RecordMetadata(NamedTuple):
@@ -235,77 +229,32 @@ class Producer(Closing):
         self, leader: int, taken: dict[tuple[str, int], tuple[PartitionQueue, OpenBatch]]
     ) -> dict[tuple[str, int], KafkaError]:
         """Send one request; return what failed."""
-        connection = await self._cluster.connection(leader)
-        version = connection.version_of(ProduceRequest)
-        ids = {topic: self._cluster.topics[topic].id if topic in self._cluster.topics else NO_ID for topic, _ in taken}
-        if NO_ID in ids.values():
-            version = min(version, LAST_VERSION_WITH_NAMES)
-        magic = min(2, max(0, version - 1))
-        self._check_format(version)
-        TopicData = ProduceRequest.TopicProduceData
-        topics: dict[str, ProduceRequest.TopicProduceData] = {}
-        for (topic, partition), (_, batch) in taken.items():
-            if topic not in topics:
-                topics[topic] = TopicData(topic_id=ids[topic], name=topic, partition_data=[])
-            data = TopicData.PartitionProduceData(index=partition, records=batch.build(magic, self._codec))
-            topics[topic].partition_data.append(data)
-        request = ProduceRequest(acks=self._acks, timeout_ms=self._timeout_ms, topic_data=list(topics.values()))
-        timeout_ms = self._timeout_ms + self._cluster.timeout_ms
-        answer: ProduceResponse | None = await self._cluster.call(
-            request, leader, version=version, timeout_ms=timeout_ms
+        topics = dict.fromkeys(topic for topic, _ in taken)
+        form = await form_for(self._cluster, leader, topics, codec=self._codec, needs_batches=self._idempotent)
+        batches = {key: batch.build(form.magic, self._codec) for key, (_, batch) in taken.items()}
+        extra_ms = self._cluster.timeout_ms
+        outcomes, _ = await send(
+            self._cluster, leader, form, batches, acks=self._acks, timeout_ms=self._timeout_ms, extra_ms=extra_ms
         )
-        if answer is None:
-            for queue, batch in taken.values():
-                self._finish(queue, batch, -1, -1)
-            return {}
-        names = {ids[topic]: topic for topic in topics}
-        left, failures = dict(taken), {}
-        for row in answer.responses:
-            for partition_row in row.partition_responses:
-                name = names.get(row.topic_id, "") if version > LAST_VERSION_WITH_NAMES else row.name
-                key = (name, partition_row.index)
-                if key in left:
-                    queue, batch = left.pop(key)
-                    if failure := self._settle(queue, batch, partition_row):
-                        failures[key] = failure
-        for key in left:
-            failures[key] = KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{key[0]}-{key[1]} is missing in the answer")
+        failures = {}
+        for key, outcome in outcomes.items():
+            queue, batch = taken[key]
+            if outcome.error_code == Error.DUPLICATE_SEQUENCE_NUMBER:  # written long ago, only nobody remembers where
+                outcome = Outcome()
+            if outcome.error_code:
+                failures[key] = outcome.error(f"{key[0]}-{key[1]}")
+            else:
+                self._finish(queue, batch, outcome)
         return failures
 
-    def _check_format(self, version: int) -> None:
-        if self._idempotent and version < 3:
-            raise KafkaError(Error.UNSUPPORTED_VERSION, f"idempotence needs Produce v3, this broker has v{version}")
-        if self._codec == ZSTD and version < 7:
-            raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v7, this broker has v{version}")
-
     async def _identity(self) -> ProducerId:
-        from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest
-
-        async def ask() -> ProducerId:
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
-            answer: InitProducerIdResponse = await self._cluster.call(request)
-            if answer.error_code:
-                raise error_of(answer.error_code, "asking for a producer id")
-            return ProducerId(answer.producer_id, answer.producer_epoch)
-
         if self._producer is None:
-            found = await self._cluster.retrying(ask)
+            found = ProducerId(*await new_producer(self._cluster))
             if self._producer is None:  # another round may have asked too
                 self._producer = found
         return self._producer
 
     # What became of a batch
-
-    def _settle(self, queue: PartitionQueue, batch: OpenBatch, row: Answer) -> KafkaError | None:
-        if not row.error_code:
-            self._finish(queue, batch, row.base_offset, row.log_append_time_ms)
-        elif row.error_code == Error.DUPLICATE_SEQUENCE_NUMBER:  # written long ago, only nobody remembers where
-            self._finish(queue, batch, -1, -1)
-        else:
-            details = [row.error_message or "", *(e.batch_index_error_message or "" for e in row.record_errors)]
-            reason = "; ".join(dict.fromkeys(filter(None, details)))
-            return error_of(row.error_code, f"{queue.topic}-{queue.partition}" + (f": {reason}" if reason else ""))
-        return None
 
     def _retry_or_fail(self, queue: PartitionQueue, batch: OpenBatch, error: KafkaError) -> int:
         """Return how long to pause, 0 if there will be no other try."""
@@ -317,7 +266,8 @@ class Producer(Closing):
         queue.put_back(batch)
         return min(self._cluster.retry_pause_ms << batch.tries - 1, 1000)
 
-    def _finish(self, queue: PartitionQueue, batch: OpenBatch, base_offset: int, append_time: int) -> None:
+    def _finish(self, queue: PartitionQueue, batch: OpenBatch, outcome: Outcome) -> None:
+        base_offset, append_time = outcome.base_offset, outcome.append_time_ms
         for index, (record, future) in enumerate(zip(batch.records, batch.futures)):
             if not future.done():
                 offset = base_offset + index if base_offset >= 0 else -1

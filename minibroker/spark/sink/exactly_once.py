@@ -21,6 +21,7 @@ from __future__ import annotations
 from minibroker.client.connection import error_of
 from minibroker.client.fetching import FetchLimits, Position, fetch_request, version_for
 from minibroker.client.offsets import READ_UNCOMMITTED, find_offsets
+from minibroker.client.produce import new_producer
 from minibroker.client.sessions import FetchSession
 from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import SEQUENCE_MAX, batches
@@ -35,7 +36,6 @@ from minibroker.spark.sink.notes import (
     first_of,
     in_doubt,
     matches,
-    new_producer,
     newest,
 )
 
@@ -87,7 +87,7 @@ class Once:
 
     async def begin(self, placed: list[Rows]) -> None:
         """Find the slot, with the help of the first rows, and what is there if this is a repetition."""
-        self._attempt = await new_producer(self._cluster)
+        self._attempt, _ = await new_producer(self._cluster)
         self.group, notes = await self._find_slot(placed)
         last = newest(notes)
         if last is None:

@@ -21,9 +21,7 @@ import json
 import re
 from typing import NamedTuple
 
-from minibroker.client.connection import error_of
 from minibroker.client.groups import CommittedOffset, Groups
-from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from minibroker.spark.sink.found import digests_of
 from minibroker.spark.sink.rows import by_partition
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from minibroker.client.cluster import Cluster, TopicPartition
-    from minibroker.protocol.messages.init_producer_id import InitProducerIdResponse
     from minibroker.spark.sink.rows import Rows
 
     Notes = dict[TopicPartition, "Note"]
@@ -71,19 +68,6 @@ class Note(NamedTuple):
         told = self._asdict()
         del told["offset"]
         return CommittedOffset(self.offset, json.dumps(told, separators=(",", ":")))
-
-
-async def new_producer(cluster: Cluster) -> int:
-    """Return a producer id that nobody has."""
-
-    async def ask() -> int:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
-        answer: InitProducerIdResponse = await cluster.call(request)
-        if answer.error_code:
-            raise error_of(answer.error_code, "asking for a producer id")
-        return answer.producer_id
-
-    return await cluster.retrying(ask)
 
 
 def first_of(placed: Iterable[Rows]) -> dict[TopicPartition, str]:

@@ -24,11 +24,12 @@ from pyspark.sql.datasource import (  # pyright: ignore
 )
 
 from minibroker.client.groups import Groups
+from minibroker.client.produce import new_producer
 from minibroker.errors import KafkaError
 from minibroker.spark.brokers.loop import run
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.sink.exactly_once import unclaimed
-from minibroker.spark.sink.notes import NotRepeatable, new_producer
+from minibroker.spark.sink.notes import NotRepeatable
 from minibroker.spark.sink.options import WriteOptions, check_columns, parse
 from minibroker.spark.sink.queue import WriteFailed, error_in
 from minibroker.spark.sink.task import open_cluster, write_rows
@@ -72,7 +73,7 @@ def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *,
 def _new_write(options: WriteOptions) -> int:
     async def ask() -> int:
         async with open_cluster(options) as cluster:
-            return await new_producer(cluster)
+            return (await new_producer(cluster))[0]
 
     try:
         return run(ask)

@@ -18,14 +18,11 @@ from typing import NamedTuple
 
 from minibroker.client.cluster import NO_NODE, Cluster
 from minibroker.client.connection import error_of
+from minibroker.client.produce import form_for, new_producer, send
 from minibroker.client.security import Security, SecurityError
 from minibroker.errors import Error, KafkaError
-from minibroker.log.compression import ZSTD
-from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.schema.types import NO_ID
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.sink.exactly_once import Once, Superseded
-from minibroker.spark.sink.notes import new_producer
 from minibroker.spark.sink.queue import Queue, WriteFailed, error_in
 from minibroker.spark.sink.rows import Rows, Spread, by_partition, joined, pieces
 
@@ -36,10 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from minibroker.client.cluster import Topic, TopicPartition
-    from minibroker.protocol.messages.produce import ProduceResponse
     from minibroker.spark.sink.options import WriteOptions
 
-LAST_VERSION_WITH_NAMES = 12
 ANSWER_MS_EXTRA = 5_000  # for the way, when a broker has waited for its replicas as long as it may
 CONFLICTS = (
     Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -246,7 +241,7 @@ class Sender:
         if self._producer is not None or not self._options.idempotent:
             return
         if self._once is None:
-            self._producer = (await new_producer(self._cluster), 0)
+            self._producer = await new_producer(self._cluster)
             return
         self._producer = (self._once.producer, self._once.epoch)
         self._sequences |= self._once.sequences
@@ -318,49 +313,28 @@ class Sender:
         rest_ms = self._rest_until.get(leader, 0) - clock.steady_ms()
         if rest_ms > 0:
             await clock.sleep(rest_ms)
+        options = self._options
+        batches = {(queue.topic, queue.partition): queue.head().data for queue in queues}
         try:
-            answer, names = await self._ask(leader, queues)
+            form = await form_for(self._cluster, leader, {topic for topic, _ in batches}, codec=options.codec)
+            outcomes, throttle_ms = await send(
+                self._cluster,
+                leader,
+                form,
+                batches,
+                acks=options.acks,
+                timeout_ms=options.request_timeout_ms,
+                extra_ms=ANSWER_MS_EXTRA,
+            )
         except KafkaError as error:
             return [(queue, error) for queue in queues]
-        if answer is None:  # acks 0: nobody knows
-            return [(queue, -1) for queue in queues]
-        if answer.throttle_time_ms:
-            self._rest_until[leader] = clock.steady_ms() + answer.throttle_time_ms
-        found: dict[TopicPartition, int | KafkaError] = {}
-        for topic in answer.responses:
-            for row in topic.partition_responses:
-                found[names.get(topic.topic_id) or topic.name, row.index] = _outcome(row)
-        missing = KafkaError(Error.UNKNOWN_SERVER_ERROR, "it is missing in the broker's answer")
-        return [(queue, found.get((queue.topic, queue.partition), missing)) for queue in queues]
-
-    async def _ask(self, leader: int, queues: list[Queue]) -> tuple[ProduceResponse | None, dict[bytes, str]]:
-        connection = await self._cluster.connection(leader)
-        version = connection.version_of(ProduceRequest)
-        if version < 3 or (self._options.codec == ZSTD and version < 7):
-            what = "zstd, which it cannot know" if version >= 3 else "record batches, which came with Kafka 0.11"
-            raise KafkaError(Error.UNSUPPORTED_VERSION, f"{connection.address} is too old for {what}")
-        known = self._cluster.topics
-        ids = {queue.topic: known[queue.topic].id if queue.topic in known else NO_ID for queue in queues}
-        if NO_ID in ids.values():
-            version = min(version, LAST_VERSION_WITH_NAMES)
-        Topic = ProduceRequest.TopicProduceData
-        topics: dict[str, ProduceRequest.TopicProduceData] = {}
-        for queue in queues:
-            row = topics.setdefault(queue.topic, Topic(topic_id=ids[queue.topic], name=queue.topic, partition_data=[]))
-            row.partition_data.append(Topic.PartitionProduceData(index=queue.partition, records=queue.head().data))
-        timeout_ms = self._options.request_timeout_ms
-        request = ProduceRequest(acks=self._options.acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
-        answer: ProduceResponse | None = await self._cluster.call(
-            request, leader, version=version, timeout_ms=timeout_ms + ANSWER_MS_EXTRA
-        )
-        return answer, {ids[topic]: topic for topic in topics} if version > LAST_VERSION_WITH_NAMES else {}
-
-
-def _outcome(row: ProduceResponse.TopicProduceResponse.PartitionProduceResponse) -> int | KafkaError:
-    if not row.error_code:
-        return row.base_offset
-    details = [row.error_message or "", *(each.batch_index_error_message or "" for each in row.record_errors)]
-    return error_of(row.error_code, "; ".join(dict.fromkeys(filter(None, details))))
+        if throttle_ms:
+            self._rest_until[leader] = clock.steady_ms() + throttle_ms
+        found = (outcomes[queue.topic, queue.partition] for queue in queues)
+        return [
+            (queue, outcome.error() if outcome.error_code else outcome.base_offset)
+            for queue, outcome in zip(queues, found, strict=True)
+        ]
 
 
 def _key(rows: Rows) -> TopicPartition:
