@@ -12,13 +12,13 @@ from collections import deque
 
 from minibroker.log.batches import SEQUENCE_MAX
 from minibroker.log.build import build_batch
+from minibroker.log.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
     from minibroker.client.producer import RecordMetadata
-    from minibroker.log.records import Record
 
     Pending = asyncio.Future[RecordMetadata]
 

@@ -7,6 +7,10 @@ Not here: groups, ACLs, quotas, reassignment.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from minibroker.client.cluster import Cluster, Topic, TopicPartition
 from minibroker.client.connection import error_of
 from minibroker.client.descriptions import (
     Append,
@@ -20,21 +24,16 @@ from minibroker.client.descriptions import (
     SomeFailed,
     Subtract,
 )
-from minibroker.client.offsets import FoundOffset, find_offsets
+from minibroker.client.offsets import AtTime, FoundOffset, find_offsets
 from minibroker.errors import Error, KafkaError
+from minibroker.protocol.headers import Request
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any, TypeVar
+K = TypeVar("K")
 
-    from minibroker.client.cluster import Cluster, Topic, TopicPartition
-    from minibroker.client.offsets import AtTime
-    from minibroker.protocol.headers import Request
+R = TypeVar("R")
 
-    K = TypeVar("K")
-    R = TypeVar("R")
-    Resource = tuple[str, str]
+Resource = tuple[str, str]
+
 
 RESOURCE_TYPES = {"topic": 2, "broker": 4, "broker_logger": 8, "client_metrics": 16, "group": 32}
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -10,27 +10,24 @@ Not here: what calls mean (producer.py, consumer.py, admin.py).
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from minibroker.client.connection import CALL_TIMEOUT_MS, CallTimeout, Closing, Connection, ConnectionLost, error_of
 from minibroker.errors import Error, KafkaError, error_name
 from minibroker.protocol.framing import FRAME_BYTES_MAX
-from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.headers import Request
+from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.schema.types import NO_ID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-    from typing import Any, TypeVar
-
     from minibroker.client.security import Security
     from minibroker.clock import Clock
-    from minibroker.protocol.headers import Request
-    from minibroker.protocol.messages.metadata import MetadataResponse
 
-    T = TypeVar("T")
-    Address = tuple[str, int]
-    TopicPartition = tuple[str, int]
+T = TypeVar("T")
+Address = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 NO_NODE = -1
 RETRY_PAUSE_MS_MAX = 1_000

@@ -11,27 +11,25 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from minibroker import __version__
 from minibroker.client.wire import FrameStream
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.protocol.framing import FRAME_BYTES_MAX, LENGTH, encode_request
-from minibroker.protocol.headers import ResponseHeader
+from minibroker.protocol.headers import Request, Response, ResponseHeader
 from minibroker.protocol.registry import APIS, response_class
 from minibroker.schema.types import parse_range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-    from typing import Any, Self, TypeVar
-
     from minibroker.client.security import Security
     from minibroker.clock import Clock
-    from minibroker.protocol.headers import Request, Response
     from minibroker.protocol.messages.api_versions import ApiVersionsResponse
 
-    T = TypeVar("T")
+T = TypeVar("T")
 
 PRODUCE, API_VERSIONS = 0, 18
 CALL_TIMEOUT_MS = 30_000

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
+from typing import Self
 
+from minibroker.client.cluster import Cluster, TopicPartition
 from minibroker.client.connection import Closing, error_of
 from minibroker.client.fetching import (
     ConsumedRecord,
@@ -25,15 +28,7 @@ from minibroker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, AtTime, 
 from minibroker.client.sessions import FetchSession
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
-from minibroker.protocol.messages.fetch import FetchRequest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Self
-
-    from minibroker.client.cluster import Cluster, TopicPartition
-    from minibroker.protocol.messages.fetch import FetchResponse
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 OUT_OF_RANGE_POLICIES = ("error", "earliest", "latest")

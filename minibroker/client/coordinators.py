@@ -8,19 +8,16 @@ Not here: what is asked (groups.py).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
+from minibroker.client.cluster import Cluster
 from minibroker.client.connection import CallTimeout, error_of
 from minibroker.client.descriptions import SomeFailed
 from minibroker.errors import Error, KafkaError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
-    from typing import Any, TypeVar
+R = TypeVar("R")
 
-    from minibroker.client.cluster import Cluster
-
-    R = TypeVar("R")
 
 MANY_KEYS = 4  # the first version of FindCoordinator that takes several
 

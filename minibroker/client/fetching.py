@@ -8,26 +8,21 @@ Not here: which broker and when, and what to do about errors (consumer.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from minibroker.client.cluster import TopicPartition
 from minibroker.client.connection import error_of
 from minibroker.client.offsets import READ_COMMITTED
+from minibroker.client.sessions import FetchSession
 from minibroker.client.transactions import AbortedFilter
 from minibroker.errors import Error, KafkaError, ProtocolError
-from minibroker.log.batches import batches
-from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.log.batches import Batch, batches
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.schema.types import NO_ID
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
-    from minibroker.client.cluster import TopicPartition
-    from minibroker.client.sessions import FetchSession
-    from minibroker.log.batches import Batch
-    from minibroker.protocol.messages.fetch import FetchResponse
-
-    PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
 LAST_VERSION_WITH_NAMES = 12
 LAST_VERSION_WITH_HARD_LIMITS = 2  # before KIP-74 a batch larger than the limit comes cut off, for ever

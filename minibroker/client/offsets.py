@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from minibroker.client.cluster import Cluster, TopicPartition
 from minibroker.client.connection import error_of
 from minibroker.errors import Error, KafkaError
-from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from minibroker.client.cluster import Cluster, TopicPartition
-    from minibroker.protocol.messages.list_offsets import ListOffsetsResponse
+from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 NAMED = {"latest": LATEST, "earliest": EARLIEST, "max": MAX_TIMESTAMP}

@@ -10,10 +10,11 @@ Not here: transactions; cutting a batch that the broker finds too large.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from typing import NamedTuple
 
 from minibroker.client.accumulator import OpenBatch, PartitionQueue, ProducerId, size_of
-from minibroker.client.cluster import NO_NODE
+from minibroker.client.cluster import NO_NODE, Cluster, Topic
 from minibroker.client.connection import Closing
 from minibroker.client.partitioner import Sticky, partition_of_key
 from minibroker.client.produce import Outcome, form_for, new_producer, send
@@ -21,13 +22,8 @@ from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+Pending = asyncio.Future["RecordMetadata"]
 
-    from minibroker.client.cluster import Cluster, Topic
-
-    Pending = asyncio.Future["RecordMetadata"]
 
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # of batches in one request; a single batch may be larger
 

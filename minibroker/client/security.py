@@ -17,15 +17,11 @@ import hmac
 import re
 import ssl
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
 from secrets import token_urlsafe
 
+from minibroker.client.connection import Connection
 from minibroker.errors import Error, KafkaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from minibroker.client.connection import Connection
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAIN = "PLAIN"

@@ -9,13 +9,10 @@ Not here: what frames mean (connection.py).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from minibroker.errors import InvalidLength
 from minibroker.protocol.framing import LENGTH
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BUFFER_BYTES = 64 * 1024
 

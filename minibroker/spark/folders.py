@@ -16,46 +16,43 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 from minibroker.errors import StorageError
 from minibroker.spark.option_values import OptionError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Protocol
 
-    class Folder(Protocol):
-        place: str  # as Spark takes it
+class Folder(Protocol):
+    place: str  # as Spark takes it
 
-        def at(self, name: str) -> str:
-            """Return where something in the folder is, as Spark takes it."""
-            ...
+    def at(self, name: str) -> str:
+        """Return where something in the folder is, as Spark takes it."""
+        ...
 
-        def exists(self, name: str = "") -> bool: ...
+    def exists(self, name: str = "") -> bool: ...
 
-        def list(self, name: str = "") -> list[Entry]:
-            """Return what is in a folder, by name; an absent one is empty."""
-            ...
+    def list(self, name: str = "") -> list[Entry]:
+        """Return what is in a folder, by name; an absent one is empty."""
+        ...
 
-        def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes: ...
 
-        def write(self, name: str, data: bytes) -> None:
-            """Write a file, in the place of one that may be there."""
-            ...
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, in the place of one that may be there."""
+        ...
 
-        def write_new(self, name: str, data: bytes) -> bool:
-            """Write a file unless there is one of that name; return whether there was none."""
-            ...
+    def write_new(self, name: str, data: bytes) -> bool:
+        """Write a file unless there is one of that name; return whether there was none."""
+        ...
 
-        def move(self, old: str, new: str) -> bool:
-            """Give a file or folder another name; return whether it was there."""
-            ...
+    def move(self, old: str, new: str) -> bool:
+        """Give a file or folder another name; return whether it was there."""
+        ...
 
-        def remove(self, name: str) -> None:
-            """Remove a file, or a folder with all that is in it; an absent one is fine."""
-            ...
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all that is in it; an absent one is fine."""
+        ...
 
 
 class Entry(NamedTuple):

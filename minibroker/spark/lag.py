@@ -14,19 +14,17 @@ Not here: when offsets are committed (streams/reader.py).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from typing import Any
 from zlib import crc32
 
+from minibroker.spark.option_values import Numbers, TopicPartition
+from minibroker.spark.options import Options
 from minibroker.spark.streams.offsets import from_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
     from pyspark.sql import DataFrame  # pyright: ignore
-
-    from minibroker.spark.option_values import Numbers, TopicPartition
-    from minibroker.spark.options import Options
 
     Row = tuple[str, str | None, str, int, int | None, int, int | None, int | None]
 

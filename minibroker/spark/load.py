@@ -11,28 +11,26 @@ Not here: `df.write.format("minibroker")`, which does the same with Spark's own 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
 
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.bulk_load.columns import check_columns
+from minibroker.spark.bulk_load.commit import Loaded
 from minibroker.spark.bulk_load.directory import LoadDirectory
-from minibroker.spark.bulk_load.options import CONFIG, parse_load
-from minibroker.spark.bulk_load.plans import Piece
+from minibroker.spark.bulk_load.options import CONFIG, LoadOptions, parse_load
+from minibroker.spark.bulk_load.plans import Piece, Plan
 from minibroker.spark.bulk_load.segments import load_segments
 from minibroker.spark.workers import naming_packages, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
-
-    import pyarrow as pa
     from pyspark.sql import DataFrame  # pyright: ignore
 
     from minibroker.clock import Clock
-    from minibroker.spark.bulk_load.commit import Loaded
-    from minibroker.spark.bulk_load.options import LoadOptions
-    from minibroker.spark.bulk_load.plans import Plan
 
 PIECES = (
     "topic string, partition int, task int, base_offset bigint, end_offset bigint, suffix string, size_bytes bigint, "

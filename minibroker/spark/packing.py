@@ -10,13 +10,10 @@ zip, so workers must have it.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.workers import CODECS, NEEDED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 ENDING = ".zip"
 TIME = (1980, 1, 1, 0, 0, 0)  # when zip's time begins

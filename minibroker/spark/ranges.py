@@ -8,26 +8,22 @@ Not here: what logs there are (spark/files/directories.py, spark/brokers/plannin
 
 from __future__ import annotations
 
-from minibroker.spark.option_values import EARLIEST, LATEST, OptionError
-from minibroker.spark.options import TO_LATEST
+from collections.abc import Callable, Collection
+from typing import Protocol
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import Protocol
+from minibroker.spark.filters import Filters
+from minibroker.spark.option_values import EARLIEST, LATEST, Limit, OptionError, TopicPartition
+from minibroker.spark.options import TO_LATEST, Options
 
-    from minibroker.spark.filters import Filters
-    from minibroker.spark.option_values import Limit, TopicPartition
-    from minibroker.spark.options import Options
 
-    class Log(Protocol):
-        """The log of a partition, as far as ranges go; its name is its str."""
+class Log(Protocol):
+    """The log of a partition, as far as ranges go; its name is its str."""
 
-        @property
-        def start_offset(self) -> int: ...
+    @property
+    def start_offset(self) -> int: ...
 
-        def find_time(self, timestamp: int, limit_offset: int) -> int | None:
-            """Return the offset of the first record that is not older; None if there is none before the limit."""
+    def find_time(self, timestamp: int, limit_offset: int) -> int | None:
+        """Return the offset of the first record that is not older; None if there is none before the limit."""
 
 
 class DataLoss(Exception):

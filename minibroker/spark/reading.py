@@ -7,22 +7,20 @@ Not here: how it is done (path/, wire/), what Spark calls (source.py, streams/re
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
 
 from minibroker.spark.columns.rows_of_query import Manner
-from minibroker.spark.options import QUARANTINE
+from minibroker.spark.filters import Filters
+from minibroker.spark.options import QUARANTINE, Options
 from minibroker.spark.workers import naming_packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    import pyarrow as pa
-
     from minibroker.spark.brokers.rows import WireTaskReader
     from minibroker.spark.files.rows import TaskReader
-    from minibroker.spark.filters import Filters
-    from minibroker.spark.options import Options
 
 
 def plan(options: Options, filters: Filters | None = None) -> list[Any]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from minibroker.spark.java import use_java
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
     from pyspark.sql import SparkSession  # pyright: ignore

@@ -12,7 +12,10 @@ Not here: reading (reading.py), streams (streams/reader.py), writers (sink.py in
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import (  # pyright: ignore
     DataSource,
     DataSourceReader,
@@ -27,18 +30,9 @@ from pyspark.sql.types import StructType  # pyright: ignore
 from minibroker.spark.columns.rows_of_query import all_columns, columns_of
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import QUARANTINE, parse
+from minibroker.spark.options import QUARANTINE, Options, parse
 from minibroker.spark.reading import plan, read
 from minibroker.spark.workers import prepare, settle
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
-
-    import pyarrow as pa
-
-    from minibroker.spark.options import Options
 
 NAME = "minibroker"
 

@@ -7,7 +7,7 @@ An explanation never raises for broken bytes: it goes as far as they make sense 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 from minibroker.errors import (
@@ -36,10 +36,8 @@ from minibroker.protocol.headers import RequestHeader, ResponseHeader
 from minibroker.protocol.registry import message, response_class
 from minibroker.schema.comments import field_comment
 from minibroker.schema.plan import message_plan, plan
+from minibroker.schema.types import Message, StructMeta
 from minibroker.schema.walk import Leaf, Walker
-
-if TYPE_CHECKING:
-    from minibroker.schema.types import Message, StructMeta
 
 UNPACKED_BYTES_MAX = 16 << 20  # of one compressed batch: every field of it becomes an object here
 CRC_FROM = (16, 16, 21)  # by magic: the checksum covers what follows it

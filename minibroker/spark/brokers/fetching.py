@@ -12,27 +12,23 @@ Not here: decoding (rows.py).
 
 from __future__ import annotations
 
+import asyncio
+
+from minibroker.client.cluster import Cluster
 from minibroker.client.connection import error_of
 from minibroker.client.fetching import LAST_VERSION_WITH_HARD_LIMITS, LAST_VERSION_WITH_NAMES
 from minibroker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, find_offsets
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.framing import FRAME_BYTES_MAX
-from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.schema.types import NO_ID
-from minibroker.spark.brokers.planning import open_cluster
+from minibroker.spark.brokers.planning import WireTask, open_cluster
 from minibroker.spark.files.rows import size_of_first
+from minibroker.spark.options import Options
 from minibroker.spark.ranges import DataLoss
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import asyncio
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
-    from minibroker.client.cluster import Cluster
-    from minibroker.protocol.messages.fetch import FetchResponse
-    from minibroker.spark.brokers.planning import WireTask
-    from minibroker.spark.options import Options
-
-    PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
 FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 100  # what is planned is there; only behind what cleaning has removed a broker waits in vain

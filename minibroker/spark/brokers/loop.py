@@ -9,13 +9,10 @@ What must hold: it also works where a loop runs already, as in a notebook.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any, TypeVar
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 def run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -12,7 +12,9 @@ Not here: ranges (minibroker/spark/ranges.py), reading (rows.py).
 
 from __future__ import annotations
 
-from minibroker.client.cluster import Cluster
+from collections.abc import Iterable, Mapping
+
+from minibroker.client.cluster import Cluster, Topic
 from minibroker.client.connection import CallTimeout, ConnectionLost, error_of
 from minibroker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, AtTime, find_offsets
 from minibroker.client.security import Security, SecurityError
@@ -21,16 +23,9 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.schema.types import NO_ID
 from minibroker.spark.brokers.loop import run
 from minibroker.spark.filters import Filters
-from minibroker.spark.option_values import OptionError
+from minibroker.spark.option_values import OptionError, TopicPartition
+from minibroker.spark.options import Options
 from minibroker.spark.ranges import check_all_there, range_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from minibroker.client.cluster import Topic
-    from minibroker.spark.option_values import TopicPartition
-    from minibroker.spark.options import Options
 
 NO_CREATION = 4  # from this version of Metadata on, asking for a topic need not make it
 CALL_TIMEOUT_MS = 30_000

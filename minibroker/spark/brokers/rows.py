@@ -10,26 +10,20 @@ Not here: asking (fetching.py), which offsets (planning.py).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator, Iterator
 from struct import Struct as Layout
+
+import pyarrow as pa
 
 from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.log.formats import HEADER_BYTES, MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES
 from minibroker.log.segment import Place
-from minibroker.spark.brokers.fetching import Fetcher
+from minibroker.spark.brokers.fetching import Answer, Fetcher
+from minibroker.spark.brokers.planning import WireTask
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
 from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
-from minibroker.spark.options import FAIL, QUARANTINE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    import pyarrow as pa
-
-    from minibroker.spark.brokers.fetching import Answer
-    from minibroker.spark.brokers.planning import WireTask
-    from minibroker.spark.filters import Filters
-    from minibroker.spark.options import Options
+from minibroker.spark.filters import Filters
+from minibroker.spark.options import FAIL, QUARANTINE, Options
 
 # Offset, size, leader epoch or CRC, magic; what a batch v2 has behind them.
 _START = Layout(">qiib")

@@ -14,9 +14,11 @@ from minibroker.controller import brokers
 from minibroker.controller.controller import Controller
 from minibroker.errors import StorageError
 from minibroker.log.directory import LogDirectory
+from minibroker.log.meta_properties import MetaProperties
 from minibroker.metadata.bootstrap import random_id
 from minibroker.metadata.features import supported
 from minibroker.metadata.metadata_log import MetadataLog
+from minibroker.stored.kinds import MetadataRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +26,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from minibroker.clock import Clock
-    from minibroker.log.meta_properties import MetaProperties
     from minibroker.log.storage import Storage
-    from minibroker.stored.kinds import MetadataRecord
 
 ENDPOINT = ("PLAINTEXT", "localhost", 9092, "PLAINTEXT")  # nobody listens there; the next start says where
 

@@ -15,6 +15,8 @@ Not here: who puts rows into batches (segments.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import pyarrow as pa
 
@@ -22,8 +24,6 @@ from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from minibroker.spark.columns.varints import Int64s
 
 BYTES = ("binary", "string")

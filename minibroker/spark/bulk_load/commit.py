@@ -10,6 +10,7 @@ What is done here costs a few µs for each batch and file, and reads no records.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,29 +26,26 @@ from minibroker.log.checkpoints import (
 )
 from minibroker.log.directory import LogDirectory
 from minibroker.log.epochs import LeaderEpochs
-from minibroker.log.meta_properties import read_meta_properties
+from minibroker.log.meta_properties import MetaProperties, read_meta_properties
 from minibroker.log.producers import ProducerStates
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.recovery import open_log
 from minibroker.log.segment import KINDS
 from minibroker.log.settings import LogSettings
 from minibroker.log.snapshots import write_snapshot
+from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import format_directory, random_id
 from minibroker.metadata.features import FINALIZED, LOWEST
 from minibroker.spark.bulk_load.broker import QuietBroker, begin_metadata
-from minibroker.spark.bulk_load.plans import LoadError
+from minibroker.spark.bulk_load.options import LoadOptions
+from minibroker.spark.bulk_load.plans import LoadError, Piece, Plan
+from minibroker.stored.kinds import MetadataRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
     from random import Random
 
     from minibroker.clock import Clock
-    from minibroker.log.meta_properties import MetaProperties
-    from minibroker.log.storage import OsStorage
-    from minibroker.spark.bulk_load.options import LoadOptions
-    from minibroker.spark.bulk_load.plans import Piece, Plan
-    from minibroker.stored.kinds import MetadataRecord
 
 
 class Loaded(NamedTuple):

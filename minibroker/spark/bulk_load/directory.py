@@ -10,6 +10,7 @@ Not here: what tasks write (segments.py), how that becomes part of the logs (com
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from minibroker.config import BrokerConfig, TopicConfig, check_topic_config, log_settings
@@ -17,28 +18,21 @@ from minibroker.errors import KafkaError
 from minibroker.log.checkpoints import read_clean_shutdown
 from minibroker.log.directory import split_name
 from minibroker.log.formats import APPEND_TIME
-from minibroker.log.meta_properties import read_meta_properties
+from minibroker.log.meta_properties import MetaProperties, read_meta_properties
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, WrongDirectory, check_directory
-from minibroker.metadata.image import MetadataImage
+from minibroker.metadata.image import MetadataImage, Topic
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.spark.bulk_load.broker import QuietBroker
-from minibroker.spark.bulk_load.commit import Commit
-from minibroker.spark.bulk_load.options import CONFIG
-from minibroker.spark.bulk_load.plans import STAGED, LoadError, Plan, TopicPlan, check_topic
+from minibroker.spark.bulk_load.commit import Commit, Loaded
+from minibroker.spark.bulk_load.options import CONFIG, LoadOptions
+from minibroker.spark.bulk_load.plans import STAGED, LoadError, Piece, Plan, TopicPlan, check_topic
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from minibroker.clock import Clock
-    from minibroker.log.meta_properties import MetaProperties
-    from minibroker.metadata.image import Topic
-    from minibroker.spark.bulk_load.commit import Loaded
-    from minibroker.spark.bulk_load.options import LoadOptions
-    from minibroker.spark.bulk_load.plans import Piece
 
 LEFT_DIRECTORY = re.compile(r".+-\d+\.([0-9a-f]{16})[0-9a-f]{6}-delete")  # as tasks name it; brokers have 32 digits
 LEFT_FILE = re.compile(rf"\d{{20}}\.\w+\.load-([0-9a-f]{{16}})-\d+-\d+\{STAGED}")

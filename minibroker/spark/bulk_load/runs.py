@@ -12,12 +12,11 @@ import numpy as np
 
 from minibroker.log.index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY
 from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX
-from minibroker.spark.bulk_load.plans import LoadError, Piece
+from minibroker.spark.bulk_load.plans import LoadError, Piece, TopicPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.log.storage import File, Storage
-    from minibroker.spark.bulk_load.plans import TopicPlan
     from minibroker.spark.columns.building import BuiltBatch
 
 BATCHES, OFFSETS, TIMES = KINDS[:3]

@@ -10,26 +10,21 @@ Memory: about three times `bufferBytes`, whatever the number of rows and partiti
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
 from minibroker.log.storage import OsStorage
 from minibroker.spark.bulk_load.columns import Rows
-from minibroker.spark.bulk_load.plans import LoadError, check_topic
+from minibroker.spark.bulk_load.plans import LoadError, Piece, Plan, TopicPlan, check_topic
 from minibroker.spark.bulk_load.runs import Run
 from minibroker.spark.columns.building import RowColumns, Section, build_sections
 from minibroker.spark.columns.building_records import Part
 from minibroker.spark.columns.partitions import NO_PARTITION, partitions_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from minibroker.spark.bulk_load.plans import Piece, Plan, TopicPlan
-    from minibroker.spark.columns.varints import Int64s
+from minibroker.spark.columns.varints import Int64s
 
 BATCHES_AT_ONCE = 6  # of a partition: the last of them is not full
 GATHERED_BYTES_MIN = 2 << 20

@@ -9,27 +9,21 @@ Spark: a save without `mode` means errorIfExists, which sources in Python do not
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage  # pyright: ignore
 
 from minibroker.clock import LoopClock
 from minibroker.spark.bulk_load.columns import check_columns
 from minibroker.spark.bulk_load.directory import LoadDirectory
-from minibroker.spark.bulk_load.options import parse_load
+from minibroker.spark.bulk_load.options import LoadOptions, parse_load
+from minibroker.spark.bulk_load.plans import Piece, Plan
 from minibroker.spark.bulk_load.segments import load_segments
 from minibroker.spark.load import this_task
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.workers import naming_packages, settle
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    import pyarrow as pa
-
-    from minibroker.spark.bulk_load.options import LoadOptions
-    from minibroker.spark.bulk_load.plans import Piece, Plan
 
 
 class Written(WriterCommitMessage):

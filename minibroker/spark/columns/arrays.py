@@ -6,18 +6,17 @@ Not here: numbers, which numpy has already (rows.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 
 from minibroker.spark.columns.rows import Rows, Span, read_headers
-from minibroker.spark.columns.varints import Plane
+from minibroker.spark.columns.varints import Int64s, Plane
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from minibroker.log.records import Record
-    from minibroker.spark.columns.varints import Int64s
 
 OFFSET_MAX = (1 << 31) - 1  # of Arrow's binary
 

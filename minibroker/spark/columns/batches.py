@@ -8,12 +8,15 @@ Not here: records (columns.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct as Layout
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minibroker.errors import ProtocolError
-from minibroker.log.batches import batches, find_batch
+from minibroker.log.batches import Batch, batches, find_batch
 from minibroker.log.formats import (
     ABORT,
     APPEND_TIME_BIT,
@@ -29,19 +32,9 @@ from minibroker.log.formats import (
     MessageV1,
 )
 from minibroker.log.records import control_type
+from minibroker.schema.types import Message
 from minibroker.spark.columns.rows import fixed_fields
-from minibroker.spark.columns.varints import Plane
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from minibroker.log.batches import Batch
-    from minibroker.schema.types import Message
-    from minibroker.spark.columns.varints import Bools, Int64s
+from minibroker.spark.columns.varints import Bools, Int64s, Plane
 
 SPAN_BYTES_MAX = (1 << 31) - 1  # of units read at once: Arrow counts the bytes of a column in 31 bits
 

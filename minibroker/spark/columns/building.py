@@ -13,8 +13,12 @@ before compression, so that batches do not depend on what was sent before.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.errors import EncodeError
 from minibroker.log.batches import crc32c
@@ -41,15 +45,7 @@ from minibroker.spark.columns.building_records import (
     zigzag,
 )
 from minibroker.spark.columns.rows import fixed_fields
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from minibroker.spark.columns.varints import Int64s
+from minibroker.spark.columns.varints import Int64s
 
 BATCH_BYTES = 1 << 20
 BATCH_BYTES_MAX = 1 << 30

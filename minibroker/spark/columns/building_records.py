@@ -17,13 +17,12 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from minibroker.errors import EncodeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from minibroker.spark.columns.varints import Bools, Int64s
 
     UInt64s = NDArray[np.uint64]

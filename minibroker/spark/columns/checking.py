@@ -7,19 +7,15 @@ wrong reads its records (tools/verify/segment_piece.py). Only batches of v2 are 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from minibroker.errors import ProtocolError
 from minibroker.log.batches import batches
 from minibroker.log.formats import CREATE_TIME, PREFIX_BYTES
-from minibroker.spark.columns.reader import ColumnReader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.spark.columns.reader import Columns
-    from minibroker.spark.columns.varints import Int64s
+from minibroker.spark.columns.reader import ColumnReader, Columns
+from minibroker.spark.columns.varints import Int64s
 
 CHUNK_BYTES = 8 * 1024 * 1024
 UNCHECKED = np.iinfo(np.int64).min  # in the place of a largest timestamp that says nothing of the records

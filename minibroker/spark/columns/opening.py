@@ -28,11 +28,7 @@ from minibroker.log.message_sets import single_message
 from minibroker.spark.columns.batches import Units, unit_at
 from minibroker.spark.columns.record_starts import find_starts
 from minibroker.spark.columns.rows import Rows, fixed_fields, read_messages, read_records
-from minibroker.spark.columns.varints import Plane
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.spark.columns.varints import Bools, Int64s
+from minibroker.spark.columns.varints import Bools, Int64s, Plane
 
 ROWS_MAX = 1 << 19  # opened at once: what is made on the way takes some 150 bytes a row, however short records are
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.spark.columns.building_records import Part, offsets_of
-from minibroker.spark.columns.varints import Plane
+from minibroker.spark.columns.varints import Int64s, Plane
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+UInt32s = NDArray[np.uint32]
 
-    from minibroker.spark.columns.varints import Int64s
-
-    UInt32s = NDArray[np.uint32]
 
 NO_PARTITION = -1
 SEED = 0x9747B28C

@@ -14,10 +14,13 @@ Not here: reading segments, asking brokers; Spark's schema.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.errors import InvalidValue, ProtocolError
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
@@ -27,16 +30,7 @@ from minibroker.spark.columns.arrays import OFFSET_MAX, copied, copied_headers, 
 from minibroker.spark.columns.batches import AbortedUnits, Units, find_misplaced, find_units, unit_at
 from minibroker.spark.columns.opening import has_too_many, open_units, read_rows
 from minibroker.spark.columns.rows import Rows
-from minibroker.spark.columns.varints import Plane
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    from minibroker.spark.columns.varints import Bools, Int64s
+from minibroker.spark.columns.varints import Bools, Int64s, Plane
 
 GROUP_BYTES = 4 * 1024 * 1024  # wide enough for numpy, and what belongs to it stays in the processor's cache
 UNITS_AT_ONCE = 1 << 20  # none, really; few behind a broken one, as whatever is read beyond the next is in vain

@@ -18,16 +18,11 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minibroker.log.formats import MESSAGE_BYTES_MIN, PREFIX_BYTES, RECORD_BYTES_MIN
 from minibroker.schema.varint import read_uvarint
-from minibroker.spark.columns.varints import SIZE_BITS, SIZE_MASK, Plane, short_varints, varints
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from minibroker.spark.columns.varints import Bools, Int64s
+from minibroker.spark.columns.varints import SIZE_BITS, SIZE_MASK, Bools, Int64s, Plane, short_varints, varints
 
 STEPS = 16  # between looks at which lanes have ended
 NARROW = 48  # so few lanes are quicker one by one: a step of all takes as long as so many single ones

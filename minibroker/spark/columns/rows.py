@@ -10,19 +10,24 @@ Not here: where records begin (record_starts.py), which batch they belong to (co
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from minibroker.log.formats import PREFIX_BYTES, MessageV0, MessageV1, layout
 from minibroker.schema.plan import FIXED, message_plan
+from minibroker.schema.types import Message
 from minibroker.schema.varint import read_uvarint
-from minibroker.spark.columns.varints import SIZE_BITS, SIZE_MASK, WORD_BYTES, Plane, short_varints, varints
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from minibroker.schema.types import Message
-    from minibroker.spark.columns.varints import Bools, Int64s
+from minibroker.spark.columns.varints import (
+    SIZE_BITS,
+    SIZE_MASK,
+    WORD_BYTES,
+    Bools,
+    Int64s,
+    Plane,
+    short_varints,
+    varints,
+)
 
 NARROW = 64  # so few records with headers left are quicker one by one
 HEADER_BYTES_MIN = 2  # of a header in a record: a byte for the size of each part

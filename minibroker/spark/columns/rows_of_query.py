@@ -7,20 +7,15 @@ Not here: which rows (spark/files/rows.py, spark/brokers/rows.py), what Spark ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
-from minibroker.spark.columns.reader import HEADERS
-from minibroker.spark.options import QUARANTINE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from minibroker.spark.columns.reader import Columns
-    from minibroker.spark.columns.varints import Int64s
-    from minibroker.spark.filters import Filters
-    from minibroker.spark.options import Options
+from minibroker.spark.columns.reader import HEADERS, Columns
+from minibroker.spark.columns.varints import Int64s
+from minibroker.spark.filters import Filters
+from minibroker.spark.options import QUARANTINE, Options
 
 BROKEN_BYTES_MAX = 16 * 1024 * 1024  # of a broken batch that are shown
 MICROSECONDS_MAX = (1 << 63) - 1

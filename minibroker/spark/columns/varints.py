@@ -11,19 +11,17 @@ Not here: what the numbers mean (rows.py).
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minibroker.schema.plan import VARINTS
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+Int64s = NDArray[np.int64]
 
-    from numpy.typing import NDArray
+Bools = NDArray[np.bool_]
 
-    Int64s = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
 
 PAIR_BYTES, WORD_BYTES = 2, 8
 BYTES_MIN = 256  # a plane is at least so long, so that every kind of number has a place in it

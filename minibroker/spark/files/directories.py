@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from minibroker.errors import ProtocolError, StorageError
-from minibroker.log.batches import batches
+from minibroker.log.batches import Batch, batches
 from minibroker.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -33,17 +35,12 @@ from minibroker.log.recovery import finish_swaps
 from minibroker.log.segment import SWAP, Segment
 from minibroker.log.snapshots import load_producers, load_snapshot_file, snapshot_offsets, snapshot_path
 from minibroker.schema.types import NO_ID
-from minibroker.spark.option_values import OptionError
+from minibroker.spark.option_values import OptionError, TopicPartition
+from minibroker.stored.producers import AbortedTxn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Protocol
-
-    from minibroker.log.batches import Batch
     from minibroker.log.storage import File
-    from minibroker.spark.option_values import TopicPartition
-    from minibroker.stored.producers import AbortedTxn
 
     class Wanted(Protocol):
         """Which partitions a query reads; `Options` says it."""

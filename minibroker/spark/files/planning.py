@@ -13,22 +13,16 @@ Not here: which ranges (minibroker/spark/ranges.py), files (directories.py), rec
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 
 from minibroker.errors import ProtocolError
-from minibroker.spark.files.directories import PartitionFiles, find_partitions, topics_in
+from minibroker.spark.files.directories import Part, PartitionFiles, find_partitions, topics_in
 from minibroker.spark.filters import Filters
-from minibroker.spark.options import LOG_END
+from minibroker.spark.option_values import TopicPartition
+from minibroker.spark.options import LOG_END, Options
 from minibroker.spark.ranges import DataLoss as DataLoss
 from minibroker.spark.ranges import check_all_there, range_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.spark.files.directories import Part
-    from minibroker.spark.option_values import TopicPartition
-    from minibroker.spark.options import Options
-    from minibroker.stored.producers import AbortedTxn
+from minibroker.stored.producers import AbortedTxn
 
 
 class Task:

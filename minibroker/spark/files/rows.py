@@ -10,29 +10,26 @@ Not here: which offsets (planning.py), columns of Spark (minibroker/spark/column
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from struct import Struct as Layout
+
+import pyarrow as pa
 
 from minibroker.errors import InvalidLength, ProtocolError, StorageError
 from minibroker.log.formats import PREFIX_BYTES
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
-from minibroker.log.segment import DELETED, SWAP
+from minibroker.log.segment import DELETED, SWAP, Place
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
-from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, CorruptBatch, broken_row, rows_of
+from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
 from minibroker.spark.files.directories import ReadOnlySegment
+from minibroker.spark.files.planning import Task
 from minibroker.spark.options import FAIL, QUARANTINE
 from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    import pyarrow as pa
-
-    from minibroker.log.segment import Place
     from minibroker.log.storage import File
-    from minibroker.spark.columns.rows_of_query import Manner
-    from minibroker.spark.files.planning import Task
 
 CHUNK_BYTES = 4 * 1024 * 1024
 _PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow

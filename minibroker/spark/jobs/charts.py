@@ -7,13 +7,10 @@ What must hold: every text is escaped, and a chart of nothing, of one value or o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 WIDTH, HEIGHT = 560, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 16, 26, 42  # beside what is drawn: room for numbers and names

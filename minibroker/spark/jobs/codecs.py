@@ -6,11 +6,25 @@ core at a time.
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from minibroker.clock import LoopClock
 from minibroker.log.compression import NONE
 from minibroker.spark.jobs.arguments import add_source_arguments, source_options
-from minibroker.spark.jobs.codecs_advice import BALANCED, GOALS, Load, advise, compare, cost_of, reference_bytes
-from minibroker.spark.jobs.codecs_measuring import Setting, Work, measure, setting_of
+from minibroker.spark.jobs.codecs_advice import (
+    BALANCED,
+    GOALS,
+    Advice,
+    Comparison,
+    Load,
+    advise,
+    compare,
+    cost_of,
+    reference_bytes,
+)
+from minibroker.spark.jobs.codecs_measuring import Measured, Setting, Work, measure, setting_of
 from minibroker.spark.jobs.codecs_report import outcome, report
 from minibroker.spark.jobs.codecs_sample import pieces_of, read_piece
 from minibroker.spark.jobs.page import bytes_text
@@ -24,13 +38,7 @@ from minibroker.spark.reading import plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
     from minibroker.clock import Clock
-    from minibroker.spark.jobs.codecs_advice import Advice, Comparison
-    from minibroker.spark.jobs.codecs_measuring import Measured
 
 DESCRIPTION = "Compare compression types and levels on a sample of your own records, and say which to take."
 EPILOG = """examples:

@@ -11,15 +11,12 @@ Not here: measuring (codecs_measuring.py), what the report looks like (codecs_re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from minibroker.log.compression import GZIP, LEVELS, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.spark.jobs.codecs_measuring import Measured, Setting
 from minibroker.spark.jobs.page import bytes_text, size_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 THROUGHPUT, SIZE, BALANCED = GOALS = ("throughput", "size", "balanced")
 WORTH_RATIO = 1.1  # below it a codec is work for nothing

@@ -11,6 +11,7 @@ Not here: where records come from (codecs_sample.py), what follows from the figu
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -24,11 +25,8 @@ from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.spark.columns.building import RowColumns, build_batches
 from minibroker.spark.jobs.codecs_sample import rows_in
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+Timer = Callable[[], float]
 
-    Timer = Callable[[], float]
 
 ROUNDS_MIN, ROUNDS_MAX = 3, 9
 TIMED_MS_MIN = 10.0  # less is taken several times: what a clock costs must not count

@@ -5,20 +5,15 @@ Not here: what pages and charts look like (page.py, charts.py), the figures (cod
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from html import escape
 
 from minibroker.log.compression import CODEC_NAMES, NONE
 from minibroker.spark.jobs import charts, page
 from minibroker.spark.jobs.charts import Axis, Dot, Series
-from minibroker.spark.jobs.codecs_advice import cost_of, reference_bytes
+from minibroker.spark.jobs.codecs_advice import Advice, Comparison, Load, cost_of, reference_bytes
 from minibroker.spark.jobs.codecs_measuring import Measured
 from minibroker.spark.jobs.page import bytes_text, figure, size_text, time_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from minibroker.spark.jobs.codecs_advice import Advice, Comparison, Load
 
 WIDE = 1080
 DAY_SECONDS = 86_400

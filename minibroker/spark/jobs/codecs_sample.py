@@ -7,18 +7,15 @@ Not here: measuring (codecs_measuring.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from minibroker.spark.jobs.profile_sizes import sizes_of
+from minibroker.spark.options import Options
 from minibroker.spark.reading import reader_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from minibroker.spark.options import Options
 
 RUNS_MAX = 4  # of a topic
 COLUMNS = ["key", "value", "timestamp", "headers"]

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 
 from minibroker.spark.jobs import JOBS, job_module
 from minibroker.spark.jobs.arguments import add_repeated, pairs_of
 from minibroker.spark.option_values import OptionError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 USAGE = 2
 FAILED = 1

@@ -14,8 +14,11 @@ Not here: retention. A topic whose policy is not compact is copied, unless it wa
 
 from __future__ import annotations
 
+import argparse
 import pickle
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 from minibroker.cleaner.batch_filter import last_batches
 from minibroker.cleaner.candidates import cleanable, segments_between
@@ -23,24 +26,16 @@ from minibroker.cleaner.cleaner import ends_of, grouped
 from minibroker.cleaner.transactions import Transactions
 from minibroker.clock import LoopClock
 from minibroker.log.reading import aborted_between
+from minibroker.log.segment import Segment
 from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
 from minibroker.spark.jobs.compact_keys import Keys
-from minibroker.spark.jobs.compact_segments import KEYLESS, Look, Rewrite, Source, look, rewrite
+from minibroker.spark.jobs.compact_segments import KEYLESS, Look, Rewrite, Seen, Source, look, rewrite
 from minibroker.spark.jobs.directory_in import SourceDirectory, SourceLog
 from minibroker.spark.jobs.directory_out import Copy, NewDirectory, WrittenSegment, copies_of, copy
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from minibroker.log.segment import Segment
-    from minibroker.spark.jobs.compact_segments import Seen
 
 DESCRIPTION = (
     "Compact a log directory without a broker, by the rules of the broker's cleaner, into another directory: the last "

@@ -8,6 +8,8 @@ Not here: the shuffle (compact_table.py), what becomes of the records (compact_s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,14 +17,8 @@ import pyarrow.compute as pc
 from minibroker.errors import ProtocolError
 from minibroker.log.formats import PREFIX_BYTES
 from minibroker.log.segment import Segment
-from minibroker.spark.columns.reader import ColumnReader
+from minibroker.spark.columns.reader import ColumnReader, Columns
 from minibroker.spark.jobs.directory_in import opened
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.spark.columns.reader import Columns
 
 CHUNK_BYTES = 8 * 1024 * 1024
 # `tells`: whether the record supersedes others, for it lies in the part that is dirty. No key: it is superseded.

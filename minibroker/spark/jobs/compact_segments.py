@@ -11,28 +11,27 @@ What must hold: bytes are those that the broker's cleaner writes, if its map has
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from minibroker.cleaner.batch_filter import BatchFilter
 from minibroker.cleaner.cleaner import WRITE_BYTES, Scan
 from minibroker.cleaner.offset_map import OffsetMap
 from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import ProtocolError
 from minibroker.in_pieces import finish
-from minibroker.log.batches import batches
+from minibroker.log.batches import Batch, batches
+from minibroker.log.records import Record
 from minibroker.log.segment import Segment
 from minibroker.spark.columns.reader import ColumnReader
 from minibroker.spark.jobs.directory_in import opened
 from minibroker.spark.jobs.directory_out import WrittenSegment, begin_segment, end_segment
+from minibroker.stored.producers import AbortedTxn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from minibroker.cleaner.batch_filter import LastBatch
     from minibroker.cleaner.keys import MapKey
-    from minibroker.log.batches import Batch
-    from minibroker.log.records import Record
     from minibroker.log.storage import Chunk
-    from minibroker.stored.producers import AbortedTxn
 
 KEYLESS = "without a key"  # of what a task counts
 BUCKET_BITS = 15  # Spark's bitmaps are of 32,768 bits

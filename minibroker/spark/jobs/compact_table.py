@@ -12,20 +12,14 @@ from __future__ import annotations
 
 import base64
 import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition  # pyright: ignore
 
-from minibroker.spark.jobs.compact_keys import keys_of
+from minibroker.spark.jobs.compact_keys import Keys, keys_of
 from minibroker.spark.jobs.compact_segments import BUCKET_BITS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    import pyarrow as pa
-
-    from minibroker.spark.jobs.compact_keys import Keys
 
 NAME = "minibroker-keys"
 # What has no key has been seen to be superseded. Each gets a name of its own, or all would come together.

@@ -10,7 +10,10 @@ Kafka: from 4.0 on reads v0 and v1 and writes neither; up to 3.x topics have mes
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from typing import Any
 
 from minibroker.clock import LoopClock
 from minibroker.log.compression import CODEC_NAMES, ZSTD, check_level
@@ -26,12 +29,6 @@ from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import INTERNAL_TOPICS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping
-    from typing import Any
 
 DESCRIPTION = (
     "Write a log directory in another record format (v0, v1, v2), or compressed in another way, as another directory. "

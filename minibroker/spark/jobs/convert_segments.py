@@ -7,6 +7,8 @@ What must hold: offsets stay; segments do not become larger than their topic all
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from minibroker.cleaner.cleaner import Scan
 from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import ProtocolError, UnknownCodec
@@ -16,12 +18,7 @@ from minibroker.log.convert import RUN_BYTES_MAX, convert
 from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
 from minibroker.spark.jobs.directory_in import opened
 from minibroker.spark.jobs.directory_out import WrittenSegment, begin_segment, end_segment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.stored.producers import AbortedTxn
+from minibroker.stored.producers import AbortedTxn
 
 # What a format cannot hold, as the summary calls it.
 LOST = ("headers", "aborted batches", "markers", "producer batches", "timestamps")

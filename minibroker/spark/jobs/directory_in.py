@@ -8,6 +8,8 @@ Not here: reading all of a segment: the driver looks only at what a start would.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 from minibroker.config import BrokerConfig, TopicConfig, log_settings
 from minibroker.errors import KafkaError, ProtocolError, StorageError
 from minibroker.log.checkpoints import (
@@ -20,20 +22,15 @@ from minibroker.log.meta_properties import META_PROPERTIES, read_meta_properties
 from minibroker.log.producers import ProducerStates
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.recovery import finish_swaps, open_log
+from minibroker.log.settings import LogSettings
 from minibroker.log.snapshots import load_producers, snapshot_offsets, snapshot_path
 from minibroker.log.storage import LOCK, OsStorage
 from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, METADATA_TOPIC
+from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.spark.files.directories import Root, logs_in, topics_in
+from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.option_values import OptionError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from minibroker.log.settings import LogSettings
-    from minibroker.metadata.image import MetadataImage
-    from minibroker.spark.jobs.arguments import TopicFilter
 
 TOP = (META_PROPERTIES, BOOTSTRAP, METADATA_DIRECTORY)
 

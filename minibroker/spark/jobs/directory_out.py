@@ -14,6 +14,7 @@ Not here: segments that become others (compact_segments.py, convert_segments.py)
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from minibroker.errors import StorageError
 from minibroker.in_pieces import finish
@@ -33,16 +34,13 @@ from minibroker.log.checkpoints import (
 from minibroker.log.segment import CLEANED, KINDS, Segment
 from minibroker.log.snapshots import snapshot_path
 from minibroker.log.storage import LOCK, OsStorage
-from minibroker.spark.jobs.directory_in import opened
+from minibroker.spark.jobs.directory_in import SourceLog, opened
 from minibroker.spark.jobs.tasks import attempt
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from minibroker.log.storage import Storage
-    from minibroker.spark.jobs.directory_in import SourceLog
 
 STAGED = ".staged"
 CHUNK_BYTES = 4 * 1024 * 1024  # copied at once

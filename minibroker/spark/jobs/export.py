@@ -9,8 +9,12 @@ Not here: which offsets (export_ranges.py), files (export_files.py), tables of o
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
 from minibroker.clock import LoopClock
-from minibroker.spark.folders import open_folder
+from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs.arguments import add_source_arguments, source_options
 from minibroker.spark.jobs.export_files import (
     BINARY,
@@ -25,7 +29,17 @@ from minibroker.spark.jobs.export_files import (
     write,
 )
 from minibroker.spark.jobs.export_manifest import Lake, Manifest
-from minibroker.spark.jobs.export_ranges import Plan, available, broken_in, check_topics, look, plan, reading, told_lost
+from minibroker.spark.jobs.export_ranges import (
+    Plan,
+    Ranges,
+    available,
+    broken_in,
+    check_topics,
+    look,
+    plan,
+    reading,
+    told_lost,
+)
 from minibroker.spark.jobs.export_tables import FORMATS, ICEBERG, PARQUET, append, check_there
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
@@ -36,13 +50,7 @@ from minibroker.spark.session import use_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
     from minibroker.clock import Clock
-    from minibroker.spark.folders import Folder
-    from minibroker.spark.jobs.export_ranges import Ranges
 
 DESCRIPTION = "Write topics to Parquet, each record once, as far as there are new ones since the last time."
 EPILOG = """examples:

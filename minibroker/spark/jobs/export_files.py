@@ -8,18 +8,16 @@ Not here: when a file counts (export_manifest.py).
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-from minibroker.spark.folders import walk
+from minibroker.spark.folders import Folder, walk
 from minibroker.spark.jobs.export_manifest import staging_of
 from minibroker.spark.option_values import OptionError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from minibroker.spark.folders import Folder
     from minibroker.spark.jobs.export_ranges import Ranges
 
 FILE_RECORDS_MIN = 100_000  # about; fewer are not worth a task

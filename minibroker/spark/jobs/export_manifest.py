@@ -17,17 +17,15 @@ Not here: what is in the files (export_files.py), which offsets there are (expor
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from minibroker.errors import StorageError
-from minibroker.spark.option_values import OptionError
+from minibroker.spark.option_values import OptionError, TopicPartition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from minibroker.spark.folders import Folder
-    from minibroker.spark.option_values import TopicPartition
 
 MANIFESTS, STAGING = "_manifest", "_staging"
 VERSIONS_KEPT = 10

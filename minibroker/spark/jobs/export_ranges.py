@@ -9,21 +9,16 @@ Not here: where a log begins and ends (planning.py in path/ and wire/).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from minibroker.log.checkpoints import format_id
 from minibroker.schema.types import NO_ID
 from minibroker.spark.filters import Filters
-from minibroker.spark.option_values import OptionError
+from minibroker.spark.option_values import OptionError, TopicPartition
 from minibroker.spark.options import QUARANTINE, parse
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from minibroker.spark.option_values import TopicPartition
-
-    Ranges = dict[TopicPartition, tuple[int, int]]
+Ranges = dict[TopicPartition, tuple[int, int]]
 
 
 class Plan:

@@ -9,11 +9,9 @@ Not here: Parquet (export_files.py).
 
 from __future__ import annotations
 
-from minibroker.spark.option_values import OptionError
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from minibroker.spark.option_values import OptionError
 
 PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")
 APPLICATION = "minibroker-export"

@@ -8,6 +8,10 @@ Not here: files (loading_files.py), rules (loading_generator.py), writing (spark
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
 from minibroker.clock import LoopClock
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.spark.jobs.arguments import add_repeated, add_target_arguments, pairs_of, target_options
@@ -19,10 +23,6 @@ from minibroker.spark.session import use_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
     from minibroker.clock import Clock
 
 DESCRIPTION = "Write files, or records made up by a rule, to topics or log directories."

@@ -9,14 +9,11 @@ Not here: where the records go (loading.py).
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.option_values import OptionError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
 
 FORMATS = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "tsv": "csv"}
 FORMATS |= {"txt": "text", "log": "text", "orc": "orc", "avro": "avro"}

@@ -10,23 +10,19 @@ Not here: what can be said (loading_rules.py), where the records go (loading.py)
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.spark.arrow_map import map_in_arrow
+from minibroker.spark.jobs.loading_rules import Spec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+Numbers = NDArray[np.uint64]
 
-    from numpy.typing import NDArray
-
-    from minibroker.spark.jobs.loading_rules import Spec
-
-    Numbers = NDArray[np.uint64]
 
 BLOCK = 16_384  # records that are made at once
 PIECE_BYTES = 16 << 20  # about; fewer at once if they are large

@@ -8,13 +8,10 @@ Not here: the records (loading_generator.py).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 from minibroker.spark.option_values import OptionError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 START_MS = 1_704_067_200_000  # 2024 begins
 

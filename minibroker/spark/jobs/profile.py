@@ -7,6 +7,10 @@ What must hold: of the same log both give the same figures.
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
 from minibroker.clock import LoopClock
 from minibroker.spark.jobs.arguments import add_source_arguments, source_options
 from minibroker.spark.jobs.page import iso_text
@@ -19,16 +23,11 @@ from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import FAIL, QUARANTINE, parse
+from minibroker.spark.options import FAIL, QUARANTINE, Options, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from typing import Any
-
     from minibroker.clock import Clock
-    from minibroker.spark.options import Options
 
 DESCRIPTION = "Say what topics hold: records, bytes, batches, codecs, keys, times, gaps, producers."
 EPILOG = """examples:

@@ -10,29 +10,25 @@ to the range in which it ends.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.errors import ProtocolError
 from minibroker.log.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from minibroker.log.formats import ABORT, COMMIT, BatchHeader
 from minibroker.log.records import control_type
-from minibroker.spark.columns.batches import unit_at
+from minibroker.spark.columns.batches import Units, unit_at
 from minibroker.spark.columns.rows import fixed_fields
 from minibroker.spark.columns.varints import Plane
 from minibroker.spark.jobs.profile_keys import Keys
 from minibroker.spark.jobs.profile_sizes import Sizes, sizes_of
 from minibroker.spark.jobs.profile_stretch import Stretch
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+Int64s = NDArray[np.int64]
 
-    from numpy.typing import NDArray
-
-    from minibroker.spark.columns.batches import Units
-
-    Int64s = NDArray[np.int64]
 
 HOUR_MS = 3_600_000
 HOURS_MAX = 10_000  # of a partition; more than a year of them have lost their meaning

@@ -5,17 +5,13 @@ Nothing here is an error of the data; what is one are `problems`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from minibroker.log.compression import CODEC_NAMES, LZ4, NONE, ZSTD
 from minibroker.spark.jobs.page import bytes_text, count_text, duration_text, share_text, time_text
-from minibroker.spark.jobs.profile_counts import HOURS_MAX, MANY, PRODUCERS_MAX
+from minibroker.spark.jobs.profile_counts import HOURS_MAX, MANY, PRODUCERS_MAX, TopicCounts
 from minibroker.spark.jobs.profile_keys import shown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.spark.jobs.profile_counts import TopicCounts
-    from minibroker.spark.jobs.profile_tables import Profile
+from minibroker.spark.jobs.profile_tables import Profile
 
 SECONDS_MAX = 100_000_000_000  # a time below it would be before March 1973; in seconds it is of today
 RECORDS_MIN = 1000  # of fewer nothing follows

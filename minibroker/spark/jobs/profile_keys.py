@@ -10,18 +10,14 @@ Not here: which partition a key belongs to.
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.spark.columns.varints import WORD_BYTES, Plane
 from minibroker.spark.jobs.profile_sizes import offsets_of, sizes_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from numpy.typing import NDArray
 
 EXACT_MAX = 100_000
 KEPT = 1000  # of the most frequent keys, once there are more than EXACT_MAX

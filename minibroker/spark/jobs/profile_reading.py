@@ -9,30 +9,24 @@ Not here: what is counted (profile_counts.py), how tasks are run (tasks.py).
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from minibroker.spark.brokers import planning as wire_planning
+from minibroker.spark.brokers.fetching import Answer
+from minibroker.spark.brokers.planning import WireTask
 from minibroker.spark.brokers.rows import WireTaskReader
-from minibroker.spark.columns.batches import AbortedUnits, find_units
-from minibroker.spark.columns.reader import ColumnReader
+from minibroker.spark.columns.batches import AbortedUnits, Units, find_units
+from minibroker.spark.columns.reader import ColumnReader, Columns
 from minibroker.spark.columns.rows_of_query import Manner
 from minibroker.spark.files import planning as path_planning
+from minibroker.spark.files.planning import Task
 from minibroker.spark.files.rows import CHUNK_BYTES, TaskReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.jobs.profile_counts import Counts, add_rows, add_units, add_wrapped
 from minibroker.spark.jobs.profile_stretch import Stretch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
-    from minibroker.spark.brokers.fetching import Answer
-    from minibroker.spark.brokers.planning import WireTask
-    from minibroker.spark.columns.batches import Units
-    from minibroker.spark.columns.reader import Columns
-    from minibroker.spark.files.planning import Task
-    from minibroker.spark.options import Options
+from minibroker.spark.options import Options
 
 
 class CountingColumns(ColumnReader):

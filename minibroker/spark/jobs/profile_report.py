@@ -5,6 +5,7 @@ Not here: what pages and charts look like (page.py, charts.py), the figures (pro
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from html import escape
 from itertools import accumulate
 
@@ -21,17 +22,11 @@ from minibroker.spark.jobs.page import (
     some_text,
     time_text,
 )
-from minibroker.spark.jobs.profile_counts import HOUR_MS
+from minibroker.spark.jobs.profile_counts import HOUR_MS, TopicCounts
 from minibroker.spark.jobs.profile_keys import shown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from minibroker.spark.jobs.profile_counts import TopicCounts
-    from minibroker.spark.jobs.profile_sizes import Sizes
-    from minibroker.spark.jobs.profile_tables import Profile
-    from minibroker.spark.jobs.summary import Table
+from minibroker.spark.jobs.profile_sizes import Sizes
+from minibroker.spark.jobs.profile_tables import Profile
+from minibroker.spark.jobs.summary import Table
 
 COLUMNS_MAX = 96  # of a chart over time
 STEPS_HOURS = (1, 2, 3, 6, 12, 24, 48, 7 * 24, 14 * 24, 28 * 24, 91 * 24, 365 * 24)

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 STEPS = 8
 BINS = 61 * STEPS  # up to 2**63

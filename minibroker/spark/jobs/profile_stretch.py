@@ -11,12 +11,9 @@ younger.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Int64s = NDArray[np.int64]
+Int64s = NDArray[np.int64]
 
 
 class Ending:

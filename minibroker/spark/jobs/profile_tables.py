@@ -5,21 +5,16 @@ Not here: counting (profile_counts.py), what the report looks like (profile_repo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
 from minibroker.spark.jobs.page import iso_text
-from minibroker.spark.jobs.profile_counts import HOUR_MS
-from minibroker.spark.jobs.profile_keys import shown
+from minibroker.spark.jobs.profile_counts import HOUR_MS, Counts, PartitionCounts
+from minibroker.spark.jobs.profile_keys import Keys, shown
+from minibroker.spark.jobs.profile_stretch import Stretch
 from minibroker.spark.jobs.summary import Table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from minibroker.spark.jobs.profile_counts import Counts, PartitionCounts
-    from minibroker.spark.jobs.profile_keys import Keys
-    from minibroker.spark.jobs.profile_stretch import Stretch
 
 KEYS_SHOWN = 10
 

@@ -9,7 +9,10 @@ Not here: lines of JSON (slice_lines.py), writing to brokers and directories (lo
 
 from __future__ import annotations
 
+import argparse
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
@@ -21,7 +24,7 @@ from minibroker.spark.jobs.arguments import (
     source_options,
     target_options,
 )
-from minibroker.spark.jobs.export_ranges import available
+from minibroker.spark.jobs.export_ranges import Ranges, available
 from minibroker.spark.jobs.loading_rules import time_ms
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.slice_masking import HOWS, MASKS_MAX, Mask, Masker, parse_masks, unused
@@ -32,14 +35,9 @@ from minibroker.spark.session import use_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
-
     import pyarrow as pa
 
     from minibroker.clock import Clock
-    from minibroker.spark.jobs.export_ranges import Ranges
 
 DESCRIPTION = "Take a sampled, masked, shifted part of topics, as a fixture for tests or as a broker's directory."
 EPILOG = """examples:

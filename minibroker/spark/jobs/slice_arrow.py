@@ -9,10 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from minibroker.spark.columns.rows_of_query import ROWS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.spark.jobs.slice_masking import Masker
+from minibroker.spark.jobs.slice_masking import Masker
 
 MASKED = ROWS.append(pa.field("met", pa.int64()))
 

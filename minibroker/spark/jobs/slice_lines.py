@@ -10,17 +10,14 @@ Not here: the same for the command line (minibroker/cli/record_format.py), which
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
 from json import JSONEncoder, dumps, loads
+from typing import Any
 
 import pyarrow as pa
 
 from minibroker.spark.columns.rows_of_query import ROWS
 from minibroker.spark.option_values import OptionError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 TIMESTAMP_TYPES = {0: "create", 1: "logappend"}
 LINES = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("line", pa.string())])

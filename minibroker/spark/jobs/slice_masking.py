@@ -19,17 +19,16 @@ from __future__ import annotations
 import hmac
 import json
 import re
+from collections.abc import Callable, Sequence
 from hashlib import sha256
+from typing import Any
 
 from minibroker.spark.option_values import OptionError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+Header = tuple[str, bytes | None]
 
-    Header = tuple[str, bytes | None]
-    Masked = tuple[bytes | None, bytes | None, list[Header] | None, int]
+Masked = tuple[bytes | None, bytes | None, list[Header] | None, int]
+
 
 HASH, FAKE, REDACT, NULL = HOWS = ("hash", "fake", "redact", "null")
 STARS = "***"

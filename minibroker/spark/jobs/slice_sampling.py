@@ -9,12 +9,10 @@ Not here: what becomes of the records (slice_masking.py).
 
 from __future__ import annotations
 
-from minibroker.spark.option_values import OptionError
+from collections.abc import Sequence
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+from minibroker.spark.option_values import OptionError
 
 SHARES = 1 << 30  # into how many parts entities fall
 

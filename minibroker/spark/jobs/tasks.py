@@ -11,16 +11,14 @@ same time on two machines.
 from __future__ import annotations
 
 import pickle
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.spark.workers import PackageMissing, naming_packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
-
     import pyarrow as pa
 
 TASKS_PER_CORE = 16  # more would only be more to start; fewer would leave cores without work in the end

@@ -10,7 +10,10 @@ Not here: comparing replicas (verify_replicas.py).
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import LOG_STARTS, read_leader_epochs
@@ -24,18 +27,10 @@ from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError, positive
-from minibroker.tools.verify.findings import Piece
+from minibroker.tools.verify.findings import Piece, Problem
 from minibroker.tools.verify.indexes import are_doubtful, borders
 from minibroker.tools.verify.log_directory import LogVerifier, Verified, check_root, read_checkpoints
 from minibroker.tools.verify.segment_piece import read_piece
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from minibroker.tools.verify.findings import Problem
 
 DESCRIPTION = (
     "Read everything in log directories and say what is wrong: checksums, offsets, indexes, leader epochs, sequence "

@@ -11,9 +11,13 @@ Not here: whether a log is in order by itself (verify.py); of a batch that canno
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.checkpoints import CLEANER_OFFSETS, read_leader_epochs, read_offsets
 from minibroker.log.read_only_storage import ReadOnlyStorage
+from minibroker.log.segment import Place
 from minibroker.spark.files.directories import PartitionFiles, ReadOnlySegment, find_partitions, topics_in
 from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.progress import Progress
@@ -21,14 +25,7 @@ from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.tools.verify.indexes import borders
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-    from typing import Any
-
-    from minibroker.log.segment import Place
-
-    Found = tuple[ReadOnlySegment, Place]
+Found = tuple[ReadOnlySegment, Place]
 
 
 class Side:

@@ -18,19 +18,23 @@ Not here: sending (task.py), comparing rows (found.py). docs/adr/0006 says why i
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterable
+
+from minibroker.client.cluster import Cluster, TopicPartition
 from minibroker.client.connection import error_of
 from minibroker.client.fetching import FetchLimits, Position, fetch_request, version_for
 from minibroker.client.offsets import READ_UNCOMMITTED, find_offsets
 from minibroker.client.produce import new_producer
 from minibroker.client.sessions import FetchSession
 from minibroker.errors import Error, KafkaError
-from minibroker.log.batches import SEQUENCE_MAX, batches
-from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.log.batches import SEQUENCE_MAX, Batch, batches
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.spark.brokers.fetching import CLEANED_MS, is_compacted
 from minibroker.spark.columns.reader import ColumnReader
 from minibroker.spark.sink.found import Found, digests_of
 from minibroker.spark.sink.notes import (
     Note,
+    Notes,
     NotRepeatable,
     Slots,
     first_of,
@@ -38,18 +42,9 @@ from minibroker.spark.sink.notes import (
     matches,
     newest,
 )
+from minibroker.spark.sink.rows import Rows
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from minibroker.client.cluster import Cluster, TopicPartition
-    from minibroker.log.batches import Batch
-    from minibroker.protocol.messages.fetch import FetchResponse
-    from minibroker.spark.sink.notes import Notes
-    from minibroker.spark.sink.rows import Rows
-
-    PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
 SET_BY_PRODUCER = 0  # the kind of a timestamp
 EPOCH_MAX = (1 << 15) - 2

@@ -15,14 +15,10 @@ from hashlib import blake2b
 from struct import Struct as Layout
 
 import numpy as np
+import pyarrow as pa
 
+from minibroker.client.cluster import TopicPartition
 from minibroker.spark.sink.rows import Rows
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from minibroker.client.cluster import TopicPartition
 
 _SIZES = Layout(">qq")
 NULL = -1

@@ -19,20 +19,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from minibroker.client.cluster import Cluster, TopicPartition
 from minibroker.client.groups import CommittedOffset, Groups
 from minibroker.spark.sink.found import digests_of
-from minibroker.spark.sink.rows import by_partition
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from minibroker.client.cluster import Cluster, TopicPartition
-    from minibroker.spark.sink.rows import Rows
-
-    Notes = dict[TopicPartition, "Note"]
+from minibroker.spark.sink.rows import Rows, by_partition
 
 FIRST_DIGITS = 16  # of a digest, in a note
 
@@ -79,6 +72,9 @@ def first_of(placed: Iterable[Rows]) -> dict[TopicPartition, str]:
             (digest,) = digests_of(row.topic, row.keys, row.values, row.headers)
             found.setdefault((row.topic, int(row.partitions[0])), digest.hex()[:FIRST_DIGITS])
     return found
+
+
+Notes = dict[TopicPartition, Note]
 
 
 class Slots:

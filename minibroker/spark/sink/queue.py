@@ -6,17 +6,13 @@ Not here: who sends and when (task.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import SEQUENCE_MAX
-from minibroker.spark.columns.building import build_batches
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.spark.columns.building import BuiltBatch
-    from minibroker.spark.sink.options import WriteOptions
-    from minibroker.spark.sink.rows import Rows
+from minibroker.spark.columns.building import BuiltBatch, build_batches
+from minibroker.spark.sink.options import WriteOptions
+from minibroker.spark.sink.rows import Rows
 
 NO_OFFSET = bytes(8)  # each batch begins at 0 when clients send it; the checksum does not cover it
 ADVICE = {

@@ -13,28 +13,26 @@ Not here: batches, requests (task.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.log.batches import crc32c
 from minibroker.spark.columns.building import RowColumns
 from minibroker.spark.columns.building_records import Part
 from minibroker.spark.columns.partitions import partitions_of
 from minibroker.spark.columns.reader import HEADERS
+from minibroker.spark.sink.options import WriteOptions
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+Int32s = NDArray[np.int32]
 
-    from numpy.typing import NDArray
+Int64s = NDArray[np.int64]
 
-    from minibroker.spark.sink.options import WriteOptions
+Bools = NDArray[np.bool_]
 
-    Int32s = NDArray[np.int32]
-    Int64s = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
 
 PIECE_BYTES = 8 * 1024 * 1024
 RECORD_BYTES_EXTRA = 24  # about what a record needs besides key and value

@@ -14,14 +14,17 @@ Not here: sending (task.py), options (options.py), directories (spark/bulk_load/
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+import pyarrow as pa
 from pyspark import TaskContext  # pyright: ignore
 from pyspark.sql.datasource import (  # pyright: ignore
     DataSourceArrowWriter,
     DataSourceStreamWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.types import StructType  # pyright: ignore
 
 from minibroker.client.groups import Groups
 from minibroker.client.produce import new_producer
@@ -32,17 +35,8 @@ from minibroker.spark.sink.exactly_once import unclaimed
 from minibroker.spark.sink.notes import NotRepeatable
 from minibroker.spark.sink.options import WriteOptions, check_columns, parse
 from minibroker.spark.sink.queue import WriteFailed, error_in
-from minibroker.spark.sink.task import open_cluster, write_rows
+from minibroker.spark.sink.task import Sent, open_cluster, write_rows
 from minibroker.spark.workers import naming_packages, prepare, settle
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import pyarrow as pa
-    from pyspark.sql.types import StructType  # pyright: ignore
-
-    from minibroker.spark.sink.task import Sent
 
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 NO_WRITE = -1

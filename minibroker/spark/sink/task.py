@@ -14,26 +14,21 @@ Not here: rows (rows.py), what makes a repetition write nothing twice (exactly_o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from minibroker.client.cluster import NO_NODE, Cluster
+import pyarrow as pa
+
+from minibroker.client.cluster import NO_NODE, Cluster, Topic, TopicPartition
 from minibroker.client.connection import error_of
 from minibroker.client.produce import form_for, new_producer, send
 from minibroker.client.security import Security, SecurityError
 from minibroker.errors import Error, KafkaError
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.sink.exactly_once import Once, Superseded
+from minibroker.spark.sink.options import WriteOptions
 from minibroker.spark.sink.queue import Queue, WriteFailed, error_in
 from minibroker.spark.sink.rows import Rows, Spread, by_partition, joined, pieces
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import pyarrow as pa
-
-    from minibroker.client.cluster import Topic, TopicPartition
-    from minibroker.spark.sink.options import WriteOptions
 
 ANSWER_MS_EXTRA = 5_000  # for the way, when a broker has waited for its replicas as long as it may
 CONFLICTS = (

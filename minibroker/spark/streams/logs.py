@@ -9,39 +9,37 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from minibroker.clock import LoopClock
 from minibroker.errors import KafkaError
+from minibroker.spark.files.directories import PartitionFiles
 from minibroker.spark.filters import Filters
-from minibroker.spark.ranges import resolved
-from minibroker.spark.streams.offsets import told
+from minibroker.spark.option_values import Numbers, TopicPartition
+from minibroker.spark.options import Options
+from minibroker.spark.ranges import Log, resolved
+from minibroker.spark.streams.offsets import Report, told
 
 COMMITTED_BY = "minibroker-spark"  # in the metadata of each commit: what has something else is not ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Protocol
-
     from minibroker.client.cluster import Cluster
     from minibroker.spark.brokers.planning import BrokerLog
-    from minibroker.spark.files.directories import PartitionFiles
-    from minibroker.spark.option_values import Numbers, TopicPartition
-    from minibroker.spark.options import Options
-    from minibroker.spark.ranges import Log
-    from minibroker.spark.streams.offsets import Report
 
-    Ranges = Mapping[TopicPartition, tuple[int, int]]
-    Bounds = dict[TopicPartition, tuple[int, int]]  # where a log begins, and where it ends for readers
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+Bounds = dict[TopicPartition, tuple[int, int]]  # where a log begins, and where it ends for readers
 
-    class Logs(Protocol):
-        """Files or brokers."""
 
-        def initial(self, report: Report) -> Numbers: ...
-        def bounds(self) -> Bounds: ...
-        def tasks(self, ranges: Ranges, report: Report) -> list[Any]: ...
-        def commit(self, offsets: Numbers) -> None: ...
-        def close(self) -> None: ...
+class Logs(Protocol):
+    """Files or brokers."""
+
+    def initial(self, report: Report) -> Numbers: ...
+    def bounds(self) -> Bounds: ...
+    def tasks(self, ranges: Ranges, report: Report) -> list[Any]: ...
+    def commit(self, offsets: Numbers) -> None: ...
+    def close(self) -> None: ...
 
 
 def initial_offsets(options: Options, logs: Mapping[TopicPartition, tuple[Log, int]], report: Report) -> Numbers:

@@ -11,18 +11,15 @@ Not here: asking for offsets (logs.py), Spark (reader.py). Plain numbers: this c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Mapping
 
+from minibroker.spark.option_values import Numbers, TopicPartition
+from minibroker.spark.options import Options
 from minibroker.spark.ranges import DataLoss
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+Json = dict[str, dict[str, int]]
 
-    from minibroker.spark.option_values import Numbers, TopicPartition
-    from minibroker.spark.options import Options
-
-    Json = dict[str, dict[str, int]]
-    Report = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:

@@ -13,31 +13,24 @@ Not here: rules for offsets (offsets.py), asking for them (logs.py), lag as a ta
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition  # pyright: ignore
 
+from minibroker.spark.option_values import Numbers
+from minibroker.spark.options import Options
 from minibroker.spark.reading import read
-from minibroker.spark.streams.logs import logs_of, now_ms
-from minibroker.spark.streams.offsets import Admission, from_json, ranges_between, reporting, to_json
+from minibroker.spark.streams.logs import Bounds, logs_of, now_ms
+from minibroker.spark.streams.offsets import Admission, Json, from_json, ranges_between, reporting, to_json
 from minibroker.spark.workers import settle
 
 limits: Any = None  # before 4.2
 with suppress(ImportError):
     limits = import_module("pyspark.sql.streaming.datasource")
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    import pyarrow as pa
-
-    from minibroker.spark.option_values import Numbers
-    from minibroker.spark.options import Options
-    from minibroker.spark.streams.logs import Bounds
-    from minibroker.spark.streams.offsets import Json
 
 
 def stream_reader(options: Options) -> DataSourceStreamReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from minibroker.errors import InvalidLength, InvalidMagic, Truncated, UnknownCodec
 from minibroker.log.batches import SEQUENCE_MAX, Batch, find_batch
@@ -20,9 +20,6 @@ from minibroker.log.formats import (
 )
 from minibroker.log.message_sets import inner_messages
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RELEASES = OLDEST, _, NEWEST = ("2.8", "3.9", "4.4")  # whose words we know
 RECORD_SIZE_MIN = 14  # of any format, by Kafka's first look at a size

@@ -12,18 +12,15 @@ is in `change.problems`: records changed, invented, or missed by who reads the l
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from minibroker.log.batches import Batch
+from minibroker.log.records import Record
 from minibroker.tools.dump.batches import base_offset_of, file_batches, is_valid
 from minibroker.tools.dump.reasons import LOST, MARKER, RETENTION, Reason, Reasons, Transactions, marker_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from minibroker.log.batches import Batch
-    from minibroker.log.records import Record
 
 UNKNOWN_END = 1 << 63  # above all offsets
 

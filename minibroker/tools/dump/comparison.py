@@ -15,23 +15,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from minibroker.log.batches import Batch
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.formats import ABORT
+from minibroker.log.records import Record
 from minibroker.tools.dump.batches import NEWEST, base_offset_of
-from minibroker.tools.dump.changes import changes
+from minibroker.tools.dump.changes import Change, Side, changes
 from minibroker.tools.dump.decoders import control_text, text_of
-from minibroker.tools.dump.reasons import MARKER, RETENTION, SUPERSEDED, marker_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.log.batches import Batch
-    from minibroker.log.records import Record
-    from minibroker.tools.dump.changes import Change, Side
-    from minibroker.tools.dump.reasons import Reason
-
+from minibroker.tools.dump.reasons import MARKER, RETENTION, SUPERSEDED, Reason, marker_of
 
 PROBLEMS_MAX = 20  # named on standard error, of one partition
 

@@ -6,8 +6,9 @@ What cannot be read is said in the line and does not end the dump.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minibroker.errors import InvalidRecord, ProtocolError, UnknownMessage
 from minibroker.log.formats import (
@@ -19,9 +20,10 @@ from minibroker.log.formats import (
     SNAPSHOT_FOOTER,
     SNAPSHOT_HEADER,
 )
-from minibroker.log.records import control_type
+from minibroker.log.records import Record, control_type
 from minibroker.protocol.registry import STORED, message, snake_case
-from minibroker.schema.plan import message_plan
+from minibroker.schema.plan import Plan, Type, message_plan
+from minibroker.schema.types import Message
 from minibroker.stored.control import (
     EndTxnMarker,
     KRaftVersionRecord,
@@ -31,13 +33,6 @@ from minibroker.stored.control import (
     VotersRecord,
 )
 from minibroker.stored.kinds import CoordinatorKey, metadata_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from minibroker.log.records import Record
-    from minibroker.schema.plan import Plan, Type
-    from minibroker.schema.types import Message
 
 Text = tuple[str | None, str | None]
 

@@ -5,14 +5,11 @@ The explanations are those of explain.py; here they are cut into pieces that fit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from minibroker.log.index import OFFSET_ENTRY, TIME_ENTRY
 from minibroker.tools.dump.batches import NEWEST, batch_line, file_batches, is_valid
 from minibroker.tools.explain import Explanation, explain, file_kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ENTRIES_AT_ONCE = 512  # of an index
 BROKEN_BYTES_SHOWN = 64  # of what is no batch

@@ -8,9 +8,12 @@ portions, so memory does not grow with the file. Files come in as views by way o
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Iterator
 from os.path import abspath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from minibroker.log.batches import Batch
+from minibroker.log.records import Record
 from minibroker.tools.dump.batches import (
     NEWEST,
     OLDEST,
@@ -24,12 +27,6 @@ from minibroker.tools.dump.batches import (
 from minibroker.tools.dump.decoders import DECODERS, control_text, text_of
 from minibroker.tools.dump.indexes import IndexFiles, snapshot_lines, transaction_lines
 from minibroker.tools.dump.old_words import OLD_RELEASES, old_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from minibroker.log.batches import Batch
-    from minibroker.log.records import Record
 
 BYTES_MAX = 0x7FFFFFFF
 

@@ -9,19 +9,14 @@ not the first ends the list. One that has only such zeros has no entry.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from os.path import abspath
-from typing import TYPE_CHECKING
 
 from minibroker.errors import InvalidLength, InvalidValue, ProtocolError, Truncated
-from minibroker.log.batches import SEQUENCE_MAX, crc32c
+from minibroker.log.batches import SEQUENCE_MAX, Batch, crc32c
 from minibroker.log.index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY_BYTES
 from minibroker.stored.producers import AbortedTxn, ProducerSnapshot
 from minibroker.tools.dump.batches import NEWEST, OLDEST, base_offset_of, file_batches, optional
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.log.batches import Batch
 
 
 class IndexFiles:

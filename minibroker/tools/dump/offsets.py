@@ -6,19 +6,15 @@ written with the record, and the sum that gives the offset. A sentence in front 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from minibroker.log.batches import Batch
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.formats import MessageV0, MessageV1, layout
 from minibroker.log.message_sets import inner_messages
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.tools.dump.batches import base_offset_of, file_batches
 from minibroker.tools.dump.v07 import looks_like_v07, messages, within
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.log.batches import Batch
 
 FORMATS = {
     "0.7": "no offset is stored: it is the byte at which the message begins in the log, and jumps by 4 + size",

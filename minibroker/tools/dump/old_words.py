@@ -9,19 +9,17 @@ Not here: indexes and snapshots, whose lines are those of 2.8; decoders of inter
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from minibroker.errors import InvalidMagic, UnknownCodec
-from minibroker.log.batches import SEQUENCE_MAX
+from minibroker.log.batches import SEQUENCE_MAX, Batch
 from minibroker.log.compression import CODEC_NAMES, NONE
 from minibroker.log.formats import APPEND_TIME, MESSAGE_BYTES_MIN
+from minibroker.log.records import Record
 from minibroker.tools.dump.batches import TIMESTAMP_TYPES, is_valid, records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.log.batches import Batch
-    from minibroker.log.records import Record
     from minibroker.tools.dump.files import Options
 
 # Release -> the newest format that it can read.

@@ -11,17 +11,15 @@ Memory goes with the number of keys and of transactions, never with values: of e
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.log.formats import ABORT, COMMIT
-from minibroker.log.records import control_type
+from minibroker.log.records import Record, control_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from minibroker.log.batches import Batch
-    from minibroker.log.records import Record
 
 KEY_BYTES_MAX = 16  # longer ones are known by a digest of this size
 

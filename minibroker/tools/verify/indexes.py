@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from minibroker.errors import ProtocolError
-from minibroker.log.index import NO_TIMESTAMP
-from minibroker.tools.verify.findings import Problem
+from minibroker.log.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from minibroker.tools.verify.findings import Piece, Problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Protocol
 
-    from minibroker.log.index import OffsetIndex, TimeIndex
     from minibroker.log.segment import Segment
-    from minibroker.tools.verify.findings import Piece
 
     class Found(Protocol):
         """The batches of a piece: where each lies, its last offset, its largest timestamp."""

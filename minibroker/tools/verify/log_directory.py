@@ -13,6 +13,8 @@ Not here: what can be said of a segment, or a piece of one, by itself (segment_p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -29,19 +31,16 @@ from minibroker.log.checkpoints import (
 from minibroker.log.directory import split_name
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.meta_properties import read_meta_properties
-from minibroker.log.producers import ProducerStates
+from minibroker.log.producers import Producer, ProducerStates
 from minibroker.log.segment import Segment
 from minibroker.log.snapshots import load_snapshot_file, snapshot_offsets
+from minibroker.stored.producers import AbortedTxn
 from minibroker.tools.verify.findings import NOTHING, Piece, Problem
 from minibroker.tools.verify.segment_piece import are_numbered, epoch_problem, read_piece, sequence_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from minibroker.log.producers import Producer
     from minibroker.log.storage import Storage
-    from minibroker.stored.producers import AbortedTxn
 
     Offsets = dict[tuple[str, int], int]
 

@@ -13,24 +13,22 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Container
 
 from minibroker.errors import ProtocolError
-from minibroker.log.batches import SEQUENCE_MAX, batches
+from minibroker.log.batches import SEQUENCE_MAX, Batch, batches
 from minibroker.log.checkpoints import LEADER_EPOCHS
+from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.formats import CREATE_TIME
 from minibroker.log.index import NO_TIMESTAMP
 from minibroker.log.producers import BATCHES_KEPT, ProducerStates
+from minibroker.log.records import Record
 from minibroker.tools.verify.findings import Piece, Problem, Told
 from minibroker.tools.verify.indexes import check_form, check_offset_index, check_time_index, look_at_indexes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from minibroker.log.batches import Batch
-    from minibroker.log.epochs import LeaderEpochs
     from minibroker.log.producers import AnyBatch, Producer
-    from minibroker.log.records import Record
     from minibroker.log.segment import Segment
 
 
