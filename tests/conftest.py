@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from minibroker.replication import bugs
 from tests.rings import Doors, Rings
 from tests.spark.session import Session, started
 
@@ -45,6 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 @pytest.fixture
 def plant(request: pytest.FixtureRequest) -> Iterator[None]:
     """Plant the bug that a test is parametrized with."""
-    bugs.planted = frozenset([request.getfixturevalue("bug")])
-    yield
-    bugs.planted = frozenset()
+    from tests.planting import planted
+
+    with planted(request.getfixturevalue("bug")):
+        yield

@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "in_pieces", "clock", "turns", "reporter", "events", "event_kinds"),
         *("protocol", "log", "metadata", "config", "parts"),
     },
-    "controller": {"errors", "in_pieces", "events", "event_kinds", "protocol", "stored", "metadata", "replication"},
+    "controller": {"errors", "in_pieces", "events", "event_kinds", "protocol", "stored", "metadata"},
     "groups": {
         *("errors", "clock", "turns", "event_kinds"),
         *("protocol", "stored", "log", "metadata", "config", "parts", "replication"),

@@ -101,6 +101,7 @@ class Cluster(ClusterAdmin):
         self.waits = Waits(self)
         self.groups = Groups(self)
         self.watchers = Watchers(self)
+        self.cuts_to_high_watermark = False  # as followers did before KIP-101; a lesson may want it
         self._as_version = as_version
         self._begun: dict[NodeId, asyncio.Task[None]] = {}  # starts that are under way
         self._steer = steer
@@ -201,6 +202,7 @@ class Cluster(ClusterAdmin):
         if (steer := self._steer) is not None:
             node.steer = lambda verb, arguments: steer(self, who, verb, arguments)
         node.when_disk_fails = lambda failure: self._disk_failed(who, node, failure)
+        node.partitions.cuts_to_high_watermark = self.cuts_to_high_watermark
         await node.start()
         self._settings[who]["listeners"] = ",".join(
             f"{each.listener_name}://{address(each.host, each.port)}" for each in node.servers

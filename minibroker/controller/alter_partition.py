@@ -19,7 +19,6 @@ from minibroker.controller.registrations import check_broker_epoch
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.image import NO_LEADER_CHANGE
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def _check(controller: Controller, broker_id: int, partition: Partition, asked: 
         raise KafkaError(Error.FENCED_LEADER_EPOCH, f"the leader epoch is {partition.leader_epoch}")
     if broker_id != partition.leader:
         raise KafkaError(Error.INVALID_REQUEST, f"broker {partition.leader} leads")
-    if asked.partition_epoch < partition.partition_epoch and "any-partition-epoch" not in bugs.planted:
+    if asked.partition_epoch < partition.partition_epoch:
         raise KafkaError(Error.INVALID_UPDATE_VERSION, f"the partition epoch is {partition.partition_epoch}")
     if version >= REPLICA_EPOCHS:
         epochs = [(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs]
@@ -143,7 +142,5 @@ def _check_recovery(partition: Partition, asked: Asked, isr: list[int]) -> None:
 
 def _is_eligible(controller: Controller, broker_id: int, broker_epoch: int) -> bool:
     if not is_active(controller.image, broker_id):
-        return "fenced-joins" in bugs.planted
-    if "any-broker-epoch" in bugs.planted:
-        return True
+        return False
     return broker_epoch in (-1, controller.image.brokers[broker_id].broker_epoch)

@@ -21,7 +21,6 @@ from __future__ import annotations
 from minibroker.controller.partition_change import changes_of, partitions_where
 from minibroker.metadata.features import CONTROLLED_SHUTDOWN, DIRECTORIES
 from minibroker.metadata.image import NO_LEADER
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def left_behind(controller: Controller, broker_id: int, *, was_clean: bool) -> l
     """
     image = controller.image
     in_isr = partitions_where(image, lambda partition: broker_id in partition.isr)
-    if was_clean or not controller.has_elr or "crash-keeps-eligible" in bugs.planted:
+    if was_clean or not controller.has_elr:
         return changes_of(controller, in_isr, gone=broker_id)
     in_elr = partitions_where(image, lambda partition: broker_id in partition.elr)
     return changes_of(controller, [*in_isr, *in_elr], lossy=broker_id)

@@ -24,7 +24,6 @@ from minibroker.metadata.image import (
     UNASSIGNED_DIRECTORY,
     UNSPECIFIED_DIRECTORY,
 )
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,8 +180,7 @@ class PartitionChange:
         if self.election == PREFERRED:
             first = [self.replicas[0], *first]
         for broker in first:
-            is_eligible = broker in (self.isr or self._elr) or "anybody-leads" in bugs.planted
-            if is_eligible and self._may_lead(broker):
+            if broker in (self.isr or self._elr) and self._may_lead(broker):
                 return broker, False
         if self.controller.has_elr and not self.isr and not self._elr and len(self.before.last_known_elr) == 1:
             # Better the one that led last, with what it has kept, than nobody.

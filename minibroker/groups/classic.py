@@ -17,7 +17,6 @@ from minibroker.groups.classic_members import Joined, Member, Members, Synced
 from minibroker.groups.classic_rebalance import Rebalance
 from minibroker.groups.classic_states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from minibroker.groups.subscriptions import CONSUMER_PROTOCOL, subscribed_topics
-from minibroker.replication import bugs
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
 
 TYPE_CHECKING = False
@@ -270,8 +269,7 @@ class ClassicGroup:
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> Error:
         """Note that a member lives; return what it is told."""
         member = self._check(member_id, instance_id, generation)
-        if "heartbeat-is-not-noted" not in bugs.planted:
-            self.beat(member, now_ms)
+        self.beat(member, now_ms)
         return self.state.heartbeat
 
     def leave(self, member_id: str, instance_id: str | None) -> None:
@@ -310,7 +308,7 @@ class ClassicGroup:
         if self.state is DEAD:
             raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "the group is gone")
         member = self.members.check(member_id, instance_id)
-        if generation != self.generation and "any-generation" not in bugs.planted:
+        if generation != self.generation:
             raise KafkaError(Error.ILLEGAL_GENERATION, f"generation {generation}, it is {self.generation}")
         return member
 
@@ -322,7 +320,7 @@ class ClassicGroup:
 
     def beat(self, member: Member, now_ms: int) -> None:
         """Begin a member's session anew."""
-        member.due_ms = now_ms + (1 << 40 if "session-never-ends" in bugs.planted else member.session_timeout_ms)
+        member.due_ms = now_ms + member.session_timeout_ms
         self.wake_at(member.due_ms)
 
     def wake_at(self, due_ms: int) -> None:

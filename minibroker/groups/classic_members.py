@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
-from minibroker.replication import bugs
 from minibroker.stored.group_offsets import GroupMetadataValue
 
 TYPE_CHECKING = False
@@ -191,8 +190,6 @@ class Members:
         """Return a member; raise if there is none, or another one has taken its place."""
         if instance_id is not None:
             current = self._by_instance.get(instance_id)
-            if current is not None and "old-instance-lives" in bugs.planted:
-                member_id = current
             if current is not None and current != member_id:
                 raise KafkaError(Error.FENCED_INSTANCE_ID, f"{instance_id} is {current} by now")
             if current is None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from minibroker.errors import Error
 from minibroker.groups.classic_members import Synced
 from minibroker.groups.classic_states import COMPLETING, EMPTY, PREPARING, STABLE
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,15 +79,12 @@ class Rebalance:
         """Begin a generation of those who have joined."""
         group, members = self.group, self.group.members
         self._delay_ms = self._join_due_ms = None
-        for member in list(members):
-            if member.joining is None and member.instance_id is None and "absent-members-stay" not in bugs.planted:
-                members.remove(member.id)
+        self._drop_absent()
         if members and not members.elect():
             # Static members only, and none has come back: their sessions will end, or they join.
             self._join_due(now_ms + members.rebalance_timeout_ms)
             return
-        if "generation-stays" not in bugs.planted:
-            group.generation += 1
+        group.generation += 1
         members.unsynced.clear()
         group.protocol = members.choose_protocol()
         group.note_topics()
@@ -106,6 +102,13 @@ class Rebalance:
                 reply(group.joined(member))
         self._sync_due_ms = now_ms + members.rebalance_timeout_ms
         group.wake_at(self._sync_due_ms)
+
+    def _drop_absent(self) -> None:
+        """Go on without the dynamic members that have not joined."""
+        members = self.group.members
+        for member in list(members):
+            if member.joining is None and member.instance_id is None:
+                members.remove(member.id)
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
         """Write down what the leader has worked out, then tell everybody."""
@@ -128,10 +131,6 @@ class Rebalance:
                     group.beat(member, now_ms)
                     reply(group.synced(member))
 
-        if "assigned-before-written" in bugs.planted:
-            group.write([group.row(assignments)], lambda error: None)
-            written(Error.NONE)
-            return
         group.write([group.row(assignments)], written)
 
     def _refuse_syncs(self, error: Error, now_ms: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.consumer_member import JOINING, LEAVING, LEFT_FOR_A_WHILE, UNKNOWN_TIMEOUT, has_all
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,8 +118,6 @@ def check_commit(
     if epoch < 0 and not state.members:
         return None
     if is_transactional and epoch == -1 and not member_id and instance_id is None:
-        return None
-    if member_id not in state.members and "strangers-commit" in bugs.planted:
         return None
     member = get_member(state, member_id)
     if not is_transactional and member.classic is None and version < COMMIT_WITH_MEMBER_EPOCH_SINCE:

@@ -22,7 +22,6 @@ from minibroker.log.build import build_batch
 from minibroker.log.reading import read
 from minibroker.log.records import Record
 from minibroker.log.validate import COORDINATOR
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,12 +240,7 @@ class CoordinatorLog:
         for write in batch:
             offset += len(write.rows)
             write.end_offset, write.until_ms = offset, parts.clock.elapsed_ms() + timeout_ms
-            if "shows-unsafe-offsets" in bugs.planted:
-                self._owner.committed(write)
-            else:
-                self._in_flight.append(write)
-            if "confirms-unsafe-rows" in bugs.planted:
-                self._answer(write, Error.NONE)
+            self._in_flight.append(write)
             if write.done is not None:
                 self._waiting.append(write)
         if self._waiting and self._patience is None:

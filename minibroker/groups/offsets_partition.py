@@ -27,7 +27,6 @@ from minibroker.groups.records import decode, encode
 from minibroker.groups.shard import Shard
 from minibroker.log.formats import COMMIT
 from minibroker.log.records import control_type
-from minibroker.replication import bugs
 from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
 from minibroker.turns import FIRST_US
 
@@ -104,7 +103,7 @@ class OffsetsPartition:
         name = self.replica.partition
         if self.failure is not None or self.replica.log.offline is not None:
             raise KafkaError(Error.NOT_COORDINATOR, f"the groups of partition {name} cannot be read")
-        if self.log.is_loading or (group_id in self._unsafe and "begins-before-safe" not in bugs.planted):
+        if self.log.is_loading or group_id in self._unsafe:
             raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS, f"the groups of partition {name} are being read")
 
     def is_safe(self, group_id: str) -> bool:
@@ -139,9 +138,8 @@ class OffsetsPartition:
                 continue
             key, value = row
             if isinstance(key, OffsetCommitKey):
-                if is_safe or "forgets-unsafe-offsets" not in bugs.planted:
-                    last = self.shard.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
-                    self._take_offset(key.group, last, is_safe, record.offset)
+                last = self.shard.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
+                self._take_offset(key.group, last, is_safe, record.offset)
             elif is_safe:
                 self.shard.replay(key, value)
             else:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.consumer_member import STABLE, UNKNOWN, UNRELEASED, UNREVOKED, has_any
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,8 +98,6 @@ class Step:
             missing = target - kept.keys()
             mine = member.to_revoke.get(topic_id, {})
             free = {partition for partition in missing if partition in mine or not self.is_owned(topic_id, partition)}
-            if "given-before-revoked" in bugs.planted:
-                free = missing
             is_complete = is_complete and free == missing
             for place, found in ((held, kept), (to_revoke, lost)):
                 if found:

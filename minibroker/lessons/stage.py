@@ -21,7 +21,6 @@ from minibroker.lessons.cleaning_stage import CLEANING_ACTS, CleaningStage
 from minibroker.lessons.clients import Asking, Batch, NotPossible, Reader, delete_records, produce, record_of
 from minibroker.lessons.group_stage import GROUP_ACTS, GroupStage
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.replication import bugs
 from minibroker.reporter import Reporter
 
 TYPE_CHECKING = False
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from minibroker.lessons.commands import Command
 
 CLIENT_ID = "lesson"
-RULES = {"epoch": frozenset[str](), "high-watermark": frozenset({"truncates-to-hw"})}
 SETTINGS = {"offsets.topic.num.partitions": "1"}  # nobody wants to look at fifty
 ARRIVAL_MS = 3_000  # within which what was sent is at its broker
 
@@ -71,7 +69,6 @@ class Stage:
         self._later: dict[asyncio.Task[str], Asking] = {}
         self.groups = GroupStage(self, self._asking)
         self.cleaning = CleaningStage(self)
-        self._planted = bugs.planted
         clock.watchers[self._tell_clock] = None
 
     def _tell_clock(self, what: str) -> None:
@@ -89,7 +86,6 @@ class Stage:
 
     async def close(self) -> None:
         """End the clients, then the cluster, as they stand."""
-        bugs.planted = self._planted
         for task in self._later:
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
@@ -183,8 +179,11 @@ class Stage:
         self.on.reassign(topic, partition, command.get("BROKERS"))
 
     async def _rule(self, command: Command) -> list[str]:
-        bugs.planted = RULES[command["RULE"]]
-        if command["RULE"] == "epoch":
+        cluster = self.on
+        cluster.cuts_to_high_watermark = command["RULE"] == "high-watermark"
+        for node in cluster.nodes.values():
+            node.partitions.cuts_to_high_watermark = cluster.cuts_to_high_watermark
+        if not cluster.cuts_to_high_watermark:
             return ["followers cut their logs where the epochs part, as since Kafka 0.11"]
         return ["followers cut their logs to their high watermark, as before Kafka 0.11"]
 

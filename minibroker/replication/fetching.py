@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,10 +99,7 @@ def note_fetch(
     broker_epoch: of the follower when it sent the request. counts: False when the same request is looked at again,
     having waited: the follower has said nothing new.
     """
-    if "stale-leader-accepts-fetch" in bugs.planted:
-        replica.check_leader()
-    else:
-        replica.check_leader(wanted.leader_epoch)
+    replica.check_leader(wanted.leader_epoch)
     leader = replica.as_leader()
     if replica_id not in leader.followers:
         # It may know of a reassignment that has not come here yet, in the same leader epoch: then it is to ask again.
@@ -114,7 +110,7 @@ def note_fetch(
     answer.diverging = find_divergence(log, wanted.offset, wanted.last_fetched_epoch)
     if answer.diverging is None:
         reading.check_range(log, wanted.offset)
-    if counts and (answer.diverging is None or "diverging-fetch-counts" in bugs.planted):
+    if counts and answer.diverging is None:
         answer.proposal = leader.on_fetch(replica_id, wanted.offset, wanted.log_start_offset, steady_ms, broker_epoch)
     return answer
 
@@ -124,7 +120,7 @@ def find_divergence(log: PartitionLog, offset: int, last_fetched_epoch: int) -> 
 
     Raises OFFSET_OUT_OF_RANGE if nothing can be said about them.
     """
-    if last_fetched_epoch < 0 or "no-divergence-check" in bugs.planted:
+    if last_fetched_epoch < 0:
         return None
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end_offset < 0:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Epoch, Loss, Truncate
 from minibroker.log.batches import batches
-from minibroker.replication import bugs
 from minibroker.replication.fetching import FetchPosition
 
 TYPE_CHECKING = False
@@ -82,12 +81,15 @@ class FollowerState:
         self.needs_ends = False  # what was asked for is not in the leader's log
         self.trouble = ""  # why the last answer was of no use, if it was RETRY
 
-    def begin(self) -> None:
-        """Make the log ready for the first fetch in this epoch."""
+    def begin(self, *, cuts_to_high_watermark: bool = False) -> None:
+        """Make the log ready for the first fetch in this epoch.
+
+        cuts_to_high_watermark: as followers did before KIP-101, which loses records; lessons show it.
+        """
         replica = self.replica
         if not len(replica.log.epochs):
             self._cut(replica.high_watermark, "it has no epochs to compare with its leader's")
-        elif "truncates-to-hw" in bugs.planted:
+        elif cuts_to_high_watermark:
             self._cut(replica.high_watermark, "it keeps nothing above its high watermark, as before KIP-101")
 
     def next_fetch(self) -> FetchPosition | None:
@@ -103,7 +105,7 @@ class FollowerState:
     def on_fetched(self, wanted: FetchPosition, answer: FetchedPartition, now_ms: int) -> str:
         """Do what an answer says; return what that was."""
         replica = self.replica
-        if replica.role is not self or (wanted != self.next_fetch() and "takes-old-answers" not in bugs.planted):
+        if replica.role is not self or wanted != self.next_fetch():
             # The last epoch has to be the same too: the log may have been cut and have grown to the same length since.
             return STALE
         error = answer.error_code
@@ -142,10 +144,7 @@ class FollowerState:
                     event = Epoch(**replica.place, leader_epoch=latest.epoch, start_offset=latest.start_offset)
                     replica.events.emit(event)
                 replica.tell_appended(active, first_offset, size_bytes, "leader")
-        high_watermark = answer.high_watermark
-        if "hw-beyond-own-log" not in bugs.planted:
-            high_watermark = min(high_watermark, log.log_end_offset)
-        replica.take_high_watermark(high_watermark, size_bytes)
+        replica.take_high_watermark(answer.high_watermark, size_bytes)
         start_offset = min(answer.log_start_offset, replica.high_watermark)
         if start_offset > log.log_start_offset:
             log.advance_log_start(start_offset)
@@ -174,8 +173,6 @@ class FollowerState:
         """
         log = self.replica.log
         own_epoch, own_end_offset = log.epochs.end_offset_for(epoch, log.log_end_offset)
-        if "cuts-to-leaders-end-only" in bugs.planted:
-            own_epoch = -1
         if own_end_offset < 0 or own_epoch < 0:
             offset = end_offset
         elif own_epoch != epoch:

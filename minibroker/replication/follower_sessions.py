@@ -19,7 +19,6 @@ from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from minibroker.replication import bugs
 from minibroker.replication.fetching import FetchPosition, FollowerRead, note_fetch
 
 TYPE_CHECKING = False
@@ -175,9 +174,7 @@ class FollowerSessions:
             )
         elif session is None or session.session_id != request.session_id:
             return FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-        elif request.session_epoch != (1 if session.epoch == EPOCH_MAX else session.epoch + 1) and (
-            "any-session-epoch" not in bugs.planted
-        ):
+        elif request.session_epoch != (1 if session.epoch == EPOCH_MAX else session.epoch + 1):
             return FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, responses=[])
         session.epoch = request.session_epoch
         session.fetched_ms = self.parts.clock.steady_ms()
@@ -246,16 +243,14 @@ class FollowerFetch:
         for forgotten in request.forgotten_topics_data:
             for number in forgotten.partitions:
                 session.drop((bytes(forgotten.topic_id), number))
-        if "sent-counts-as-received" not in bugs.planted:
-            session.news.update(session.sent)  # whatever of it has not arrived
+        session.news.update(session.sent)  # whatever of it has not arrived
         session.sent = {}
         for topic in request.topics:
             topic_id = bytes(topic.topic_id)
             for asked in topic.partitions:
                 self._take_partition((topic_id, asked.partition), asked)
-        if "never-looks-again" not in bugs.planted:
-            for key in list(session.outside):
-                self._look_again(key)
+        for key in list(session.outside):
+            self._look_again(key)
         self.read_news()
 
     def _take_partition(self, key: Key, asked: FetchRequest.FetchTopic.FetchPartition) -> None:

@@ -23,7 +23,6 @@ Not here: sending proposals, reading for followers (fetching.py), who leads (the
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
-from minibroker.replication import bugs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,9 +155,6 @@ class LeaderState:
         # Nothing is kept of an epoch before, even if this broker led it: meanwhile others may have led, and followers
         # may have cut their logs. Kafka: a leader that is elected again keeps the end offsets it knew.
         self.followers = self._progress({}, steady_ms)
-        known = replica.role
-        if "progress-outlives-epoch" in bugs.planted and isinstance(known, LeaderState):
-            self.followers = self._progress(known.followers, steady_ms)
 
     def learn(self, partition_epoch: int, in_sync: Sequence[int], steady_ms: int) -> None:
         """Take what the metadata say in the same leader epoch; the replicas may have changed too."""
@@ -166,7 +162,7 @@ class LeaderState:
             return
         # What comes in the epoch of a proposal is what the proposal starts from, and it may be accepted any time.
         # Kafka: forgets the proposal then, and no longer waits for a follower that may be in the ISR already.
-        if partition_epoch > self.partition_epoch or "same-epoch-ends-proposal" in bugs.planted:
+        if partition_epoch > self.partition_epoch:
             self.proposal = None
             self.partition_epoch = partition_epoch
             self._set_in_sync(in_sync)
@@ -191,11 +187,7 @@ class LeaderState:
     @property
     def maximal_in_sync(self) -> tuple[int, ...]:
         """Everybody who may be in the ISR by now."""
-        if self.proposal is None or "pending-isr-does-not-count" in bugs.planted:
-            return self.in_sync
-        if "shrink-counts-at-once" in bugs.planted:
-            return self.proposal.in_sync
-        return self.proposal.maximal_in_sync
+        return self.in_sync if self.proposal is None else self.proposal.maximal_in_sync
 
     @property
     def is_under_min(self) -> bool:
@@ -206,23 +198,19 @@ class LeaderState:
         end_offset = self.replica.log.log_end_offset
         if not self.followers:
             return end_offset
-        if self.is_under_min and "rises-under-min-isr" not in bugs.planted:
+        if self.is_under_min:
             return UNKNOWN_OFFSET
-        if "hw-is-log-end" in bugs.planted:
-            return end_offset
         committed = end_offset
         in_sync = self.maximal_in_sync
         for follower in self.followers.values():
             if follower.end_offset < committed and (
-                follower.broker_id in in_sync
-                or (
-                    follower.is_caught_up(end_offset, steady_ms, self.lag_ms_max)
-                    and self._may_join(follower)
-                    and "joining-is-not-waited-for" not in bugs.planted
-                )
+                follower.broker_id in in_sync or self._is_joining(follower, end_offset, steady_ms)
             ):
                 committed = follower.end_offset
         return committed
+
+    def _is_joining(self, follower: FollowerProgress, end_offset: int, steady_ms: int) -> bool:
+        return follower.is_caught_up(end_offset, steady_ms, self.lag_ms_max) and self._may_join(follower)
 
     # Followers
 
@@ -235,13 +223,7 @@ class LeaderState:
         """
         follower = self.followers[replica_id]
         broker = self.find_broker(replica_id)
-        if (
-            broker_epoch != -1
-            and broker is not None
-            and not broker.fenced
-            and broker.broker_epoch > broker_epoch
-            and "old-broker-epoch-joins" not in bugs.planted
-        ):
+        if broker_epoch != -1 and broker is not None and not broker.fenced and broker.broker_epoch > broker_epoch:
             raise KafkaError(
                 Error.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica_id} sent this in broker epoch {broker_epoch}, it is {broker.broker_epoch} now",
@@ -258,8 +240,6 @@ class LeaderState:
     def _may_join(self, follower: FollowerProgress) -> bool:
         """Return whether the controller would have it in the ISR: it lives, and it is the one who fetched (KIP-903)."""
         broker = self.find_broker(follower.broker_id)
-        if "old-broker-epoch-joins" in bugs.planted:
-            return broker is not None and follower.broker_epoch is not None
         return (
             broker is not None
             and not broker.fenced
@@ -270,16 +250,17 @@ class LeaderState:
     def _expand(self, follower: FollowerProgress) -> Proposal | None:
         if self.proposal is not None or follower.broker_id in self.in_sync or not self._may_join(follower):
             return None
-        high_watermark = self.replica.high_watermark
-        if follower.end_offset < high_watermark and "joins-below-hw" not in bugs.planted:
-            return None
-        if follower.end_offset < self.epoch_start_offset and "joins-below-epoch-start" not in bugs.planted:
+        if not self._has_all_committed(follower):
             return None
         return self._propose(
             (*self.in_sync, follower.broker_id),
             f"broker {follower.broker_id} has everything up to {follower.end_offset}, and the high watermark is "
-            f"{high_watermark}",
+            f"{self.replica.high_watermark}",
         )
+
+    def _has_all_committed(self, follower: FollowerProgress) -> bool:
+        """Whether a follower has all that may be committed, also by the leader before this one."""
+        return follower.end_offset >= max(self.replica.high_watermark, self.epoch_start_offset)
 
     def check_lag(self, steady_ms: int) -> Proposal | None:
         """Return the proposal without those who have not been caught up for too long; due every half of that time."""
@@ -311,7 +292,7 @@ class LeaderState:
 
     def _epoch_of(self, broker_id: int) -> int:
         follower = self.followers.get(broker_id)
-        if follower is None or "old-broker-epoch-joins" in bugs.planted:
+        if follower is None:
             broker = self.find_broker(broker_id)
             return UNKNOWN_EPOCH if broker is None else broker.broker_epoch
         return UNKNOWN_EPOCH if follower.broker_epoch is None else follower.broker_epoch
@@ -339,7 +320,7 @@ class LeaderState:
                 self._set_in_sync(in_sync)
                 self.replica.advance(steady_ms)
             return None
-        if error in NOT_APPLIED or "any-error-ends-proposal" in bugs.planted:
+        if error in NOT_APPLIED:
             self.proposal = None
             self.replica.advance(steady_ms)
             return None

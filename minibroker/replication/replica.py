@@ -14,7 +14,6 @@ from __future__ import annotations
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Append, Delete, Epoch, HighWatermark, Roll
 from minibroker.events import EventStream
-from minibroker.replication import bugs
 from minibroker.replication.follower import NO_LEADER, FollowerState
 from minibroker.replication.leader import LAG_MS_MAX, LeaderState
 
@@ -119,6 +118,7 @@ class Replica:
         lag_ms_max: int = LAG_MS_MAX,
         find_broker: FindBroker = nobody_known,
         truncate: CutLog | None = None,
+        cuts_to_high_watermark: bool = False,
     ) -> None:
         """Lead or follow, as the metadata say."""
         if partition.leader == self.node_id:
@@ -132,7 +132,13 @@ class Replica:
                 find_broker=find_broker,
             )
         else:
-            self.follow(partition.leader, partition.leader_epoch, replicas=partition.replicas, truncate=truncate)
+            self.follow(
+                partition.leader,
+                partition.leader_epoch,
+                replicas=partition.replicas,
+                truncate=truncate,
+                cuts_to_high_watermark=cuts_to_high_watermark,
+            )
 
     def lead(
         self,
@@ -163,8 +169,7 @@ class Replica:
         self.leader_id = self.node_id
         if leader_epoch > self.leader_epoch:
             self.leader_epoch = leader_epoch
-            if "epoch-is-not-noted" not in bugs.planted:
-                self.log.begin_epoch(leader_epoch)
+            self.log.begin_epoch(leader_epoch)
         self.role = LeaderState(
             self,
             leader_epoch,
@@ -176,8 +181,6 @@ class Replica:
         )
         if self.events.observed:
             self.events.emit(Epoch(**self.place, leader_epoch=leader_epoch, start_offset=self.log.log_end_offset))
-        if "leader-commits-its-log" in bugs.planted:
-            self.high_watermark = self.log.log_end_offset
         self.advance(steady_ms)
         self.tell(0)
 
@@ -188,6 +191,7 @@ class Replica:
         *,
         replicas: Sequence[int] | None = None,
         truncate: CutLog | None = None,
+        cuts_to_high_watermark: bool = False,
     ) -> None:
         """Follow a leader, or nobody (-1) while the metadata name none.
 
@@ -202,7 +206,7 @@ class Replica:
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.role = role = FollowerState(self, leader_id, leader_epoch, truncate or self._truncate)
         if leader_id != NO_LEADER:
-            role.begin()
+            role.begin(cuts_to_high_watermark=cuts_to_high_watermark)
         self.tell(0)
 
     def _truncate(self, offset: int, why: str) -> None:
@@ -266,7 +270,7 @@ class Replica:
 
     def _check_in_sync(self) -> None:
         needed = self.min_in_sync_effective
-        if len(self.in_sync) < needed and "acks-ignore-min-isr" not in bugs.planted:
+        if len(self.in_sync) < needed:
             raise KafkaError(
                 Error.NOT_ENOUGH_REPLICAS, f"{len(self.in_sync)} replicas are in sync, {needed} have to be"
             )
@@ -281,7 +285,7 @@ class Replica:
             return Error.KAFKA_STORAGE_ERROR
         if not isinstance(role, LeaderState) or leader_epoch != self.leader_epoch:
             return Error.NOT_LEADER_OR_FOLLOWER
-        if self.high_watermark < end_offset and "acks-before-hw" not in bugs.planted:
+        if self.high_watermark < end_offset:
             return None
         if len(role.maximal_in_sync) < self.min_in_sync_effective:
             return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -332,7 +336,7 @@ class Replica:
         size_bytes: what has been added to the log.
         """
         committed = self.as_leader().committed_end(steady_ms)
-        if committed > self.high_watermark or ("hw-falls" in bugs.planted and -1 < committed < self.high_watermark):
+        if committed > self.high_watermark:
             self._move_high_watermark(committed, "every replica in sync has everything below it")
         elif not size_bytes:
             return
@@ -341,7 +345,7 @@ class Replica:
 
     def take_high_watermark(self, offset: int, size_bytes: int) -> None:
         """Take the leader's high watermark, as far as this follower's log goes; it may have fallen with the leader."""
-        offset = max(offset, self.log.log_start_offset)
+        offset = max(min(offset, self.log.log_end_offset), self.log.log_start_offset)
         if offset != self.high_watermark:
             self._move_high_watermark(offset, f"broker {self.leader_id}, its leader, told so")
         elif not size_bytes:

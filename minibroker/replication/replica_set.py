@@ -59,6 +59,7 @@ class Partitions:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.replication: Replication | None = None  # in a cluster
         self.upkeep: Upkeep  # set before the first is taken
+        self.cuts_to_high_watermark = False  # in a lesson followers cut their logs as before KIP-101
         self._topics: dict[bytes, Topic] = {}  # whose partitions have been opened
         self._taken_counts: dict[bytes, int] = {}  # how many partitions each of them had then
         self._to_open: dict[tuple[str, int], Topic] = {}
@@ -178,6 +179,7 @@ class Partitions:
             lag_ms_max=self.parts.config["replica.lag.time.max.ms"],
             find_broker=self.parts.image.brokers.get,
             truncate=partial(self._cut, (replica.topic, replica.partition)),
+            cuts_to_high_watermark=self.cuts_to_high_watermark,
         )
         if self.replication is not None:
             self.replication.took(replica)

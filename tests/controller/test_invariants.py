@@ -21,7 +21,7 @@ from minibroker.controller.registrations import SESSION_TIMEOUT_MS
 from minibroker.errors import Error
 from minibroker.metadata.image import NO_LEADER, Partition, Topic
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest
-from minibroker.replication import bugs
+from tests.controller.bugs import BUGS
 from tests.controller.small_cluster import SmallCluster, elect_request, reassign_request
 
 BROKERS = (1, 2, 3, 4)
@@ -282,11 +282,9 @@ def test_whatever_brokers_and_administrators_do_the_image_keeps_its_rules(releas
         world.heal()
 
 
-@pytest.mark.parametrize(
-    "bug", ["any-partition-epoch", "fenced-joins", "any-broker-epoch", "anybody-leads", "crash-keeps-eligible"]
-)
-def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bugs, "planted", frozenset([bug]))
+@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.usefixtures("plant")
+def test_a_planted_bug_is_found(bug: str) -> None:
     for seed in range(SEEDS):
         try:
             World(seed, "4.4").run()

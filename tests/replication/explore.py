@@ -29,11 +29,11 @@ from minibroker.log.memory_storage import Content, MemoryStorage
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
-from minibroker.replication import bugs
 from minibroker.replication.fetching import FetchPosition, FollowerRead, read_for_follower
 from minibroker.replication.follower import OUT_OF_RANGE, FollowerState
 from minibroker.replication.leader import LeaderState, Proposal
 from minibroker.replication.replica import Replica
+from tests.planting import planted
 
 BROKERS = (1, 2, 3)
 NOBODY = -1
@@ -709,7 +709,11 @@ def main() -> None:
     parser.add_argument("--steps", action="store_true", help="print each step")
     parser.add_argument("--bug", default="")
     given = parser.parse_args()
-    bugs.planted = frozenset(filter(None, given.bug.split(",")))
+    with planted(*filter(None, given.bug.split(","))):
+        search(given)
+
+
+def search(given: argparse.Namespace) -> None:
     if given.seed is not None:
         World(given.seed, print if given.steps else None).run(given.length)
         return

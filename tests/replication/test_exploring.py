@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.replication import bugs
+from tests.planting import BUGS, planted
 
 from .explore import explore
 
@@ -44,8 +44,14 @@ RARE_BUDGETS = {
 }
 
 
-def test_nothing_is_planted_unless_a_test_does_it() -> None:
-    assert not bugs.planted
+@pytest.mark.parametrize("bug", BUGS)
+def test_what_is_planted_is_gone_afterwards(bug: str) -> None:
+    def planted_now() -> list[bool]:
+        return [vars(owner)[name] is broken for owner, name, broken in BUGS[bug]]
+
+    with planted(bug):
+        assert all(planted_now())
+    assert not any(planted_now())
 
 
 @pytest.mark.outside

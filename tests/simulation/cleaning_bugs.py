@@ -1,18 +1,15 @@
-"""Bugs of cleaning that a run must notice, by name: wrong arguments for the parts that decide.
+"""Bugs of cleaning that simulated runs must find (tests/planting.py says what a bug is): wrong arguments for the
+parts that decide, put around the functions where brokers look these up.
 
-What cleans knows nothing of planted bugs (minibroker/replication/bugs.py): it lies below that. So they are put around
-the functions where brokers look these up.
+test_cleaning_runs.py has their budgets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 from minibroker.cleaner import candidates, cleaner, retention
-from minibroker.replication import bugs
 
 Function = Callable[..., Any]
 
@@ -37,21 +34,16 @@ def retains_too_little(judge: Function) -> Function:
     return lambda log, *, now_ms, **given: judge(log, now_ms=now_ms + log.settings.retention_ms // 2, **given)
 
 
-PLACES: dict[str, tuple[Function, object, tuple[str, ...]]] = {
-    "cleans-above-hw": (cleans_above_hw, candidates, ("cleanable",)),
-    "cleans-the-young": (cleans_the_young, candidates, ("cleanable",)),
-    "tombstones-go-early": (tombstones_go_early, cleaner, ("BatchFilter",)),
-    "retains-above-hw": (retains_above_hw, retention, ("expired", "apply")),
-    "retains-too-little": (retains_too_little, retention, ("expired", "apply")),
+BUGS: dict[str, list[tuple[object, str, object]]] = {
+    "cleans-above-hw": [(candidates, "cleanable", cleans_above_hw(candidates.cleanable))],
+    "cleans-the-young": [(candidates, "cleanable", cleans_the_young(candidates.cleanable))],
+    "retains-above-hw": [
+        (retention, "expired", retains_above_hw(retention.expired)),
+        (retention, "apply", retains_above_hw(retention.apply)),
+    ],
+    "retains-too-little": [
+        (retention, "expired", retains_too_little(retention.expired)),
+        (retention, "apply", retains_too_little(retention.apply)),
+    ],
+    "tombstones-go-early": [(cleaner, "BatchFilter", tombstones_go_early(cleaner.BatchFilter))],
 }
-
-
-@contextmanager
-def planted() -> Iterator[None]:
-    """Plant what `bugs.planted` names."""
-    with ExitStack() as stack:
-        for name in bugs.planted & PLACES.keys():
-            around, module, functions = PLACES[name]
-            for function in functions:
-                stack.enter_context(patch.object(module, function, around(getattr(module, function))))
-        yield

@@ -21,7 +21,6 @@ from minibroker.errors import Error, KafkaError
 from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import Outcome, World, simulate
 
-from .cleaning_bugs import planted
 from .cleaning_invariants import CleaningInvariants, Key, Row, rows_of
 from .cluster_faults import ClusterFaults
 from .command import command
@@ -217,8 +216,7 @@ async def cleaning_run(world: World) -> int:
 
 def run_seed(seed: int, *, foreign: bool = False, keep_lines: bool = False) -> Outcome:
     assert not foreign, "there are no other clients here"
-    with planted():
-        return simulate(cleaning_run, seed, limit_s=LIMIT_S, keep_lines=keep_lines)
+    return simulate(cleaning_run, seed, limit_s=LIMIT_S, keep_lines=keep_lines)
 
 
 def replay(seed: int, *, foreign: bool = False) -> str:

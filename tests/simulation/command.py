@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from minibroker.replication import bugs
 from minibroker.simulation.run import Outcome
+from tests.planting import planted
 
 
 def command(words: Sequence[str], run_seed: Callable[..., Outcome], replay: Callable[..., str], counted: str) -> int:
@@ -23,10 +23,15 @@ def command(words: Sequence[str], run_seed: Callable[..., Outcome], replay: Call
     parser.add_argument("--bug", default="")
     parser.add_argument("--client", choices=["own", "aiokafka"], default="own")
     options = parser.parse_args(words)
-    foreign = options.client == "aiokafka"
     logging.disable()  # what clients complain of is what the run is about
-    if options.bug:
-        bugs.planted = frozenset((options.bug,))
+    with planted(*filter(None, [options.bug])):
+        return _run(options, run_seed, replay, counted)
+
+
+def _run(
+    options: argparse.Namespace, run_seed: Callable[..., Outcome], replay: Callable[..., str], counted: str
+) -> int:
+    foreign = options.client == "aiokafka"
     if options.seed is not None:
         outcome = run_seed(options.seed, foreign=foreign, keep_lines=options.lines)
         print("\n".join(outcome.lines or ()))

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from .cleaning_bugs import PLACES
+from .cleaning_bugs import BUGS
 from .cleaning_run import replay, run_seed
 from .seeds import any_fails, trace_of
 
@@ -52,7 +52,7 @@ def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
 
 
 def test_every_bug_that_can_be_planted_has_a_budget() -> None:
-    assert PLACES.keys() == BUDGETS.keys()
+    assert BUGS.keys() == BUDGETS.keys()
 
 
 @pytest.mark.slow

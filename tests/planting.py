@@ -1,0 +1,30 @@
+"""Bugs planted on purpose: a search that never found anything may be blind.
+
+    with planted("hw-is-log-end"):
+        assert explore(range(20)) is not None
+
+A bug is the patches that break one rule: who has it, its name there, and what takes its place. The product knows
+nothing of them. Within how much of a search each must be found stands beside that search, in its BUDGETS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+from tests.controller.bugs import BUGS as OF_CONTROLLER
+from tests.groups.bugs import BUGS as OF_GROUPS
+from tests.replication.bugs import BUGS as OF_REPLICATION
+from tests.simulation.cleaning_bugs import BUGS as OF_CLEANING
+
+BUGS = OF_REPLICATION | OF_CONTROLLER | OF_GROUPS | OF_CLEANING
+
+
+@contextmanager
+def planted(*names: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name in names:
+            for owner, attribute, broken in BUGS[name]:
+                stack.enter_context(patch.object(owner, attribute, broken))
+        yield
