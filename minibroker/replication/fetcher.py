@@ -23,7 +23,7 @@ from minibroker.reporter import TOLD_COUNTS, Unexpected
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.parts import Parts
-    from minibroker.replication.fetching import FetchPosition
+    from minibroker.replication.follower import FetchPosition
     from minibroker.replication.network import Network
     from minibroker.replication.replica import Replica
 

@@ -14,18 +14,44 @@ Not here: the loop that sends and waits, how long to wait after an error.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Epoch, Loss, Truncate
+from minibroker.events import EventStream
 from minibroker.log.batches import batches
-from minibroker.replication.fetching import FetchPosition
+from minibroker.log.partition_log import PartitionLog
+from minibroker.log.segment import Segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from minibroker.log.storage import Chunk
-    from minibroker.replication.replica import Replica
+
+    class ReplicaState(Protocol):
+        """A replica as its role sees it, leader or follower: replica.py."""
+
+        node_id: int
+        log: PartitionLog
+        events: EventStream
+        replicas: tuple[int, ...]
+        high_watermark: int
+
+        @property
+        def role(self) -> object: ...
+        @property
+        def place(self) -> dict[str, Any]: ...
+        @property
+        def min_in_sync_effective(self) -> int: ...
+        def check_epoch(self, current_epoch: int) -> None: ...
+        def advance(self, steady_ms: int, size_bytes: int = 0) -> None: ...
+        def take_high_watermark(self, offset: int, size_bytes: int) -> None: ...
+        def log_start_moved(self, why: str) -> None: ...
+        def truncated(self) -> None: ...
+        def tell_appended(self, active: Segment, first_offset: int, size_bytes: int, origin: str) -> None: ...
+        def tell(self, size_bytes: int) -> None: ...
 
     class EpochEnd(Protocol):
         """Up to where a leader's log has an epoch; epoch -1: nothing diverges."""
@@ -51,6 +77,16 @@ if TYPE_CHECKING:
 
     CutLog = Callable[[int, str], object]  # offset, and why
 
+
+class FetchPosition(NamedTuple):
+    """What a follower asks for."""
+
+    offset: int  # where its log ends
+    last_fetched_epoch: int  # the latest epoch in its log; -1: it knows of none
+    log_start_offset: int
+    leader_epoch: int  # in which it follows; -1: not checked
+
+
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
 
@@ -71,7 +107,7 @@ class FollowerState:
 
     __slots__ = ("is_fenced", "leader_epoch", "leader_id", "needs_ends", "replica", "trouble", "truncate")
 
-    def __init__(self, replica: Replica, leader_id: int, leader_epoch: int, truncate: CutLog):
+    def __init__(self, replica: ReplicaState, leader_id: int, leader_epoch: int, truncate: CutLog):
         """truncate: cuts the log as LogDirectory.truncate_to does: the recovery point goes down first."""
         self.replica = replica
         self.leader_id = leader_id  # -1: nobody leads

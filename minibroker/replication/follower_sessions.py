@@ -1,4 +1,4 @@
-"""A leader's side of replication: what a broker answers to the fetches of its followers.
+"""Fetch sessions of followers: what a broker answers to the fetches of those that follow it.
 
 One session for each follower, with all partitions that it follows here. A request names only partitions in which the
 follower has moved; an answer holds only those with news. So what is asked and answered grows with what happens, not
@@ -8,30 +8,25 @@ followers here (replica.selector.class) and would have to wait for it.
 
 What must hold: a request counts once: a session accepts only the epoch that is due. What was sent and not confirmed by
 a later request is sent again. A follower is as far as it said itself, in this session and this leader epoch.
-Not here: what one partition answers (replication/fetching.py), the other side (fetcher.py).
+Not here: what one partition answers (leader.py), the other side (fetcher.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Mapping
 
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
+from minibroker.parts import Parts
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from minibroker.replication.fetching import FetchPosition, FollowerRead, note_fetch
+from minibroker.replication.follower import FetchPosition
+from minibroker.replication.isr_updates import IsrUpdates
+from minibroker.replication.leader import FollowerRead
+from minibroker.replication.replica import Replica
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
-
-    from minibroker.parts import Parts
-    from minibroker.replication.isr_updates import IsrUpdates
-    from minibroker.replication.leader import LeaderState
-    from minibroker.replication.replica import Replica
-
-    Key = tuple[bytes, int]  # topic id and partition
-
+Key = tuple[bytes, int]  # topic id and partition
 Topic = FetchResponse.FetchableTopicResponse
 Answer = Topic.PartitionData
 EndsTopic = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -44,14 +39,18 @@ EPOCH_MAX = 0x7FFFFFFF
 class SessionPartition:
     """One partition of a session."""
 
-    __slots__ = ("high_watermark", "key", "log_start_offset", "replica", "role", "session", "size_bytes_max", "wanted")
+    __slots__ = (
+        *("high_watermark", "key", "leader", "log_start_offset", "position", "replica", "session", "size_bytes_max"),
+    )
 
-    def __init__(self, session: FollowerSession, key: Key, replica: Replica, role: LeaderState, size_bytes_max: int):
+    def __init__(
+        self, session: FollowerSession, key: Key, replica: Replica, position: FetchPosition, size_bytes_max: int
+    ):
         self.session = session
         self.key = key
         self.replica = replica
-        self.role = role  # in which it is fed
-        self.wanted: FetchPosition = None  # type: ignore[assignment]  # until its first request has been looked at
+        self.leader = replica.as_leader()  # in whose epoch the follower fetches
+        self.position = position  # that the follower named last
         self.size_bytes_max = size_bytes_max
         self.high_watermark = -1  # as last told
         self.log_start_offset = -1
@@ -59,10 +58,10 @@ class SessionPartition:
     def changed(self, added_bytes: int) -> None:
         """Hear that the partition has moved, that this broker leads no longer, or that its disk has failed."""
         replica, log = self.replica, self.replica.log
-        is_over = replica.role is not self.role or log.offline is not None
-        if self.session.follower_id not in self.role.in_sync:
+        is_over = replica.role is not self.leader or log.offline is not None
+        if self.session.follower_id not in self.leader.in_sync:
             self.session.outside[self.key] = None
-        if is_over or log.log_end_offset > self.wanted.offset or log.log_start_offset != self.log_start_offset:
+        if is_over or log.log_end_offset > self.position.offset or log.log_start_offset != self.log_start_offset:
             self.session.has_news(self)
         else:
             self.session.stale[self.key] = None
@@ -82,19 +81,19 @@ class FollowerSession:
         self.tells_high_watermarks = tells_high_watermarks
         self.epoch = FIRST_EPOCH  # of the last request
         self.fetched_ms = 0  # when it came, by the steady clock
-        self.fed: dict[Key, SessionPartition] = {}
+        self.partitions: dict[Key, SessionPartition] = {}
         self.news: dict[Key, None] = {}  # partitions that may have records, or an error
         self.outside: dict[Key, None] = {}  # where the follower is not in sync, and may come to be with each fetch
         self.stale: dict[Key, None] = {}  # partitions of which only the high watermark is news
         self.sent: dict[Key, None] = {}  # with the last answer
         self._waiting: asyncio.Future[bool] | None = None
 
-    def has_news(self, fed: SessionPartition) -> None:
-        if fed.key not in self.news:
-            self.news[fed.key] = None
-            progress = fed.role.followers.get(self.follower_id)
+    def has_news(self, partition: SessionPartition) -> None:
+        if partition.key not in self.news:
+            self.news[partition.key] = None
+            progress = partition.leader.followers.get(self.follower_id)
             if (
-                fed.key not in self.sent
+                partition.key not in self.sent
                 and progress is not None
                 and progress.broker_epoch is not None
                 and progress.end_offset >= progress.leader_end_offset
@@ -114,15 +113,15 @@ class FollowerSession:
             self._waiting.set_result(True)
 
     def drop(self, key: Key) -> None:
-        fed = self.fed.pop(key, None)
-        if fed is not None:
-            fed.close()
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            partition.close()
             self.news.pop(key, None)
             self.stale.pop(key, None)
             self.outside.pop(key, None)
 
     def close(self) -> None:
-        for key in list(self.fed):
+        for key in list(self.partitions):
             self.drop(key)
         self.wake()
 
@@ -154,7 +153,7 @@ class FollowerSessions:
         self.sessions.clear()
 
     def left(self, replica: Replica) -> None:
-        """FollowerSession a partition no more: it is gone from here."""
+        """Take a partition that is gone from here out of every session."""
         for session in self.sessions.values():
             session.drop((replica.topic_id, replica.partition))
 
@@ -255,7 +254,7 @@ class FollowerFetch:
 
     def _take_partition(self, key: Key, asked: FetchRequest.FetchTopic.FetchPartition) -> None:
         session, parts = self.session, self.parts
-        wanted = FetchPosition(
+        position = FetchPosition(
             asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset, asked.current_leader_epoch
         )
         try:
@@ -264,29 +263,28 @@ class FollowerFetch:
             if replica is None:
                 raise KafkaError(Error.UNKNOWN_TOPIC_ID if name is None else Error.NOT_LEADER_OR_FOLLOWER)
             replica.check_leader()
-            fed = session.fed.get(key)
-            if fed is None or fed.replica is not replica or fed.role is not replica.role:
+            partition = session.partitions.get(key)
+            if partition is None or partition.replica is not replica or partition.leader is not replica.role:
                 session.drop(key)
-                fed = session.fed[key] = SessionPartition(
-                    session, key, replica, replica.as_leader(), asked.partition_max_bytes
-                )
-            fed.wanted = wanted
-            replica.waiters[fed.changed] = None
+                partition = SessionPartition(session, key, replica, position, asked.partition_max_bytes)
+                session.partitions[key] = partition
+            partition.position = position
+            replica.waiters[partition.changed] = None
             self._named[key] = None
-            if session.follower_id not in fed.role.in_sync:
+            if session.follower_id not in partition.leader.in_sync:
                 session.outside[key] = None
-            self._note(fed)
+            self._note(partition)
         except KafkaError as error:
             self._refuse(key, error)
 
     def _look_again(self, key: Key) -> None:
         """Let a follower that is not in sync say again how far it is: who may join depends on the controller too."""
-        fed = self.session.fed[key]
-        if self.session.follower_id in fed.role.in_sync:
+        partition = self.session.partitions[key]
+        if self.session.follower_id in partition.leader.in_sync:
             del self.session.outside[key]
         elif key not in self._named:
             try:
-                self._note(fed)
+                self._note(partition)
             except KafkaError as error:
                 self._refuse(key, error)
 
@@ -300,12 +298,14 @@ class FollowerFetch:
         for key in list(session.news):
             if self.left_bytes <= 0:
                 break
-            fed = session.fed.get(key)
-            if fed is None or (key in self._answers and not self._give_back(key)):
+            partition = session.partitions.get(key)
+            if partition is None or (key in self._answers and not self._give_back(key)):
                 session.news.pop(key, None)
                 continue
             try:
-                self._read(fed, self._noted.pop(key) if key in self._noted else self._look(fed, counts=False))
+                self._read(
+                    partition, self._noted.pop(key) if key in self._noted else self._look(partition, counts=False)
+                )
             except KafkaError as error:
                 self._refuse(key, error)
 
@@ -322,14 +322,13 @@ class FollowerFetch:
     def _has_records(self) -> bool:
         return self.left_bytes < self.request.max_bytes
 
-    def _look(self, fed: SessionPartition, *, counts: bool) -> FollowerRead:
-        session, replica = self.session, fed.replica
-        if replica.role is not fed.role:
+    def _look(self, partition: SessionPartition, *, counts: bool) -> FollowerRead:
+        session, replica = self.session, partition.replica
+        if replica.role is not partition.leader:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, "another epoch has begun")
-        read = note_fetch(
-            replica,
+        read = partition.leader.note_fetch(
             session.follower_id,
-            fed.wanted,
+            partition.position,
             steady_ms=session.fetched_ms,
             broker_epoch=self.request.replica_state.replica_epoch,
             counts=counts,
@@ -338,34 +337,35 @@ class FollowerFetch:
             self.sessions.isr.propose(replica, read.proposal)
         return read
 
-    def _note(self, fed: SessionPartition) -> None:
+    def _note(self, partition: SessionPartition) -> None:
         """Take the follower's word for how far it is; what there is for it is read when it is its turn."""
-        read = self._look(fed, counts=True)
-        if read.diverging is None and fed.replica.log.log_end_offset > fed.wanted.offset:
-            self._noted[fed.key] = read
-            self.session.news.setdefault(fed.key)
+        read = self._look(partition, counts=True)
+        if read.diverging is None and partition.replica.log.log_end_offset > partition.position.offset:
+            self._noted[partition.key] = read
+            self.session.news.setdefault(partition.key)
         else:
-            self._take(fed, read)
+            self._take(partition, read)
 
-    def _read(self, fed: SessionPartition, read: FollowerRead) -> None:
+    def _read(self, partition: SessionPartition, read: FollowerRead) -> None:
         if read.diverging is None:
-            size_bytes_max = min(fed.size_bytes_max, self.left_bytes)
-            read.fill(fed.replica, fed.wanted, size_bytes_max, whole_batch=not self._has_records)
-        self._take(fed, read)
+            size_bytes_max = min(partition.size_bytes_max, self.left_bytes)
+            log, offset = partition.replica.log, partition.position.offset
+            read.fill(log, offset, size_bytes_max, whole_batch=not self._has_records)
+        self._take(partition, read)
 
-    def _take(self, fed: SessionPartition, read: FollowerRead) -> None:
+    def _take(self, partition: SessionPartition, read: FollowerRead) -> None:
         """Put what was read into the answer, if it is news."""
         session, found = self.session, read.found
         if found is None and read.diverging is None:
-            if fed.replica.log.log_end_offset > fed.wanted.offset:
-                session.news.setdefault(fed.key)  # there was no room for it; it keeps its place
+            if partition.replica.log.log_end_offset > partition.position.offset:
+                session.news.setdefault(partition.key)  # there was no room for it; it keeps its place
             else:
-                session.news.pop(fed.key, None)
-            if read.high_watermark != fed.high_watermark or read.log_start_offset != fed.log_start_offset:
-                session.stale[fed.key] = None
-                self.is_due = self.is_due or read.log_start_offset != fed.log_start_offset
+                session.news.pop(partition.key, None)
+            if read.high_watermark != partition.high_watermark or read.log_start_offset != partition.log_start_offset:
+                session.stale[partition.key] = None
+                self.is_due = self.is_due or read.log_start_offset != partition.log_start_offset
             return
-        answer = self._answer(fed, read.high_watermark, read.log_start_offset, read.last_stable_offset)
+        answer = self._answer(partition, read.high_watermark, read.log_start_offset, read.last_stable_offset)
         if read.diverging is not None:
             answer.diverging_epoch = Answer.EpochEndOffset(
                 epoch=read.diverging.epoch, end_offset=read.diverging.end_offset
@@ -375,16 +375,16 @@ class FollowerFetch:
             answer.records = found.view()
             self.left_bytes -= found.size_bytes
             self.is_due = self.is_due or self.request.max_bytes - self.left_bytes >= self._bytes_min
-        session.news.pop(fed.key, None)
-        session.sent[fed.key] = None
+        session.news.pop(partition.key, None)
+        session.sent[partition.key] = None
 
     def _answer(
-        self, fed: SessionPartition, high_watermark: int, log_start_offset: int, last_stable_offset: int
+        self, partition: SessionPartition, high_watermark: int, log_start_offset: int, last_stable_offset: int
     ) -> Answer:
-        fed.high_watermark, fed.log_start_offset = high_watermark, log_start_offset
-        self.session.stale.pop(fed.key, None)
-        answer = self._answers[fed.key] = Answer(
-            partition_index=fed.key[1],
+        partition.high_watermark, partition.log_start_offset = high_watermark, log_start_offset
+        self.session.stale.pop(partition.key, None)
+        answer = self._answers[partition.key] = Answer(
+            partition_index=partition.key[1],
             error_code=Error.NONE,
             high_watermark=high_watermark,
             last_stable_offset=last_stable_offset,
@@ -406,14 +406,14 @@ class FollowerFetch:
     def response(self) -> FetchResponse:
         session = self.session
         for key in list(session.stale):
-            fed = session.fed.get(key)
-            if fed is None:
+            partition = session.partitions.get(key)
+            if partition is None:
                 del session.stale[key]
             elif key not in self._answers:
-                replica = fed.replica
+                replica = partition.replica
                 high_watermark = replica.high_watermark
                 self._answer(
-                    fed,
+                    partition,
                     high_watermark,
                     replica.log.log_start_offset,
                     replica.log.last_stable_offset(high_watermark),

@@ -17,19 +17,30 @@ there when this leader began, for its own high watermark may trail the last lead
 time; it names the partition epoch that it starts from, and the controller accepts it in that epoch only.
 A follower falls out by time, not by count: a burst must not throw out one that keeps up (KIP-16). That time is the
 steady clock's (`steady_ms`): a machine whose clock is set throws nobody out.
-Not here: sending proposals, reading for followers (fetching.py), who leads (the controller).
+
+A fetch of a follower has the offset where its log ends, the epoch of its last record, and that in which it follows.
+    epochs differ     -> error: whoever is behind has the controller's log to read
+    logs differ       -> up to where they are the same; the follower cuts its own there and asks again
+    otherwise         -> records up to the end of the log; and the follower has everything below its offset
+Its progress counts only if its log is the leader's up to that offset (KIP-101, KIP-595).
+Not here: sending proposals (isr_updates.py), sessions and requests (follower_sessions.py), who leads (the controller).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 from minibroker.errors import Error, KafkaError
+from minibroker.log import reading
+from minibroker.log.partition_log import PartitionLog
+from minibroker.log.segment import Slice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from typing import Protocol
 
-    from minibroker.replication.replica import Replica
+    from minibroker.replication.follower import FetchPosition, ReplicaState
 
     class KnownBroker(Protocol):
         """What the metadata say of a broker; RegisterBrokerRecord has all of it."""
@@ -103,6 +114,32 @@ class FollowerProgress:
         return self.end_offset == leader_end_offset or steady_ms - self.caught_up_ms <= lag_ms_max
 
 
+class Divergence(NamedTuple):
+    """Where the leader's log ends for an epoch that it shares with a follower."""
+
+    epoch: int
+    end_offset: int
+
+
+class FollowerRead:
+    """An answer to a follower, but for its bytes."""
+
+    __slots__ = ("diverging", "found", "high_watermark", "last_stable_offset", "log_start_offset", "proposal")
+
+    def __init__(self, replica: ReplicaState):
+        # As before this fetch: what it moves the follower learns of with the next answer, as with Kafka.
+        self.high_watermark = replica.high_watermark
+        self.last_stable_offset = replica.log.last_stable_offset(replica.high_watermark)
+        self.log_start_offset = replica.log.log_start_offset
+        self.diverging: Divergence | None = None
+        self.found: Slice | None = None
+        self.proposal: Proposal | None = None  # to be sent to the controller
+
+    def fill(self, log: PartitionLog, offset: int, size_bytes_max: int, *, whole_batch: bool = True) -> None:
+        """Read records up to the end of the log."""
+        self.found = reading.read(log, offset, size_bytes_max, limit_offset=log.log_end_offset, whole_batch=whole_batch)
+
+
 class Proposal:
     """An ISR that the controller is to put in force: one AlterPartition request."""
 
@@ -134,7 +171,7 @@ class LeaderState:
 
     def __init__(
         self,
-        replica: Replica,
+        replica: ReplicaState,
         leader_epoch: int,
         partition_epoch: int,
         in_sync: Sequence[int],
@@ -214,12 +251,42 @@ class LeaderState:
 
     # Followers
 
+    def note_fetch(
+        self,
+        follower_id: int,
+        position: FetchPosition,
+        *,
+        steady_ms: int,
+        broker_epoch: int = -1,
+        counts: bool = True,
+    ) -> FollowerRead:
+        """Note how far a follower is, and compare its log with the leader's; there are no records in the answer yet.
+
+        broker_epoch: of the follower when it sent the request. counts: False when the same request is looked at again,
+        having waited: the follower has said nothing new.
+        """
+        replica = self.replica
+        replica.check_epoch(position.leader_epoch)
+        if follower_id not in self.followers:
+            # It may know of a reassignment that has not come here yet, in the same leader epoch: it is to ask again.
+            unknown = Error.UNKNOWN_LEADER_EPOCH if position.leader_epoch >= 0 else Error.NOT_LEADER_OR_FOLLOWER
+            raise KafkaError(unknown, f"broker {follower_id} has no replica of this partition")
+        answer = FollowerRead(replica)
+        answer.diverging = find_divergence(replica.log, position.offset, position.last_fetched_epoch)
+        if answer.diverging is None:
+            reading.check_range(replica.log, position.offset)
+            if counts:
+                answer.proposal = self.on_fetch(
+                    follower_id, position.offset, position.log_start_offset, steady_ms, broker_epoch
+                )
+        return answer
+
     def on_fetch(
         self, replica_id: int, fetch_offset: int, log_start_offset: int, steady_ms: int, broker_epoch: int = -1
     ) -> Proposal | None:
         """Note that a follower has everything below an offset; return the proposal that lets it join, if it may.
 
-        Its log has been compared with this one (fetching.py). broker_epoch: of the sender; -1 is not checked.
+        Its log has been compared with this one. broker_epoch: of the sender; -1 is not checked.
         """
         follower = self.followers[replica_id]
         broker = self.find_broker(replica_id)
@@ -355,3 +422,21 @@ class LeaderState:
             if broker is not None and not broker.fenced:
                 starts.append(follower.log_start_offset)
         return min(starts)
+
+
+def find_divergence(log: PartitionLog, offset: int, last_fetched_epoch: int) -> Divergence | None:
+    """Return where a log parts from one that ends at `offset` with that epoch; None: it does not.
+
+    Raises OFFSET_OUT_OF_RANGE if nothing can be said about them.
+    """
+    if last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is not known")
+    if offset < log.log_start_offset:
+        # Whether they parted before cannot be told: the follower has to start over.
+        raise KafkaError(Error.OFFSET_OUT_OF_RANGE, f"{offset} is before the log start {log.log_start_offset}")
+    if epoch < last_fetched_epoch or end_offset < offset:
+        return Divergence(epoch, end_offset)
+    return None

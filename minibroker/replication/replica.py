@@ -11,29 +11,27 @@ has failed. They look at the state themselves. No I/O but the log's, no waiting.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Append, Delete, Epoch, HighWatermark, Roll
 from minibroker.events import EventStream
+from minibroker.log.partition_log import Appended, PartitionLog
+from minibroker.log.producers import Verification
+from minibroker.log.segment import Segment
+from minibroker.log.validate import Allowance, Looked
+from minibroker.metadata.image import Partition
 from minibroker.replication.follower import NO_LEADER, FollowerState
 from minibroker.replication.leader import LAG_MS_MAX, LeaderState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from minibroker.log.partition_log import Appended, PartitionLog
-    from minibroker.log.producers import Verification
-    from minibroker.log.segment import Segment
     from minibroker.log.storage import Chunk
-    from minibroker.log.validate import Looked
-    from minibroker.log.validation import Allowance
-    from minibroker.metadata.image import Partition
     from minibroker.replication.follower import CutLog
     from minibroker.replication.leader import FindBroker, KnownBroker
 
-    Waiter = Callable[[int], object]  # told how many bytes were added
-
+Waiter = Callable[[int], object]  # told how many bytes were added
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CLIENT = "client"
 NOBODY_WATCHES = EventStream()

@@ -10,18 +10,17 @@ from typing import Any
 from minibroker.errors import Error
 from minibroker.log.partition_log import PartitionLog
 from minibroker.protocol.messages.fetch import FetchRequest
-from minibroker.replication import fetching, follower_sessions, leader
-from minibroker.replication.fetching import FetchPosition, FollowerRead
-from minibroker.replication.follower import FollowerState
+from minibroker.replication import leader
+from minibroker.replication.follower import FetchPosition, FollowerState
 from minibroker.replication.follower_sessions import FollowerFetch, FollowerSessions
-from minibroker.replication.leader import FollowerProgress, LeaderState, Proposal
+from minibroker.replication.leader import FollowerProgress, FollowerRead, LeaderState, Proposal
 from minibroker.replication.replica import Replica
 
 UNKNOWN = -1
 init, learn, on_fetch = LeaderState.__init__, LeaderState.learn, LeaderState.on_fetch
 advance, lead, replicated = Replica.advance, Replica.lead, Replica.replicated
 begin, on_fetched = FollowerState.begin, FollowerState.on_fetched
-note_fetch, take, fetch = fetching.note_fetch, FollowerFetch.take, FollowerSessions.fetch
+note_fetch, take, fetch = LeaderState.note_fetch, FollowerFetch.take, FollowerSessions.fetch
 
 
 # What is committed
@@ -118,17 +117,17 @@ def take_old(follower: FollowerState, wanted: FetchPosition, answer: Any, now_ms
     return on_fetched(follower, follower.next_fetch(), answer, now_ms)  # type: ignore[arg-type]
 
 
-def note_any_epoch(replica: Replica, replica_id: int, wanted: FetchPosition, **named: Any) -> FollowerRead:
-    return note_fetch(replica, replica_id, wanted._replace(leader_epoch=UNKNOWN), **named)
+def note_any_epoch(led: LeaderState, follower_id: int, position: FetchPosition, **named: Any) -> FollowerRead:
+    return note_fetch(led, follower_id, position._replace(leader_epoch=UNKNOWN), **named)
 
 
 def note_diverging(
-    replica: Replica, replica_id: int, wanted: FetchPosition, *, steady_ms: int, counts: bool = True, **named: Any
+    led: LeaderState, follower_id: int, position: FetchPosition, *, steady_ms: int, counts: bool = True, **named: Any
 ) -> FollowerRead:
-    read = note_fetch(replica, replica_id, wanted, steady_ms=steady_ms, counts=counts, **named)
+    read = note_fetch(led, follower_id, position, steady_ms=steady_ms, counts=counts, **named)
     if counts and read.diverging is not None:
-        progress = (wanted.offset, wanted.log_start_offset, steady_ms, named.get("broker_epoch", UNKNOWN))
-        read.proposal = replica.as_leader().on_fetch(replica_id, *progress)
+        progress = (position.offset, position.log_start_offset, steady_ms, named.get("broker_epoch", UNKNOWN))
+        read.proposal = led.on_fetch(follower_id, *progress)
     return read
 
 
@@ -150,7 +149,7 @@ BUGS: dict[str, list[tuple[object, str, object]]] = {
     "any-error-ends-proposal": [(leader, "NOT_APPLIED", range(-1, 1000))],
     "any-session-epoch": [(FollowerSessions, "fetch", fetch_in_any_epoch)],
     "cuts-to-leaders-end-only": [(FollowerState, "_cut_where_logs_part", cut_to_leaders_end)],
-    "diverging-fetch-counts": [(module, "note_fetch", note_diverging) for module in (fetching, follower_sessions)],
+    "diverging-fetch-counts": [(LeaderState, "note_fetch", note_diverging)],
     "epoch-is-not-noted": [(PartitionLog, "begin_epoch", lambda log, epoch: None)],
     "hw-beyond-own-log": [(Replica, "take_high_watermark", take_all)],
     "hw-falls": [(Replica, "advance", falls)],
@@ -160,7 +159,7 @@ BUGS: dict[str, list[tuple[object, str, object]]] = {
     "joins-below-hw": [(LeaderState, "_has_all_committed", has_epoch_start)],
     "leader-commits-its-log": [(Replica, "lead", commit_all)],
     "never-looks-again": [(FollowerFetch, "_look_again", lambda request, key: None)],
-    "no-divergence-check": [(fetching, "find_divergence", lambda *given: None)],
+    "no-divergence-check": [(leader, "find_divergence", lambda *given: None)],
     "old-broker-epoch-joins": [
         (LeaderState, "on_fetch", on_old_fetch),
         (LeaderState, "_may_join", may_join_if_known),
@@ -172,7 +171,7 @@ BUGS: dict[str, list[tuple[object, str, object]]] = {
     "same-epoch-ends-proposal": [(LeaderState, "learn", forget_proposal)],
     "sent-counts-as-received": [(FollowerFetch, "take", confirm_sent)],
     "shrink-counts-at-once": [(LeaderState, "maximal_in_sync", property(proposed))],
-    "stale-leader-accepts-fetch": [(module, "note_fetch", note_any_epoch) for module in (fetching, follower_sessions)],
+    "stale-leader-accepts-fetch": [(LeaderState, "note_fetch", note_any_epoch)],
     "takes-old-answers": [(FollowerState, "on_fetched", take_old)],
     "truncates-to-hw": [(FollowerState, "begin", cut_to_high_watermark)],
 }

@@ -29,11 +29,11 @@ from minibroker.log.memory_storage import Content, MemoryStorage
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
-from minibroker.replication.fetching import FetchPosition, FollowerRead, read_for_follower
-from minibroker.replication.follower import OUT_OF_RANGE, FollowerState
-from minibroker.replication.leader import LeaderState, Proposal
+from minibroker.replication.follower import OUT_OF_RANGE, FetchPosition, FollowerState
+from minibroker.replication.leader import FollowerRead, LeaderState, Proposal
 from minibroker.replication.replica import Replica
 from tests.planting import planted
+from tests.replication.made import read_for_follower
 
 BROKERS = (1, 2, 3)
 NOBODY = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import batches
@@ -12,9 +12,8 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
-from minibroker.replication.fetching import Divergence, FetchPosition, FollowerRead, read_for_follower
-from minibroker.replication.follower import FollowerState
-from minibroker.replication.leader import LeaderState
+from minibroker.replication.follower import FetchPosition, FollowerState
+from minibroker.replication.leader import Divergence, FollowerRead, LeaderState
 from minibroker.replication.replica import Replica
 
 LAG_MS_MAX = 1000
@@ -55,6 +54,18 @@ def answer_of(read: FollowerRead) -> Answer:
         log_start_offset=read.log_start_offset,
         diverging=read.diverging,
     )
+
+
+def read_for_follower(
+    replica: Replica, follower_id: int, position: FetchPosition, *, size_bytes_max: int, **named: Any
+) -> FollowerRead:
+    """Note what a follower says, and read what it asks for, as one fetch of a session does."""
+    if not replica.is_leader:
+        replica.check_leader(position.leader_epoch)
+    read = replica.as_leader().note_fetch(follower_id, position, **named)
+    if read.diverging is None:
+        read.fill(replica.log, position.offset, size_bytes_max)
+    return read
 
 
 class Cluster:

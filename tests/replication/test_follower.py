@@ -12,7 +12,8 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
 from minibroker.log.settings import LogSettings
 from minibroker.replication import follower
-from minibroker.replication.fetching import Divergence, FetchPosition
+from minibroker.replication.follower import FetchPosition
+from minibroker.replication.leader import Divergence
 
 from .made import Answer, Cluster, answer_of
 

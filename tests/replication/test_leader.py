@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from minibroker.errors import Error, KafkaError
-from minibroker.replication.fetching import FetchPosition, read_for_follower
+from minibroker.replication.follower import FetchPosition
 from minibroker.replication.leader import LeaderState, Proposal
 
-from .made import LAG_MS_MAX, Cluster, Known
+from .made import LAG_MS_MAX, Cluster, Known, read_for_follower
 
 
 def accepted(cluster: Cluster, leader: LeaderState, proposal: Proposal | None) -> None:
