@@ -18,8 +18,7 @@ from minibroker.broker.broker import Node
 from minibroker.client import Cluster, Consumer, Producer
 from minibroker.config import BrokerConfig
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.replication.link import NetworkError
-from minibroker.replication.network import Network
+from minibroker.replication.network import Network, NetworkError
 from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import World, simulate
 

@@ -183,7 +183,7 @@ class Dispatcher:
 
 async def _forward(request: Request, context: Context) -> Response:
     """Have the controller answer; who cannot reach it closes the connection, so that the client asks another broker."""
-    from minibroker.replication.link import NetworkError
+    from minibroker.replication.network import NetworkError
 
     try:
         return await context.node.forward(request, context.api_version)

@@ -30,7 +30,7 @@ from minibroker.protocol.messages.broker_registration import BrokerRegistrationR
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from minibroker.replication.link import CONTROLLER, NetworkError
+from minibroker.replication.network import CONTROLLER, NetworkError
 from minibroker.replication.replica_set import AT_ONCE_MAX
 from minibroker.reporter import Unexpected
 
@@ -67,7 +67,7 @@ class ClusterMetadata:
         self.network = network
         self.image = MetadataImage()
         self.broker_epoch = NO_EPOCH
-        self.replication = Replication(node, node.partitions, network, CONTROLLER)
+        self.replication = Replication(node, network, node.replicas, node.partitions.unopened)
         self._is_open = False  # the partitions follow the metadata
         self._tasks: list[asyncio.Task[None]] = []
         self._living: list[asyncio.Task[None]] = []  # those that send heartbeats

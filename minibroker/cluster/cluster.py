@@ -38,7 +38,7 @@ from minibroker.cluster.steps import Steps
 from minibroker.cluster.waits import Waits
 from minibroker.cluster.watchers import Watchers
 from minibroker.event_kinds import Broker as BrokerChanged
-from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import CONTROLLER
 from minibroker.reporter import Reporter
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from minibroker.cluster.controller_server import ControllerNode
     from minibroker.events import EventStream
     from minibroker.log.storage import Storage
-    from minibroker.replication.link import NodeId
+    from minibroker.replication.network import NodeId
 
     Steer = Callable[["Cluster", int, str, Mapping[str, Any]], Coroutine[Any, Any, Any]]
 

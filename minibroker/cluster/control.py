@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from minibroker.cluster.cluster import Cluster
     from minibroker.cluster.verbs import Verb
-    from minibroker.replication.link import NodeId
+    from minibroker.replication.network import NodeId
 
 SILENCING = ("kill", "stop", "pause", "isolate")
 LOOKING = ("wait-", "watch")  # how verbs begin that do nothing but wait: for whoever has gone they need not

@@ -41,7 +41,7 @@ from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import CONTROLLER
 from minibroker.turns import Shares
 
 TYPE_CHECKING = False
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage
     from minibroker.replication.gate import Gate
-    from minibroker.replication.link import NodeId
-    from minibroker.replication.network import Network
+    from minibroker.replication.network import Network, NodeId
     from minibroker.stored.kinds import MetadataRecord
 
 NODE_ID = 3000  # as in Kafka's sample files: out of the way of brokers

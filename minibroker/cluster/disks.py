@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.cluster.links import Links
     from minibroker.cluster.nodes import Nodes
-    from minibroker.replication.link import NodeId
+    from minibroker.replication.network import NodeId
 
 
 class Disks:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from minibroker.cluster.nodes import Nodes
-    from minibroker.replication.link import NodeId
+    from minibroker.replication.network import NodeId
 
 CLIENTS = "clients"
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
 from minibroker.replication.gate import Gate
-from minibroker.replication.link import CONTROLLER
-from minibroker.replication.network import Network
+from minibroker.replication.network import CONTROLLER, Network
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from minibroker.events import EventStream
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import Partition, Topic
-    from minibroker.replication.link import NodeId
+    from minibroker.replication.network import NodeId
     from minibroker.replication.replica import Replica
 
 RUNNING, PAUSED, STOPPED, KILLED = "running", "paused", "stopped", "killed"

@@ -14,7 +14,7 @@ from minibroker.cluster.groups import OFFSETS_TOPIC, seen_groups
 from minibroker.log.batches import batches
 from minibroker.log.reading import read
 from minibroker.replication.leader import LeaderState
-from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import CONTROLLER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.events import EventStream
     from minibroker.log.storage import Storage
-    from minibroker.replication.link import NodeId
+    from minibroker.replication.network import NodeId
     from minibroker.reporter import Reporter
 
 # What each broker has for itself, and what the cluster's one controller decides.

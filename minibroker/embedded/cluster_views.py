@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minibroker.cluster.cluster import Cluster
     from minibroker.embedded.engine import Record
     from minibroker.events import Event
-    from minibroker.replication.link import NodeId
+    from minibroker.replication.network import NodeId
     from minibroker.replication.replica import Replica
 
 TIMEOUT_S = 10.0

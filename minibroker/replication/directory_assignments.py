@@ -7,24 +7,16 @@ got it, and a broker that starts leads nothing before the controller knows what 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from minibroker.metadata.features import DIRECTORIES
-from minibroker.metadata.image import LOST_DIRECTORY
+from minibroker.metadata.image import LOST_DIRECTORY, Partition, Topic
+from minibroker.parts import Parts
 from minibroker.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from minibroker.replication.link import NetworkError
+from minibroker.replication.network import CONTROLLER, Network, NetworkError
 from minibroker.reporter import Unexpected
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from minibroker.metadata.image import Partition, Topic
-    from minibroker.parts import Parts
-    from minibroker.replication.link import NodeId
-    from minibroker.replication.network import Network
-
-    Key = tuple[bytes, int]  # topic id and partition
-
+Key = tuple[bytes, int]  # topic id and partition
 DirectoryData = AssignReplicasToDirsRequest.DirectoryData
 TopicData = DirectoryData.TopicData
 RETRY_MS = 100
@@ -33,11 +25,10 @@ RETRY_MS = 100
 class DirectoryAssignments:
     """One for the life of a broker in a cluster."""
 
-    def __init__(self, parts: Parts, unopened: Mapping[tuple[str, int], object], network: Network, controller: NodeId):
+    def __init__(self, parts: Parts, unopened: Mapping[tuple[str, int], object], network: Network):
         self.parts = parts
         self.unopened = unopened
         self.network = network
-        self.controller = controller
         self._open: dict[Key, None] = {}  # of which the metadata say something else than is so
         self._task: asyncio.Task[None] | None = None
         self._has_stopped = False
@@ -93,7 +84,7 @@ class DirectoryAssignments:
                 ],
             )
             try:
-                await self.network.call(self.parts.node_id, self.controller, request)
+                await self.network.call(self.parts.node_id, CONTROLLER, request)
             except NetworkError:
                 pass
             except Exception as error:  # ours: nobody else would tell

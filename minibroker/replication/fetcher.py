@@ -10,26 +10,29 @@ What must hold: what an answer does to a log is decided by replication/follower.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Fetch
 from minibroker.log.reading import EARLIEST, LATEST
+from minibroker.parts import Parts
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
-from minibroker.replication.follower import FENCED, NO_LEADER, OUT_OF_RANGE, RETRY, FollowerState
-from minibroker.replication.link import NetworkError
+from minibroker.replication.follower import (
+    FENCED,
+    NO_LEADER,
+    OUT_OF_RANGE,
+    RETRY,
+    FetchPosition,
+    FollowerState,
+)
+from minibroker.replication.network import Network, NetworkError
+from minibroker.replication.replica import Replica
 from minibroker.reporter import TOLD_COUNTS, Unexpected
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.parts import Parts
-    from minibroker.replication.follower import FetchPosition
-    from minibroker.replication.network import Network
-    from minibroker.replication.replica import Replica
-
-    Key = tuple[bytes, int]  # topic id and partition
-    Answer = FetchResponse.FetchableTopicResponse.PartitionData
-
+Key = tuple[bytes, int]  # topic id and partition
+Answer = FetchResponse.FetchableTopicResponse.PartitionData
 Topic = FetchRequest.FetchTopic
 Forgotten = FetchRequest.ForgottenTopic
 EndsTopic = ListOffsetsRequest.ListOffsetsTopic
@@ -48,7 +51,7 @@ class ReplicaFetchers:
         self._leaders: dict[Key, int] = {}  # of what is fetched
         self._has_stopped = False
 
-    def took(self, replica: Replica) -> None:
+    def role_changed(self, replica: Replica) -> None:
         """Fetch a partition from its leader, or no longer, as its role says."""
         if self._has_stopped:
             return  # news that came while the broker stops; it must not begin again
@@ -56,14 +59,14 @@ class ReplicaFetchers:
         leader = role.leader_id if isinstance(role, FollowerState) else NO_LEADER
         before = self._leaders.get(key)
         if before is not None and before != leader:
-            self.left(replica)
+            self.remove(replica)
         if leader != NO_LEADER:
             self._leaders[key] = leader
             if leader not in self.fetchers:
                 self.fetchers[leader] = Fetcher(self.parts, self.network, leader)
             self.fetchers[leader].add(key, replica)
 
-    def left(self, replica: Replica) -> None:
+    def remove(self, replica: Replica) -> None:
         key = (replica.topic_id, replica.partition)
         leader = self._leaders.pop(key, None)
         if leader is not None:
@@ -298,7 +301,7 @@ class Fetcher:
 
     # Beside the fetches
 
-    def _beside(self, work) -> None:  # type: ignore[no-untyped-def]
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._others[task] = None
         task.add_done_callback(lambda done: self._others.pop(done, None))

@@ -152,7 +152,7 @@ class FollowerSessions:
             session.close()
         self.sessions.clear()
 
-    def left(self, replica: Replica) -> None:
+    def remove(self, replica: Replica) -> None:
         """Take a partition that is gone from here out of every session."""
         for session in self.sessions.values():
             session.drop((replica.topic_id, replica.partition))

@@ -7,27 +7,22 @@ came to nothing because nobody answered is sent again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from minibroker.errors import Error
+from minibroker.parts import Parts
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from minibroker.replication.leader import LeaderState
-from minibroker.replication.link import NetworkError
+from minibroker.replication.leader import LeaderState, Proposal
+from minibroker.replication.network import CONTROLLER, Network, NetworkError
+from minibroker.replication.replica import Replica
 from minibroker.reporter import Unexpected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from minibroker.clock import Timer
-    from minibroker.parts import Parts
-    from minibroker.replication.leader import Proposal
-    from minibroker.replication.link import NodeId
-    from minibroker.replication.network import Network
-    from minibroker.replication.replica import Replica
 
-    Key = tuple[bytes, int]
-    Pending = tuple[Replica, LeaderState, Proposal]
-
+Key = tuple[bytes, int]
+Pending = tuple[Replica, LeaderState, Proposal]
 Topic = AlterPartitionRequest.TopicData
 Partition = Topic.PartitionData
 VERSION = 3
@@ -37,11 +32,10 @@ RETRY_MS = 50  # as Kafka's
 class IsrUpdates:
     """The proposals of one broker, and the look at who lags."""
 
-    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica], network: Network, controller: NodeId):
+    def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica], network: Network):
         self.parts = parts
         self.replicas = replicas
         self.network = network
-        self.controller = controller
         self._pending: dict[Key, Pending] = {}
         self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
@@ -79,7 +73,7 @@ class IsrUpdates:
             sent, self._pending = self._pending, {}
             request = self._request(sent)
             try:
-                answer = await self.network.call(self.parts.node_id, self.controller, request, VERSION)
+                answer = await self.network.call(self.parts.node_id, CONTROLLER, request, VERSION)
             except NetworkError:
                 answer = AlterPartitionResponse(throttle_time_ms=0, error_code=Error.NETWORK_EXCEPTION, topics=[])
             try:

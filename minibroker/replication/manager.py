@@ -1,33 +1,38 @@
-"""Replication as one broker takes part in it: it feeds its followers, follows its leaders, and tells the controller."""
+"""Replication as one broker takes part in it: fetch sessions of its followers, fetchers for its leaders, and what it
+has the controller change.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from minibroker.parts import Parts
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
 from minibroker.replication.directory_assignments import DirectoryAssignments
 from minibroker.replication.fetcher import ReplicaFetchers
 from minibroker.replication.follower_sessions import FollowerSessions
 from minibroker.replication.isr_updates import IsrUpdates
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from minibroker.parts import Parts
-    from minibroker.replication.link import NodeId
-    from minibroker.replication.network import Network
-    from minibroker.replication.replica import Replica
-    from minibroker.replication.replica_set import Partitions
+from minibroker.replication.network import Network, NodeId
+from minibroker.replication.replica import Replica
 
 
 class Replication:
     """One for the life of a broker in a cluster."""
 
-    def __init__(self, parts: Parts, partitions: Partitions, network: Network, controller: NodeId):
-        self.isr = IsrUpdates(parts, partitions.replicas, network, controller)
-        self.follower_sessions = FollowerSessions(parts, partitions.replicas, self.isr)
+    def __init__(
+        self,
+        parts: Parts,
+        network: Network,
+        replicas: Mapping[tuple[str, int], Replica],
+        unopened: Mapping[tuple[str, int], object],
+    ):
+        """replicas, unopened: the partitions of this broker, and those whose logs it cannot open."""
+        self.isr = IsrUpdates(parts, replicas, network)
+        self.follower_sessions = FollowerSessions(parts, replicas, self.isr)
         self.fetchers = ReplicaFetchers(parts, network)
-        self.directories = DirectoryAssignments(parts, partitions.unopened, network, controller)
+        self.directories = DirectoryAssignments(parts, unopened, network)
 
     def answer(self, source: NodeId, message: Any, version: int) -> Any:
         """Answer another broker."""
@@ -36,14 +41,12 @@ class Replication:
         assert isinstance(message, ListOffsetsRequest), f"{source} sent {message!r}"
         return self.follower_sessions.list_offsets(message)
 
-    def took(self, replica: Replica) -> None:
-        """Do what follows from the role that a partition has been given."""
-        self.fetchers.took(replica)
+    def role_changed(self, replica: Replica) -> None:
+        self.fetchers.role_changed(replica)
 
-    def left(self, replica: Replica) -> None:
-        """Have no more to do with a partition."""
-        self.fetchers.left(replica)
-        self.follower_sessions.left(replica)
+    def remove(self, replica: Replica) -> None:
+        self.fetchers.remove(replica)
+        self.follower_sessions.remove(replica)
 
     def start(self) -> None:
         self.isr.start()

@@ -13,27 +13,27 @@ A log that is to be removed serves nobody any more, and it has gone before anoth
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Coroutine, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 from minibroker.config import log_settings
 from minibroker.errors import StorageError
 from minibroker.event_kinds import Recover
 from minibroker.in_pieces import finish
-from minibroker.metadata.image import BROKER
+from minibroker.log.settings import LogSettings
+from minibroker.metadata.image import BROKER, Partition, Topic
+from minibroker.parts import Parts
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
 from minibroker.turns import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Iterable, Iterator
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from minibroker.clock import Timer
     from minibroker.in_pieces import InPieces
-    from minibroker.log.settings import LogSettings
-    from minibroker.metadata.image import Partition, Topic
-    from minibroker.parts import Parts
     from minibroker.replication.manager import Replication
 
     class Upkeep(Protocol):
@@ -182,7 +182,7 @@ class Partitions:
             cuts_to_high_watermark=self.cuts_to_high_watermark,
         )
         if self.replication is not None:
-            self.replication.took(replica)
+            self.replication.role_changed(replica)
 
     def take_brokers(self, changed: Collection[int]) -> None:
         """Let leaders see who of their followers is alive now: who is waited for depends on it."""
@@ -393,7 +393,7 @@ class Partitions:
             replica.leave()
             self.upkeep.left(key)
             if self.replication is not None:
-                self.replication.left(replica)
+                self.replication.remove(replica)
         elif not was_unopened or not self.parts.directory.is_there(*key):
             return
         self._to_remove[key] = None

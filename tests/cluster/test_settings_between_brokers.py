@@ -14,7 +14,7 @@ from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
-from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import CONTROLLER
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
 from tests.groups.test_offsets_partition import Caller
 from tests.server.running import append

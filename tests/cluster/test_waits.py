@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minibroker.cluster.cluster import Cluster
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import CONTROLLER
 from minibroker.simulation.run import World, simulate
 
 from .virtual import TOPIC, Lab, in_cluster

@@ -30,7 +30,7 @@ from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import CONTROLLER
 from minibroker.replication.replica import Replica
 from minibroker.simulation.disk import SimulatedStorage
 

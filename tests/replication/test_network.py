@@ -11,8 +11,7 @@ import pytest
 from minibroker.errors import Error
 from minibroker.events import KINDS, Event
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.replication.link import NetworkError
-from minibroker.replication.network import Network
+from minibroker.replication.network import Network, NetworkError
 from minibroker.simulation.run import World, simulate
 
 pytestmark = pytest.mark.outside

@@ -14,7 +14,7 @@ from minibroker.cluster.nodes import KILLED, PAUSED, RUNNING, STOPPED, NoSuchBro
 from minibroker.errors import KafkaError, StorageError
 from minibroker.log.directory import split_name
 from minibroker.metadata.image import Partition
-from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import CONTROLLER
 from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import World
 from minibroker.tools.verify.log_directory import Verified, verify_directory

@@ -20,7 +20,7 @@ from minibroker.cluster.nodes import KILLED, RUNNING, STOPPED, NoSuchBroker
 from minibroker.errors import KafkaError
 from minibroker.log.batches import batches
 from minibroker.metadata.image import Partition
-from minibroker.replication.link import CONTROLLER
+from minibroker.replication.network import CONTROLLER
 from minibroker.replication.replica import Replica
 from minibroker.simulation.disk import SimulatedStorage
 

@@ -11,7 +11,7 @@ from minibroker.broker.handlers.fetch_sessions import CachedPartition
 from minibroker.replication.directory_assignments import DirectoryAssignments
 from minibroker.replication.fetcher import Fetcher
 from minibroker.replication.follower import FollowerState
-from minibroker.replication.link import NetworkError
+from minibroker.replication.network import NetworkError
 from minibroker.replication.replica import Replica
 
 from .cluster_run import DAMAGE_SHARE, WAITING_SHARE, replay, run_seed
