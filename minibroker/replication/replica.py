@@ -20,7 +20,8 @@ from minibroker.events import EventStream
 from minibroker.log.partition_log import Appended, PartitionLog
 from minibroker.log.producers import Verification
 from minibroker.log.segment import Segment
-from minibroker.log.validate import Allowance, Looked
+from minibroker.log.validate import Looked
+from minibroker.log.validation import Allowance
 from minibroker.metadata.image import Partition
 from minibroker.replication.follower import NO_LEADER, FollowerState
 from minibroker.replication.leader import LAG_MS_MAX, LeaderState
