@@ -23,7 +23,7 @@ from minibroker.errors import Error
 from minibroker.faults import answers
 from minibroker.protocol.framing import answer_frame, encode_response
 from minibroker.protocol.headers import Response
-from minibroker.server.connection import read_whole
+from minibroker.server.large_answer import read_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,14 +1,20 @@
 """The clock of one broker: it stops with the broker, whatever the clock behind it does.
 
 A process that is stopped is not called; what it missed is called when it goes on. One that was killed is never called
-again. What it is called for and takes long is noted (clock/stretches.py). `skew_ms` is how wrong the broker's clock
-is: it shows in what it writes, timers do not notice.
+again. `skew_ms` is how wrong the broker's clock is: it shows in what it writes, timers do not notice.
+As long as nobody steers the clock behind it, this one asks the machine itself.
+
+What held the loop longer than it may is counted, by what it was: others wait meanwhile, so this is what their slowest
+answers are made of. By the steady clock, so a machine that has other things to do shows, too; in a simulation, where no
+time passes within a callback, nothing is counted.
 """
 
 from __future__ import annotations
 
-from minibroker.clock import IDLE, SESSION, sleep_by_timer
-from minibroker.clock.stretches import STRETCH_MS, Stretches, name_of
+import time
+from functools import partial
+
+from minibroker.clock import IDLE, SESSION, LoopClock, sleep_by_timer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,13 +23,41 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock, Timer
 
 
+STRETCH_MS = 20  # as long as one request may hold the loop
+
+
+def name_of(callback: Callable[[], object]) -> str:
+    """Return what a callback is called in the source."""
+    while isinstance(callback, partial):
+        callback = callback.func
+    name: str = getattr(callback, "__qualname__", type(callback).__qualname__)
+    return name
+
+
+class Stretches:
+    """One for the life of a broker."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int | str, int] = {}  # by API, or by the name of what else it was
+        self.longest_ms: dict[int | str, int] = {}
+
+    def note(self, what: int | str, took_ms: int) -> None:
+        """Count a stretch of STRETCH_MS or more."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+        self.longest_ms[what] = max(self.longest_ms.get(what, 0), took_ms)
+
+
 class BrokerClock:
     """A Clock on top of another one."""
 
     def __init__(self, clock: Clock):
         self.skew_ms = 0
         self._clock = clock
-        self.steady_ms = clock.steady_ms
+        self._source: Clock | None = None if isinstance(clock, LoopClock) else clock  # None: the machine
+        when_steered = getattr(clock, "when_steered", None)
+        if when_steered is not None:
+            self._source = None
+            when_steered.append(self._is_steered)
         self.stretches = Stretches()
         self.is_paused = self._has_ended = False
         self._missed: list[Callable[[], object]] = []
@@ -31,10 +65,19 @@ class BrokerClock:
     # A Clock
 
     def now_ms(self) -> int:
-        return self._clock.now_ms() + self.skew_ms
+        source = self._source
+        return (time.time_ns() // 1_000_000 if source is None else source.now_ms()) + self.skew_ms
+
+    def steady_ms(self) -> int:
+        source = self._source
+        return time.monotonic_ns() // 1_000_000 if source is None else source.steady_ms()
 
     def elapsed_ms(self) -> int:
-        return self._clock.elapsed_ms()
+        source = self._source
+        return time.monotonic_ns() // 1_000_000 if source is None else source.elapsed_ms()
+
+    def _is_steered(self) -> None:
+        self._source = self._clock
 
     def after(self, delay_ms: float, callback: Callable[[], object], kind: str = SESSION) -> Timer:
         timer = BrokerTimer(self, callback)
@@ -56,9 +99,9 @@ class BrokerClock:
         if self.is_paused:
             self._missed.append(callback)
         elif not self._has_ended:
-            begun_ms = self._clock.steady_ms()
+            begun_ms = self.steady_ms()
             result = callback()
-            took_ms = self._clock.steady_ms() - begun_ms
+            took_ms = self.steady_ms() - begun_ms
             if took_ms >= STRETCH_MS:
                 self.stretches.note(name_of(callback), took_ms)
             return result

@@ -7,7 +7,8 @@
     clock.jump("1h")                           # only what it shows: timers do not notice, as with a machine that is set
 
 It keeps its timers in heaps of its own, with one timer of the loop for the first of them. As long as nobody steers it,
-it shows the machine's time, also after that has been set.
+it shows the machine's time, also after that has been set; whoever reads it often may ask the machine himself until
+`when_steered` calls him.
 What must hold: timers fire in the order of their times, those of the same time in the order in which they were set,
 never before their time; unless it was set wrong, `now_ms` shows no less then than what the timer was set for.
 
@@ -105,13 +106,15 @@ class SteeredClock:
         """Be as when it was made, without timers, at no loop."""
         assert not self.is_advancing
         self._loop = None
-        self._ran_ms = self._elapsed_ms = 0.0  # as SESSION timers count, and as the others do
+        self._looked_ms, self._looked_wall_ms = self._source_ms(), self._wall_ms()  # when what follows was right
+        is_unsteered = self._first_shown_ms is None and self._wall_ms is wall_ms
+        # As SESSION timers count, and as the others do; the machine's count until somebody steers.
+        self._ran_ms = self._elapsed_ms = self._looked_ms if is_unsteered else 0.0
         # By how much what it shows is ahead of _elapsed_ms.
-        self._ahead_ms = wall_ms() if self._first_shown_ms is None else float(self._first_shown_ms)
+        self._ahead_ms = (wall_ms() if self._first_shown_ms is None else self._first_shown_ms) - self._elapsed_ms
         self._rate = 1.0
         self._is_frozen = False
-        self._looked_ms, self._looked_wall_ms = self._source_ms(), self._wall_ms()  # when those were right
-        self._is_unsteered = self._first_shown_ms is None and self._wall_ms is wall_ms
+        self.when_steered: list[Callable[[], object]] | None = [] if is_unsteered else None  # called once
         self._sessions, self._others = Timers(), Timers()
         self._parks = False  # sessions stand still, and requests that come
         self._parked: list[tuple[float, SteeredTimer]] = []  # with the time that they have
@@ -121,17 +124,17 @@ class SteeredClock:
 
     def now_ms(self) -> int:
         self._calls += 1
-        if self._is_unsteered:
+        if self.when_steered is not None:
             return time.time_ns() // 1_000_000
         return int(self._shown() + ROUNDING_MS)
 
     def steady_ms(self) -> int:
         self._calls += 1
-        return int(self._ran_ms + self._since_ms())
+        return int(self._ran_ms + self._since_ms() + ROUNDING_MS)
 
     def elapsed_ms(self) -> int:
         self._calls += 1
-        return int(self._elapsed_ms + self._since_ms())
+        return int(self._elapsed_ms + self._since_ms() + ROUNDING_MS)
 
     def after(self, delay_ms: float, callback: Callable[[], object], kind: str = SESSION) -> SteeredTimer:
         self._calls += 1
@@ -237,6 +240,8 @@ class SteeredClock:
         """Let the loop turn until nobody has work."""
         import asyncio
 
+        if self.when_steered is not None:
+            self._note()  # so that everybody asks this clock, and we see it
         if self._loop is None:
             self.attach()
         ready = getattr(self._loop, "_ready", None)  # asyncio's own loop tells; uvloop does not
@@ -282,7 +287,9 @@ class SteeredClock:
 
     def _note(self) -> None:
         """Note how far it is, before the way in which it runs is changed."""
-        self._is_unsteered = False
+        told, self.when_steered = self.when_steered or (), None
+        for tell in told:
+            tell()
         since_ms, shown_ms = self._since_ms(), self._shown()
         self._ran_ms += since_ms
         self._elapsed_ms += since_ms

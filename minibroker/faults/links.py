@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.faults.toxics import Stage
-    from minibroker.server.connection import Chunk, Connection
+    from minibroker.server.connection import Connection
+    from minibroker.server.large_answer import Chunk
 
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"
 BUFFER_BYTES = 64 * 1024
@@ -43,10 +44,10 @@ class Link(asyncio.BufferedProtocol):
         self._stages: dict[str, dict[str, Stage]] = {UPSTREAM: {}, DOWNSTREAM: {}}
         self._buffer = bytearray(BUFFER_BYTES)
         self._first = bytearray()
-        self._is_decided = not connection.is_fresh
+        self._is_decided = not connection.has_received_nothing
         self._inbox: list[bytes] = []  # what the connection does not want to read now
-        self._wants_pause = connection.is_deaf
-        self._is_paused = connection.is_deaf  # the transport's reading
+        self._wants_pause = connection.is_reading_paused
+        self._is_paused = connection.is_reading_paused  # the transport's reading
         self._is_full = connection.is_full  # the transport's buffer
         self._has_told_full = connection.is_full
         self._is_delivering = False

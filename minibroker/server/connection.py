@@ -1,17 +1,14 @@
 """One client: bytes in, frames handed on one after the other, answers out in the same order.
 
 Bytes are received into a buffer that all connections of a loop share, and frames are handled where they lie. Only what
-is left of an unfinished frame moves into a buffer of the connection's own, and the rest of that frame is received
-straight into it. So an idle connection holds no buffer, and the records of a large request are never copied. A frame
-of many megabytes has the whole of its buffer when its first bytes are there, as a map whose pages come when they are
-written: nothing is copied as it grows, and a turn of the loop receives a bounded piece of it.
+is left of an unfinished frame moves into a buffer of the connection's own (buffers.py), and the rest of that frame is
+received straight into it. So an idle connection holds no buffer, and the records of a large request are never copied.
 
 What must hold: one request at a time. While it waits, or while the client does not read its answers, nothing more is
 taken from the socket: a slow client slows itself. A length is judged before anything is kept for it, and memory
 grows with what has come, not with what was announced. Of requests that came together a share is answered in a turn of
 the loop, so that others are not kept waiting, and none of a client that has gone.
-What an answer has of files is read as it is sent: a piece when the transport has room for it, a few in one turn of the
-loop. So a client that does not read costs a piece or two, whatever it has asked for.
+A large answer leaves in pieces (large_answer.py).
 Views of a frame are good until the handler returns or first waits; whoever needs them longer copies them.
 """
 
@@ -20,8 +17,10 @@ from __future__ import annotations
 import asyncio
 from struct import Struct as Layout
 
-from minibroker.clock.stretches import STRETCH_MS
+from minibroker.clock.broker_clock import STRETCH_MS
 from minibroker.errors import ProtocolError, StorageError
+from minibroker.server.buffers import RECEIVE_BYTES, PartialFrame
+from minibroker.server.large_answer import JOIN_BYTES, LARGE_BYTES, PLAIN, TURN_BYTES, pieces_of
 from minibroker.server.later import Later
 
 TYPE_CHECKING = False
@@ -29,23 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
     from typing import Any, Protocol
 
-    from minibroker.clock.stretches import Stretches
-    from minibroker.server.buffers import Buffer
+    from minibroker.clock.broker_clock import Stretches
     from minibroker.server.http import HttpAnswer, HttpRequest
+    from minibroker.server.large_answer import AnyChunk, Chunk
     from minibroker.server.server import Server
     from minibroker.turns import Shares
-
-    class Stored(Protocol):
-        """Bytes that are read when they are to be sent."""
-
-        def __len__(self) -> int: ...
-
-        def read(self, start: int, size_bytes: int) -> memoryview:
-            """Return a piece; StorageError if it is not there any more."""
-            ...
-
-    Chunk = bytes | bytearray | memoryview
-    AnyChunk = Chunk | Stored
 
     class Service(Protocol):
         """What a server does with whole frames."""
@@ -71,15 +58,7 @@ if TYPE_CHECKING:
 
 LENGTH = Layout(">i")
 SHARED_BYTES = 256 * 1024
-OWN_BYTES_MIN = 4 * 1024
-FIRST_BYTES = 16 * 1024  # of a longer frame have to come before it gets its whole buffer
-RECEIVE_BYTES = 1024 * 1024  # of a long frame in one turn of the loop
 UNSENT_BYTES_MAX = 1024 * 1024  # from here on the client has to read before it gets more
-JOIN_BYTES = 64 * 1024  # small answers leave in one piece
-PIECE_BYTES = 1024 * 1024  # of large ones: read and written at once
-TURN_BYTES = 1024 * 1024  # of them in one turn of the loop
-LARGE_BYTES = PIECE_BYTES + JOIN_BYTES  # from here on: a piece and what stands around it leave together
-PLAIN = {bytes, bytearray, memoryview}
 HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"DELE", b"HEAD", b"OPTI"}  # as four bytes begin
 TLS_HELLO = b"\x16\x03"
 SHARE_REQUESTS = 64  # in one turn of the loop, or as many as begin within
@@ -105,11 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         )
         self.is_closing = False
         self.last_active_ms = server.steady_ms()
-        self.frame_begun_ms = 0  # when the first byte of an unfinished frame came; 0: there is none
         self.closing_since_ms = 0
-        self._own: Buffer = bytearray()  # an unfinished frame, or frames that wait for their turn
-        self._own_end = 0
-        self.held_bytes = 0  # of memory, by `_own`, as the server counts it
+        self.partial = PartialFrame(server, self)  # an unfinished frame, or frames that wait for their turn
         self.task: asyncio.Task[None] | Later | None = None  # the request that waits
         self._may_write = True  # nothing is left of the last answer but what the transport has
         self.is_full = False  # the transport's buffer
@@ -132,20 +108,16 @@ class Connection(asyncio.BufferedProtocol):
         self.server.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._own_end:
-            return memoryview(self._own)[self._own_end : self._own_end + RECEIVE_BYTES]
-        return self.server.shared_buffer
+        return self.partial.room() if self.partial.size_bytes else self.server.shared_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._own_end:
-            self._own_end += nbytes
-            if self._own_end > self.held_bytes:
-                self._hold(self._own_end)
-                if self.is_closing:
-                    return
+        if self.partial.size_bytes:
+            self.partial.received(nbytes)
+            if self.is_closing:
+                return
             if nbytes == RECEIVE_BYTES and not self._rests:
                 self._rest()  # there is more, and uvloop would go on receiving it
-            self._take_own()
+            self._take_partial()
         else:
             received = self.server.shared_buffer[:nbytes]
             used = self._take(received)
@@ -172,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.task is not None:
             # Not now: a task that was never run would leave behind what it was to wait for.
             asyncio.get_running_loop().call_soon(self.task.cancel)
-        self._drop_own()
+        self.partial.drop()
         self._pieces = None
         self._unsent = []
         self.server.closed(self)
@@ -214,19 +186,27 @@ class Connection(asyncio.BufferedProtocol):
             count -= 1
         return end if self.is_closing else position
 
-    def _take_own(self) -> None:
-        used = self._take(memoryview(self._own)[: self._own_end])
+    def _take_partial(self) -> None:
+        received = self.partial.view()
+        used = self._take(received)
         if used:
-            self.frame_begun_ms = 0  # what is left is another frame
-        self._keep(memoryview(self._own)[used : self._own_end])
+            self.partial.begun_ms = 0  # what is left is another frame
+        self._keep(received[used:])
+
+    def _keep(self, rest: memoryview) -> None:
+        """Keep what cannot be handled now; more is not received before it can be."""
+        if len(rest) and self._is_busy and self._reads:
+            self.transport.pause_reading()
+            self._reads = False
+        self.partial.keep(rest)
 
     @property
-    def is_waiting(self) -> bool:
+    def is_answering(self) -> bool:
         """Whether it is our turn: a request is being answered, or will be."""
         return self.task is not None or self._rests
 
     @property
-    def is_deaf(self) -> bool:
+    def is_reading_paused(self) -> bool:
         """Whether nothing is read now, so that we would not learn that the client has gone."""
         return not self._reads
 
@@ -236,14 +216,9 @@ class Connection(asyncio.BufferedProtocol):
         return not self._may_write
 
     @property
-    def is_fresh(self) -> bool:
-        """Whether nothing has come yet, so that it may still turn out to be HTTP."""
-        return self._is_first and not self._own_end
-
-    @property
-    def came_bytes(self) -> int:
-        """How much of an unfinished frame there is."""
-        return self._own_end
+    def has_received_nothing(self) -> bool:
+        """Whether it may still turn out to be HTTP."""
+        return self._is_first and not self.partial.size_bytes
 
     @property
     def _is_busy(self) -> bool:
@@ -274,54 +249,6 @@ class Connection(asyncio.BufferedProtocol):
             self.close("a TLS hello on a plaintext port: the client has to be set to PLAINTEXT")
             return False
         return True
-
-    def _keep(self, rest: memoryview) -> None:
-        """Move what is left to the front of a buffer of our own, with room for the frame that it begins."""
-        size_bytes = len(rest)
-        if not size_bytes:
-            self._drop_own()
-            return
-        if self._is_busy and self._reads:
-            self.transport.pause_reading()
-            self._reads = False
-        wanted_bytes = OWN_BYTES_MIN
-        if size_bytes >= 4:
-            wanted_bytes = LENGTH.unpack_from(rest)[0] + 4
-            if wanted_bytes > FIRST_BYTES > size_bytes:
-                wanted_bytes = FIRST_BYTES
-        wanted_bytes = max(wanted_bytes, size_bytes + 1)
-        begun_ms = self.frame_begun_ms or self.last_active_ms
-        if rest.obj is self._own and len(self._own) >= wanted_bytes:
-            if rest.nbytes != self._own_end:
-                self._own[:size_bytes] = bytes(rest)
-        else:
-            try:
-                buffer, held_bytes = self.server.buffers.take(wanted_bytes)
-            except (OSError, MemoryError):
-                self._drop_own()
-                self.close(f"there is no memory for a request of {wanted_bytes} bytes")
-                return
-            buffer[:size_bytes] = rest
-            self._drop_own()
-            self._own = buffer
-            self._hold(max(held_bytes, size_bytes))
-            if self.is_closing:  # to make room for it
-                return
-        self._own_end = size_bytes
-        self.frame_begun_ms = begun_ms
-
-    def _hold(self, size_bytes: int) -> None:
-        """Let the server know how much is held now; we may be closed for it."""
-        more_bytes, self.held_bytes = size_bytes - self.held_bytes, size_bytes
-        self.server.hold(more_bytes, self)
-
-    def _drop_own(self) -> None:
-        if self._own:
-            self.server.buffers.give(self._own, self.held_bytes)
-            self._own = bytearray()
-            self._hold(0)
-        self._own_end = 0
-        self.frame_begun_ms = 0
 
     def _handle(self, frame: memoryview) -> None:
         try:
@@ -378,11 +305,11 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """Send the rest of an answer, then handle the frames that have come meanwhile."""
         if self._pieces is not None:
-            self._send_pieces()
+            self._send_pieces(self._pieces)
         if self._is_busy:
             return
-        if self._own_end:
-            self._take_own()
+        if self.partial.size_bytes:
+            self._take_partial()
         if not self._reads and not self._is_busy:
             self._reads = True
             self.transport.resume_reading()
@@ -415,9 +342,9 @@ class Connection(asyncio.BufferedProtocol):
         chunks, size_bytes = self._unsent, self._unsent_bytes
         self._unsent, self._unsent_bytes = [], 0
         if size_bytes > LARGE_BYTES or (len(chunks) > 1 and not PLAIN.issuperset(map(type, chunks))):
-            self._pieces = _in_pieces(chunks)
+            self._pieces = pieces_of(chunks)
             self._may_write = False
-            self._send_pieces()
+            self._send_pieces(self._pieces)
             return
         self.server.sent_bytes += size_bytes
         if len(chunks) == 1:
@@ -427,10 +354,9 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.server.write_chunks(self.transport, chunks)  # type: ignore[arg-type]
 
-    def _send_pieces(self) -> None:
+    def _send_pieces(self, pieces: Iterator[list[Chunk]]) -> None:
         """Write what is left of a large answer, as long as there is room and for one turn of the loop."""
-        pieces, server, left_bytes = self._pieces, self.server, TURN_BYTES
-        assert pieces is not None
+        server, left_bytes = self.server, TURN_BYTES
         try:
             while not (self.is_full or server.is_paused or self.transport.is_closing()):
                 if left_bytes <= 0:
@@ -444,10 +370,7 @@ class Connection(asyncio.BufferedProtocol):
                 size_bytes = sum(map(len, piece))
                 left_bytes -= size_bytes
                 server.sent_bytes += size_bytes
-                if len(piece) == 1:
-                    self.transport.write(piece[0])
-                else:
-                    server.write_chunks(self.transport, piece)
+                server.write_chunks(self.transport, piece)
         except StorageError as failure:
             self._pieces, self._unsent = None, []
             self.close(f"the rest of an answer cannot be read: {failure}")
@@ -463,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self, reason: str) -> None:
         """Close the connection now, and not when its answers have been read; what it holds is free at once."""
         self.close(reason)
-        self._drop_own()
+        self.partial.drop()
         self.transport.abort()
 
     def close(self, reason: str = "") -> None:
@@ -476,31 +399,3 @@ class Connection(asyncio.BufferedProtocol):
                 self.server.say(f"{self.remote_address[0]}:{self.remote_address[1]}: closed: {reason}")
             if self._pieces is None:
                 self.transport.close()
-
-
-def _in_pieces(chunks: Sequence[AnyChunk]) -> Iterator[list[Chunk]]:
-    """Yield what is written at once; what is to be read is read then."""
-    piece: list[Chunk] = []
-    left_bytes = PIECE_BYTES
-    for chunk in chunks:
-        position, end = 0, len(chunk)
-        while position < end:
-            size_bytes = min(end - position, left_bytes)
-            if type(chunk) not in PLAIN:
-                piece.append(chunk.read(position, size_bytes))  # type: ignore[union-attr]
-            elif size_bytes == end:
-                piece.append(chunk)  # type: ignore[arg-type]
-            else:
-                piece.append(memoryview(chunk)[position : position + size_bytes])  # type: ignore[arg-type]
-            position += size_bytes
-            left_bytes -= size_bytes
-            if not left_bytes:
-                yield piece
-                piece, left_bytes = [], PIECE_BYTES
-    if piece:
-        yield piece
-
-
-def read_whole(chunk: AnyChunk) -> Chunk:
-    """Return all bytes of a chunk of an answer."""
-    return chunk if type(chunk) in PLAIN else chunk.read(0, len(chunk))  # type: ignore[union-attr, return-value]

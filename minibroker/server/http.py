@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.server.buffers import PartialFrame
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -53,29 +55,24 @@ class HttpConnection(asyncio.Protocol):
         self.transport = connection.transport
         self.remote_address = connection.remote_address
         self.last_active_ms = connection.last_active_ms
-        self.frame_begun_ms = connection.last_active_ms
-        self.is_deaf = self.is_unread = self.is_closing = False
+        self.is_reading_paused = self.is_unread = self.is_closing = False
         self.closing_since_ms = 0
         self.task: asyncio.Task[None] | None = None
         self._received = bytearray()
-        self.held_bytes = 0  # as the server counts it
+        self.partial = PartialFrame(self.server, self)  # counts what has come, as of a frame
+        self.partial.begun_ms = connection.last_active_ms
         self._request: HttpRequest | None = None  # as soon as its head is there
         self._body_bytes = 0
 
     @property
-    def is_waiting(self) -> bool:
+    def is_answering(self) -> bool:
         return self.task is not None
-
-    @property
-    def came_bytes(self) -> int:
-        return self.held_bytes
 
     def data_received(self, data: bytes) -> None:
         if self.is_closing or self.task is not None:
             return
         self._received += data
-        self.held_bytes += len(data)
-        self.server.hold(len(data), self)
+        self.partial.received(len(data))
         try:
             request = self._take()
         except BadRequest as failure:
@@ -99,8 +96,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _drop_received(self) -> None:
         self._received.clear()
-        self.server.hold(-self.held_bytes, self)
-        self.held_bytes = 0
+        self.partial.drop()
 
     def _take(self) -> HttpRequest | None:
         """Return the request when all of it is there, and not if it is refused already or had to make room."""

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
     from minibroker.clock import Clock, Timer
     from minibroker.reporter import Reporter
-    from minibroker.server.connection import Chunk, Service
+    from minibroker.server.connection import Service
     from minibroker.server.http import HttpConnection
+    from minibroker.server.large_answer import Chunk
 
     AnyConnection = Connection | HttpConnection
 
@@ -284,14 +285,17 @@ class Server:
         Not the largest: that may be an honest producer among many that have begun something and do nothing.
         """
         now_ms = self.steady_ms()
-        holding = [each for each in self.connections if each.held_bytes and not each.is_closing]
+        holding = [each for each in self.connections if each.partial.held_bytes and not each.is_closing]
         trifle_bytes = self.limits.held_bytes_max / (4 * max(len(holding), 1))
+        holding = [each for each in holding if each.partial.held_bytes >= trifle_bytes]
 
         def pace(connection: AnyConnection) -> float:
-            return connection.came_bytes / max(now_ms - connection.frame_begun_ms, PACE_MS_MIN)
+            return connection.partial.size_bytes / max(now_ms - connection.partial.begun_ms, PACE_MS_MIN)
 
         limit_bytes = self.limits.held_bytes_max
-        for number, slow in enumerate(sorted((each for each in holding if each.held_bytes >= trifle_bytes), key=pace)):
+        for number, slow in enumerate(
+            sorted((each for each in holding if each.partial.held_bytes >= trifle_bytes), key=pace)
+        ):
             if slow is asking and number:
                 return  # it gets on better than others did: what is too much is the buffer that it takes
             slow.abort(f"unfinished requests hold more than {limit_bytes} bytes, and this one comes most slowly")
@@ -312,21 +316,21 @@ class Server:
             self.reporter.say(f"{-self._lines_left} more lines like these")
         self._lines_left = LINES_A_SWEEP
         now_ms = self.steady_ms()
-        deaf = [connection for connection in self.connections if connection.is_deaf]
+        deaf = [connection for connection in self.connections if connection.is_reading_paused]
         for connection in _gone(deaf) if deaf else ():
             connection.transport.abort()
         for connection in list(self.connections):
             if connection.is_closing:
                 if now_ms - connection.closing_since_ms > UNSENT_MS:
                     connection.transport.abort()
-            elif connection.is_waiting:
+            elif connection.is_answering:
                 continue
             elif 0 <= self.limits.idle_ms < now_ms - connection.last_active_ms:  # below 0: never, as with Kafka
                 connection.close()
             elif (
-                connection.frame_begun_ms
+                connection.partial.begun_ms
                 and not connection.is_unread
-                and now_ms - connection.frame_begun_ms > FRAME_MS + connection.came_bytes / FRAME_BYTES_PER_MS
+                and now_ms - connection.partial.begun_ms > FRAME_MS + connection.partial.size_bytes / FRAME_BYTES_PER_MS
             ):
                 connection.close("the rest of a request does not come")
         self._sweep = self.clock.after(SWEEP_MS, self._look_around) if self.connections else None

@@ -139,8 +139,8 @@ async def test_a_slicer_cuts_what_comes_into_pieces() -> None:
         connection = connection_of(node)
         came, steps = 0, 0
         while not values_of(node, "orders"):
-            assert connection.came_bytes - came <= 13
-            came = connection.came_bytes
+            assert connection.partial.size_bytes - came <= 13
+            came = connection.partial.size_bytes
             await clock.advance(1)
             steps += 1
         assert 70 < steps < 150

@@ -242,7 +242,7 @@ class FedTransport:
 
     async def idle(self) -> None:
         """Return when all that has come is answered: what comes together is answered in shares."""
-        while (self.connection.is_waiting or self._backlog) and not self.is_gone:
+        while (self.connection.is_answering or self._backlog) and not self.is_gone:
             await asyncio.sleep(0)
 
     def answers(self, *kinds: tuple[int, int]) -> list[tuple[int, Any]]:

@@ -16,7 +16,8 @@ import pytest
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.server.connection import FIRST_BYTES, RECEIVE_BYTES, SHARED_BYTES
+from minibroker.server.buffers import FIRST_BYTES, RECEIVE_BYTES
+from minibroker.server.connection import SHARED_BYTES
 from tests.client.scripted import TestClock
 from tests.server.running import (
     FedTransport,
@@ -70,7 +71,7 @@ async def test_a_frame_that_comes_byte_by_byte_is_answered_when_its_last_byte_is
         assert not fed.sent
         fed.feed(data[-1:])
         assert fed.answers(METADATA)[0][0] == 5
-        assert fed.connection.held_bytes == 0
+        assert fed.connection.partial.held_bytes == 0
         fed.close()
 
 
@@ -106,7 +107,7 @@ async def test_requests_behind_a_fetch_that_waits_wait_too() -> None:
         )
         assert values_of(node, "t") == [b"theirs" * 1000, b"mine"]
         assert not fed.is_paused
-        assert fed.connection.held_bytes == 0
+        assert fed.connection.partial.held_bytes == 0
         fed.close()
         other.close()
 
@@ -222,16 +223,16 @@ async def test_a_turn_of_the_loop_receives_a_bounded_piece_and_copies_only_the_b
             return found
 
         def kept(rest: memoryview) -> None:
-            before = fed.connection._own
+            before = fed.connection.partial._buffer
             keep(rest)
-            if fed.connection._own is not before:
+            if fed.connection.partial._buffer is not before:
                 copied.append(len(rest))
 
         fed.connection.get_buffer = gotten  # type: ignore[method-assign]
         fed.connection._keep = kept  # type: ignore[method-assign]
         fed.feed(data)
         assert len(gotten_bytes) <= 3, "it goes on receiving, and nobody else has a turn"
-        assert fed.connection.is_waiting, "it goes on receiving, and nobody else has a turn"
+        assert fed.connection.is_answering, "it goes on receiving, and nobody else has a turn"
         await fed.idle()
         assert values_of(node, "t") == [value]
         assert max(gotten_bytes) <= RECEIVE_BYTES

@@ -151,7 +151,7 @@ async def test_http_that_never_ends_is_given_up() -> None:
         assert b"431" in await endless.reader.read()
         silent.send(b"GET /metr")
         await settle(node, 1)
-        while not all(connection.came_bytes for connection in node.servers[0].connections):
+        while not all(connection.partial.size_bytes for connection in node.servers[0].connections):
             await asyncio.sleep(0)
         for _ in range(12):
             clock.pass_time(1000)

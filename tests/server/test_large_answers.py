@@ -20,7 +20,8 @@ from minibroker.log.segment import SharedFile
 from minibroker.log.storage import OsStorage
 from minibroker.protocol.framing import decode_response
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.server.connection import LARGE_BYTES, PIECE_BYTES, TURN_BYTES, UNSENT_BYTES_MAX
+from minibroker.server.connection import UNSENT_BYTES_MAX
+from minibroker.server.large_answer import LARGE_BYTES, PIECE_BYTES, TURN_BYTES
 from tests.server.running import (
     Chunk,
     FedTransport,
@@ -77,7 +78,7 @@ class SlowTransport(FedTransport):
 
     async def take_all(self) -> None:
         for _ in range(10_000):
-            if not self.buffered and not self.connection.is_waiting:
+            if not self.buffered and not self.connection.is_answering:
                 return
             await self.take(100_000)
         raise AssertionError("it has no end")
@@ -153,7 +154,7 @@ async def test_a_client_that_reads_quickly_gets_only_so_much_in_a_turn(read: lis
         quick.feed(frame(fetch("t"), 12))
         in_a_turn = [len(quick.sent)]
         answered = 0
-        while quick.connection.is_waiting:
+        while quick.connection.is_answering:
             other.feed(frame(ASK, 9))
             answered += bool(other.sent)
             other.sent.clear()

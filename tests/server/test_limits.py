@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.server.connection import FIRST_BYTES
+from minibroker.server.buffers import FIRST_BYTES
 from tests.client.scripted import TestClock
 from tests.server.running import (
     FedTransport,
@@ -343,7 +343,7 @@ async def test_who_holds_a_trifle_is_not_closed_however_slowly_it_comes() -> Non
             fed.feed((90_000_000).to_bytes(4, "big") + bytes(size_bytes))
         pass_seconds(clock, 8)
         fast.feed((90_000_000).to_bytes(4, "big") + bytes(500_000))
-        assert trifle.connection.held_bytes
+        assert trifle.connection.partial.held_bytes
         server.limits.held_bytes_max = server.held_bytes
         fast.feed(bytes(100_000))
         assert slow.is_gone
@@ -363,7 +363,7 @@ async def test_who_asks_for_more_costs_nobody_that_comes_faster() -> None:
         pass_seconds(clock, 8)
         asking.feed(bytes(100_000))
         fast.feed((90_000_000).to_bytes(4, "big") + bytes(500_000))
-        held_bytes = idle.connection.held_bytes
+        held_bytes = idle.connection.partial.held_bytes
         server.limits.held_bytes_max = server.held_bytes
         # More than the slowest leaves: who asks is the next to go, and goes when it asks again.
         server.hold(held_bytes + 1, asking.connection)

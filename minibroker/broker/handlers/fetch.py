@@ -20,7 +20,7 @@ from minibroker.log.compression import ZSTD
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
-from minibroker.server.connection import LARGE_BYTES
+from minibroker.server.large_answer import LARGE_BYTES
 from minibroker.turns import SHARE_US
 
 TYPE_CHECKING = False
