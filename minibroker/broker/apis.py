@@ -1,33 +1,6 @@
-"""The map: every API that the broker serves, in which versions, and which function answers.
-
-A handler is a plain function `handler(request, context)`; it returns the response, None if there is none (acks 0), a
-`Later` that will get it, or a coroutine where more than one thing is to be waited for. What it does before it returns
-is done at once, while the bytes of the request still lie in the receive buffer; `Records` of the request are not to be
-touched later.
-Where a client can make the work long, the handler is a generator that returns the response, and yields after each
-element how long about that took, in microseconds, or what it has to wait for: turns.py lets others in between.
-Modules are imported when their first request comes.
-"""
+"""The map: every API that the broker serves, in which versions, and which function answers (dispatch.py)."""
 
 from __future__ import annotations
-
-from importlib import import_module
-
-from minibroker.protocol.framing import response_header_end
-from minibroker.protocol.registry import request_class, response_class
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from minibroker.broker.handlers.context import Context
-    from minibroker.protocol.headers import Request, Response
-    from minibroker.server.later import Later
-    from minibroker.turns import Work
-
-    Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
-    Handler = Callable[[Any, Context], Eventually | Work[Response]]
 
 # API -> first and last version served, module of minibroker/broker/handlers and function.
 SERVED: dict[int, tuple[int, int, str]] = {
@@ -113,25 +86,3 @@ SERVED: dict[int, tuple[int, int, str]] = {
 # Modules whose handlers answer as a Kafka in which the part is there and nobody uses it: no authorizer, no login, no
 # quota, no transactional producer, share.version and streams.version 0. Clients tell releases apart by their APIs.
 NOT_IN_USE = ("quotas", "security", "switched_off", "transactions")
-
-
-class Route:
-    """What is needed to answer one version of one API."""
-
-    __slots__ = ("api", "cls", "decode_from", "handler", "header_version", "response_header_end", "version")
-
-    def __init__(self, api: int, version: int, cls: type[Request], handler: Handler):
-        self.api = api
-        self.version = version
-        self.cls = cls
-        self.decode_from = cls.decode_from
-        self.handler = handler
-        self.header_version = cls.header_version(version)
-        self.response_header_end = response_header_end(response_class(api), version)
-
-
-def find_route(api: int, version: int) -> Route:
-    """Return the route of a version that is served."""
-    module, _, name = SERVED[api][2].rpartition(".")
-    handler = getattr(import_module(f"minibroker.broker.handlers.{module}"), name)
-    return Route(api, version, request_class(api), handler)

@@ -1,4 +1,12 @@
-"""From a frame to its answer: find who serves it, decode, ask, encode.
+"""From a frame to its answer: find who serves it, decode, ask, encode; and what every handler is given.
+
+A handler is a plain function `handler(request, context)`; it returns the response, None if there is none (acks 0), a
+`Later` that will get it, or a coroutine where more than one thing is to be waited for. What it does before it returns
+is done at once, while the bytes of the request still lie in the receive buffer; `Records` of the request are not to be
+touched later.
+Where a client can make the work long, the handler is a generator that returns the response, and yields after each
+element how long about that took, in microseconds, or what it has to wait for: turns.py lets others in between.
+Modules are imported when their first request comes.
 
 What nobody serves is Kafka's to decide: ApiVersions in an unknown version is answered in version 0, so that the client
 can ask again; anything else closes the connection.
@@ -6,36 +14,106 @@ can ask again; anything else closes the connection.
 
 from __future__ import annotations
 
+from importlib import import_module
 from struct import Struct as Layout
 from types import GeneratorType
 
-from minibroker.broker.apis import Route, find_route
-from minibroker.broker.handlers.context import Context
-from minibroker.errors import InvalidLength, ProtocolError, UnsupportedVersion
-from minibroker.protocol.framing import answer_frame, answer_in_pieces, encode_response
+from minibroker.broker.apis import SERVED
+from minibroker.controller.controller import check_name
+from minibroker.errors import Error, InvalidLength, KafkaError, ProtocolError, UnsupportedVersion
 from minibroker.protocol.headers import RequestHeader, Response
+from minibroker.protocol.registry import request_class, response_class
 from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine, Generator
     from typing import Any
 
-    from minibroker.broker.apis import Eventually, Handler
     from minibroker.broker.broker import Node
     from minibroker.broker.inject_faults import Injection
     from minibroker.protocol.headers import Request
+    from minibroker.replication.replica import Replica
     from minibroker.server.connection import Answer, Connection
     from minibroker.server.http import HttpAnswer, HttpRequest
+    from minibroker.turns import Work
+
+    Frame = list[bytes | memoryview]
+    Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
+    Handler = Callable[[Any, "Context"], Eventually | Work[Response]]
 
 PRODUCE, API_VERSIONS = 0, 18
-# ClusterAdmin that the controller of a cluster fulfils, whichever broker they come to.
+# What the controller of a cluster answers, whichever broker is asked.
 FORWARDED = frozenset((19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 64, 80, 81, 94))
 SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
 LARGE_FRAME_BYTES = 8 * 1024  # from here on a request is read in pieces: some 2,000 elements are in one
+ANSWER_BYTES_MAX = 64 * 1024 * 1024  # but for records: a client of librdkafka reads no more than 100 MB
 CLIENT_IDS_MAX = 1000  # so many are remembered, if they are not longer than
 CLIENT_ID_BYTES_MAX = 256
 HEADER_START = Layout(">hhih")  # api, version, correlation id, length of the client id
+ANSWER_START = Layout(">ii")  # length of what follows, correlation id
+NO_ID = bytes(16)
+
+
+class Context:
+    """What a handler knows beyond its request."""
+
+    __slots__ = ("api_version", "client_id", "connection", "node")
+
+    def __init__(self, node: Node, connection: Connection, api_version: int, client_id: str | None):
+        self.node = node
+        self.connection = connection
+        self.api_version = api_version
+        self.client_id = client_id
+
+    @property
+    def now_ms(self) -> int:
+        return self.node.clock.now_ms()
+
+    @property
+    def steady_ms(self) -> int:
+        return self.node.clock.steady_ms()
+
+
+class Route:
+    """What is needed to answer one version of one API."""
+
+    __slots__ = ("api", "cls", "decode_from", "handler", "header_end", "header_version", "version")
+
+    def __init__(self, api: int, version: int, cls: type[Request], handler: Handler):
+        self.api = api
+        self.version = version
+        self.cls = cls
+        self.decode_from = cls.decode_from
+        self.handler = handler
+        self.header_version = cls.header_version(version)
+        # Behind the correlation id: from header v1 on, that there are no tagged fields.
+        self.header_end = b"\0" if response_class(api).header_version(version) == 1 else b""
+
+    def frame(self, response: Response, correlation_id: int) -> Frame:
+        """Return the frame of an answer in pieces, `Records` values among them as they were given."""
+        return self._frame(response.encode_chunks(self.version), correlation_id)
+
+    def frame_in_pieces(self, response: Response, correlation_id: int) -> Generator[int, None, Frame]:
+        """Do what `frame` does, and yield now and then how many elements have been written since."""
+        chunks = yield from response.encode_in_pieces(self.version, ANSWER_BYTES_MAX)
+        return self._frame(chunks, correlation_id)
+
+    def _frame(self, chunks: Frame, correlation_id: int) -> Frame:
+        size_bytes = 4 + len(self.header_end)
+        for chunk in chunks:
+            size_bytes += len(chunk)
+        begin = ANSWER_START.pack(size_bytes, correlation_id) + self.header_end
+        if len(chunks) == 1 and type(chunks[0]) is bytes:
+            return [begin + chunks[0]]
+        return [begin, *chunks]
+
+
+def find_route(api: int, version: int) -> Route:
+    """Return the route of a version that is served."""
+    module, _, name = SERVED[api][2].rpartition(".")
+    handler = getattr(import_module(f"minibroker.broker.handlers.{module}"), name)
+    return Route(api, version, request_class(api), handler)
 
 
 class Dispatcher:
@@ -81,68 +159,57 @@ class Dispatcher:
                 position += 1
             else:
                 _, position = RequestHeader.decode_from(frame, 0, 2)
-        if len(frame) > LARGE_FRAME_BYTES and api != PRODUCE:
-            return self._answer_large(bytes(frame), position, route, connection, client_id, correlation_id)
-        request, _ = route.decode_from(frame, position, version)  # Kafka does not mind bytes behind it either
         context = Context(self.node, connection, version, client_id)
-        handler = route.handler
-        if api in FORWARDED and self.node.replication is not None:
-            handler = _forward
-        if self.injection is not None:
-            rule = self.injection.find_rule(route, request, context)
-            if rule is not None:
-                return self.injection.carry_out(rule, route, handler, request, context, correlation_id)
-        response = handler(request, context)
-        if response is None:
-            return None
-        if isinstance(response, Response):
-            return answer_frame(response, version, correlation_id, route.response_header_end)
-        if isinstance(response, Later):
-            return response.into(lambda made: answer_frame(made, version, correlation_id, route.response_header_end))
-        if isinstance(response, GeneratorType):
-            eventually = self.shares.start(response)
-            if isinstance(eventually, Response):
-                return answer_frame(eventually, version, correlation_id, route.response_header_end)
-            return self._answer_long(eventually, route, correlation_id)
-        return _later(response, version, correlation_id)  # type: ignore[arg-type]
+        if len(frame) > LARGE_FRAME_BYTES and api != PRODUCE:
+            return self._answer_large(bytes(frame), position, route, context, correlation_id)
+        request, _ = route.decode_from(frame, position, version)  # Kafka does not mind bytes behind it either
+        return self._respond(route, request, context, correlation_id)
 
     async def _answer_large(
-        self,
-        frame: bytes,
-        position: int,
-        route: Route,
-        connection: Connection,
-        client_id: str | None,
-        correlation_id: int,
-    ) -> list[bytes | memoryview] | None:
-        """Answer a request that is to be read in pieces, for others are waiting."""
+        self, frame: bytes, position: int, route: Route, context: Context, correlation_id: int
+    ) -> Frame | None:
+        """Answer a request that is to be read in pieces, for others are waiting; and so is its answer written."""
         request, _ = await self.shares.run(route.cls.decode_in_pieces(frame, position, route.version))
-        context = Context(self.node, connection, route.version, client_id)
+        answer: Frame | None = await _awaited(self._respond(route, request, context, correlation_id, is_large=True))
+        return answer
+
+    def _respond(
+        self, route: Route, request: Request, context: Context, correlation_id: int, *, is_large: bool = False
+    ) -> Answer:
+        """Have a request handled, and return its answer, or what waits for it."""
         handler = route.handler
         if route.api in FORWARDED and self.node.replication is not None:
             handler = _forward
         if self.injection is not None:
             rule = self.injection.find_rule(route, request, context)
             if rule is not None:
-                answer = self.injection.carry_out(rule, route, handler, request, context, correlation_id)
-                return await _awaited(answer)  # type: ignore[no-any-return]
-        return await self._answer_long(self.begin(handler, request, context), route, correlation_id)
+                return self.injection.carry_out(rule, route, handler, request, context, correlation_id)
+        response = handler(request, context)
+        is_long = type(response) is GeneratorType
+        if is_long:
+            response = self.shares.start(response)  # type: ignore[arg-type]
+        if response is None:
+            return None
+        if not is_large:
+            if isinstance(response, Response):
+                return route.frame(response, correlation_id)
+            if type(response) is Later:
+                return response.into(lambda made: route.frame(made, correlation_id))
+        return self._later(response, route, correlation_id, is_long=is_large or is_long)
 
     def begin(self, handler: Handler, request: Request, context: Context) -> Eventually:
         """Have a request handled; what takes long goes on in shares."""
         response = handler(request, context)
         return self.shares.start(response) if isinstance(response, GeneratorType) else response  # type: ignore[return-value]
 
-    async def _answer_long(
-        self, eventually: Eventually, route: Route, correlation_id: int
-    ) -> list[bytes | memoryview] | None:
-        """Return the answer to a request that took long: that may be a long one, too."""
+    async def _later(self, eventually: Any, route: Route, correlation_id: int, *, is_long: bool) -> Frame | None:
+        """Return the answer when it is there; that to a request which took long may be a long one, too."""
         response = await _awaited(eventually)
         if response is None:
             return None
-        return await self.shares.run(
-            answer_in_pieces(response, route.version, correlation_id, route.response_header_end)
-        )
+        if is_long:
+            return await self.shares.run(route.frame_in_pieces(response, correlation_id))
+        return route.frame(response, correlation_id)
 
     def _client_id(self, data: memoryview) -> str:
         """Return a client's name; it says the same one each time."""
@@ -173,11 +240,11 @@ class Dispatcher:
 
         return answer(self.node, request)
 
-    def _unserved(self, api: int, version: int, correlation_id: int) -> list[bytes | memoryview]:
+    def _unserved(self, api: int, version: int, correlation_id: int) -> Frame:
         if api == API_VERSIONS and API_VERSIONS in self.node.served:
             from minibroker.broker.handlers.versions import unknown_version
 
-            return encode_response(unknown_version(self.node.announced), 0, correlation_id)
+            return find_route(API_VERSIONS, 0).frame(unknown_version(self.node.announced), correlation_id)
         raise UnsupportedVersion(f"api {api} version {version} is not served here", 0, "RequestHeader")
 
 
@@ -195,8 +262,70 @@ async def _awaited(eventually: Any) -> Any:
     return await eventually if hasattr(eventually, "__await__") else eventually
 
 
-async def _later(
-    waiting: Coroutine[Any, Any, Response | None], version: int, correlation_id: int
-) -> list[bytes | memoryview] | None:
-    response = await waiting
-    return None if response is None else encode_response(response, version, correlation_id)
+# What handlers share
+
+
+def find_replica(node: Node, topic: str, topic_id: bytes, partition: int, *, by_id: bool = False) -> Replica:
+    """Return a partition of this broker; by_id: the request has ids and no names."""
+    if by_id:
+        name = node.topic_name(topic_id)
+        if name is None:
+            raise KafkaError(Error.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+        topic = name
+    replica = node.replicas.get((topic, partition))
+    if replica is None:
+        if (topic, partition) in node.partitions.unopened:
+            raise KafkaError(Error.KAFKA_STORAGE_ERROR, str(node.partitions.unopened[topic, partition]))
+        if node.has_partition(topic, partition):
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not on this broker")
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic!r}")
+    if replica.log.offline is not None:
+        raise KafkaError(Error.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is offline")
+    return replica
+
+
+def known_leader(node: Node, topic: str, topic_id: bytes, partition: int) -> tuple[int, int]:
+    """Return who leads a partition and in which epoch, as clients are told who asked the wrong broker (KIP-951)."""
+    name = topic or node.topic_name(topic_id) or ""
+    found = node.image.topics.get(name)
+    if found is None or not 0 <= partition < len(found.partitions):
+        return -1, -1
+    return found.partitions[partition].leader, found.partitions[partition].leader_epoch
+
+
+def code_for(error: KafkaError, is_old: bool) -> Error:
+    """Return the code for a client; old ones do not know that a disk can fail, and look for another leader."""
+    if is_old and error.code == Error.KAFKA_STORAGE_ERROR:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    return error.code
+
+
+def no_transactions(context: Context, transactional_id: str | None) -> KafkaError:
+    """Return the answer to whoever wants transactions, and say on whose account.
+
+    Kafka: has a transaction coordinator. Without one every client has to stop at its first question. librdkafka goes on
+    asking after any error but those of authorization, so it is one of these, with words that say what is meant.
+    """
+    client, wanted = (f"{name!r:.{NAME_LENGTH_MAX}}" for name in (context.client_id, transactional_id))
+    line = f"client {client} wants transactions (transactional id {wanted}): {NO_TRANSACTIONS}"
+    context.node.say_once("transactions", line)
+    return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+
+
+NO_TRANSACTIONS = "minibroker has no transactions yet"
+NAME_LENGTH_MAX = 100  # of a client's word in a line
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+
+def is_internal(topic: str) -> bool:
+    """Whether Kafka keeps a topic for itself."""
+    return topic in INTERNAL_TOPICS
+
+
+def is_valid_name(topic: str) -> bool:
+    """Whether a topic can have this name."""
+    try:
+        check_name(topic)
+    except KafkaError:
+        return False
+    return True

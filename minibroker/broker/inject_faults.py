@@ -21,7 +21,7 @@ from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from minibroker.clock import REQUEST
 from minibroker.errors import Error
 from minibroker.faults import answers
-from minibroker.protocol.framing import answer_frame, encode_response
+from minibroker.protocol.framing import encode_response
 from minibroker.protocol.headers import Response
 from minibroker.server.large_answer import read_whole
 
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from minibroker.broker.apis import Eventually, Handler, Route
     from minibroker.broker.broker import Node
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context, Eventually, Handler, Route
     from minibroker.broker.handlers.fetch_sessions import Session
     from minibroker.faults.rules import Rule
     from minibroker.protocol.headers import Request
@@ -284,7 +283,7 @@ def _fetch_of(keys: list[tuple[str, bytes, int | None]]) -> Request:
 def _encoded(response: Response, rule: Rule, route: Route, correlation_id: int) -> list[bytes | memoryview]:
     if route.api == API_VERSIONS and rule.error == Error.UNSUPPORTED_VERSION:
         return encode_response(response, 0, correlation_id)  # in which clients read this error, whatever they asked in
-    return answer_frame(response, route.version, correlation_id, route.response_header_end)
+    return route.frame(response, correlation_id)
 
 
 def _finished(eventually: Eventually, finish: Any) -> Eventually:

@@ -15,9 +15,8 @@ import asyncio
 from contextlib import contextmanager
 from types import GeneratorType
 
-from minibroker.broker.apis import find_route
+from minibroker.broker.dispatch import Context, find_route
 from minibroker.broker.emulated_release import EmulatedRelease
-from minibroker.broker.handlers.context import Context
 from minibroker.clock import CHORE
 from minibroker.clock.broker_clock import BrokerClock
 from minibroker.config import TopicConfig, check_topic_config

@@ -18,15 +18,13 @@ from minibroker.protocol.registry import request_class, response_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from minibroker.protocol.headers import Request, Response
 
 FRAME_BYTES_MAX = 104857600  # Kafka's socket.request.max.bytes
-ANSWER_BYTES_MAX = 64 * 1024 * 1024  # but for records: a client of librdkafka reads no more than 100 MB
 LENGTH = Layout(">i")
 API_AND_VERSION = Layout(">hh")
-CORRELATION_ID = Layout(">i")
 
 
 class FrameReader:
@@ -105,25 +103,8 @@ def encode_request(
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[bytes | memoryview]:
     """Return a whole frame in pieces, `Records` values among them as they were given."""
-    return answer_frame(response, version, correlation_id, response_header_end(type(response), version))
-
-
-def response_header_end(cls: type[Response], version: int) -> bytes:
-    """Return what stands behind the correlation id: from header v1 on, that there are no tagged fields."""
-    return b"\0" if cls.header_version(version) == 1 else b""
-
-
-def answer_frame(response: Response, version: int, correlation_id: int, header_end: bytes) -> list[bytes | memoryview]:
-    """Return the frame of a response whose header is known."""
-    return _frame(CORRELATION_ID.pack(correlation_id) + header_end, response.encode_chunks(version))
-
-
-def answer_in_pieces(
-    response: Response, version: int, correlation_id: int, header_end: bytes
-) -> Generator[int, None, list[bytes | memoryview]]:
-    """Do what `answer_frame` does, and yield now and then how many elements have been written since."""
-    chunks = yield from response.encode_in_pieces(version, ANSWER_BYTES_MAX)
-    return _frame(CORRELATION_ID.pack(correlation_id) + header_end, chunks)
+    header = ResponseHeader(correlation_id=correlation_id)
+    return _frame(header.encode(response.header_version(version)), response.encode_chunks(version))
 
 
 def _frame(header: bytes, chunks: list[bytes | memoryview]) -> list[bytes | memoryview]:

@@ -14,7 +14,7 @@ The globals of a generated function name a loader that knows its source, so that
 
 from __future__ import annotations
 
-from minibroker.schema.bounds import PIECE
+from minibroker.schema.bounds import BYTES_PER_ELEMENT, ELEMENTS_FREE, PIECE
 from minibroker.schema.decoding import DecoderWriter
 from minibroker.schema.encoding import EncoderWriter
 from minibroker.schema.plan import Plan, Type, message_plan
@@ -35,7 +35,7 @@ def decoder(cls: Any, version: int, *, in_pieces: bool = False) -> Callable[...,
         if in_pieces:
             source.line(f"piece = {PIECE}; yield 0")
         if cls.elements_max:
-            source.line(f"left = elements_bound(end - pos, {cls.elements_max})")
+            source.line(f"left = min({ELEMENTS_FREE} + (end - pos) // {BYTES_PER_ELEMENT}, {cls.elements_max})")
         if _has_records(wanted):
             source.line("view = memoryview(buf)")
         root = DecoderWriter(source, elements_max=cls.elements_max, in_pieces=in_pieces).struct(wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from struct import pack, unpack_from
 
-from minibroker.schema.bounds import elements_bound, too_many
+from minibroker.schema.bounds import too_many
 from minibroker.schema.varint import (
     ONE_BYTE,
     keep_unknown_tag,
@@ -35,7 +35,6 @@ RUNTIME = {
     "unpack_from": unpack_from,
     "pack": pack,
     "new": object.__new__,
-    "elements_bound": elements_bound,
     "too_many": too_many,
 }
 

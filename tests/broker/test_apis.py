@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from docs.generate import missing_versions
-from minibroker.broker.apis import SERVED, find_route
+from minibroker.broker.apis import SERVED
+from minibroker.broker.dispatch import find_route
 from minibroker.broker.emulated_release import PRODUCE, EmulatedRelease
 from minibroker.broker.releases import RELEASES, ranges_of, release_named
 from minibroker.errors import KafkaError

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.broker import Node
+from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers import fetch as fetching
-from minibroker.broker.handlers.context import Context
 from minibroker.in_pieces import finish
 from minibroker.log import reading
 from minibroker.log.build import build_batch

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.broker import Node
+from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers import group_offsets
-from minibroker.broker.handlers.context import Context
 from minibroker.errors import Error
 from minibroker.groups.names import OFFSETS_TOPIC
 from minibroker.protocol.messages.join_group import JoinGroupRequest

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.apis import SERVED, find_route
+from minibroker.broker.apis import SERVED
+from minibroker.broker.dispatch import find_route
 from minibroker.errors import Error
 from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.alter_configs import AlterConfigsRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import NO_ID, find_replica
+from minibroker.broker.dispatch import NO_ID, find_replica
 from minibroker.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.alter_replica_log_dirs import (
@@ -15,7 +15,7 @@ from minibroker.protocol.messages.describe_producers import DescribeProducersReq
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.log.producers import Producer
     from minibroker.turns import Work
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from minibroker.broker.broker import Node
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.config.describe import ConfigEntry
     from minibroker.turns import Work
 

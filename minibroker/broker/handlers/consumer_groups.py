@@ -22,7 +22,7 @@ from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.config.group import GroupConfig
     from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import Row

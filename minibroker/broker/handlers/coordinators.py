@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import no_transactions
+from minibroker.broker.dispatch import no_transactions
 from minibroker.broker.internal_topics import make_missing
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.names import OFFSETS_TOPIC, partition_of
@@ -10,7 +10,7 @@ from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.metadata.image import Topic
     from minibroker.turns import Work
 

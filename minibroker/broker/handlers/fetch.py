@@ -11,7 +11,7 @@ topic that is deleted. How many bytes came decides nothing. Others are not looke
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import code_for, find_replica, known_leader
+from minibroker.broker.dispatch import code_for, find_replica, known_leader
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE, Session
 from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
     from typing import Any
 
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.broker.handlers.fetch_sessions import Key
     from minibroker.clock import Timer
     from minibroker.in_pieces import InPieces

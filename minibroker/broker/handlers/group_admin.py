@@ -12,7 +12,7 @@ from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.turns import Work
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup

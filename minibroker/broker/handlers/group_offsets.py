@@ -6,7 +6,7 @@ and meanwhile members come and go.
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import NO_ID
+from minibroker.broker.dispatch import NO_ID
 from minibroker.broker.handlers.groups import check_id
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.classic import ClassicGroup
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.groups.consumer_checks import CheckPartition
     from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import Row

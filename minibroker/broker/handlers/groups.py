@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Any
 
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import Row
     from minibroker.groups.shard import Group

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import NO_ID, is_internal, is_valid_name
+from minibroker.broker.dispatch import NO_ID, is_internal, is_valid_name
 from minibroker.broker.internal_topics import make_missing
 from minibroker.errors import Error
 from minibroker.protocol.messages.describe_topic_partitions import (
@@ -13,7 +13,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest, MetadataRespo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.metadata.image import Partition, Topic
     from minibroker.turns import Work
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from minibroker.broker.handlers.context import NO_ID, code_for, find_replica
+from minibroker.broker.dispatch import NO_ID, code_for, find_replica
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -19,7 +19,7 @@ from minibroker.turns import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.in_pieces import InPieces
     from minibroker.replication.replica import Replica
     from minibroker.turns import Work

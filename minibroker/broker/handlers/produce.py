@@ -12,7 +12,7 @@ from copy import copy
 from functools import partial
 from types import GeneratorType
 
-from minibroker.broker.handlers.context import code_for, find_replica, is_internal, known_leader, no_transactions
+from minibroker.broker.dispatch import code_for, find_replica, is_internal, known_leader, no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.in_pieces import finish
 from minibroker.log.compression import ZSTD
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.broker.broker import Node
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.in_pieces import InPieces
     from minibroker.log.validate import Looked
     from minibroker.replication.replica import Replica

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
     from minibroker.turns import Work
 

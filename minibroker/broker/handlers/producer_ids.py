@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.context import no_transactions
+from minibroker.broker.dispatch import no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from minibroker.broker.broker import Node
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
 
 
 def init_producer_id(

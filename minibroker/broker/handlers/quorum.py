@@ -21,7 +21,7 @@ from minibroker.protocol.messages.update_features import UpdateFeaturesRequest, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.stored.kinds import MetadataRecord
 
     Update = tuple[str, int, int]  # name, level, type

@@ -11,7 +11,7 @@ from minibroker.protocol.messages.describe_client_quotas import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # whom a filter means

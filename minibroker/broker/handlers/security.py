@@ -42,7 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
 
 NO_AUTHORIZER = "No Authorizer is configured."
 PRINCIPAL_TYPE, PRINCIPAL = "User", "ANONYMOUS"  # of whoever comes through a plaintext listener

@@ -63,7 +63,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
 
 OFF = Error.UNSUPPORTED_VERSION
 WORDS = "The version of API is not supported."

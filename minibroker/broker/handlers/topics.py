@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 
-from minibroker.broker.handlers.context import NO_ID
+from minibroker.broker.dispatch import NO_ID
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from minibroker.broker.broker import Node
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.in_pieces import InPieces
     from minibroker.metadata.metadata_log import Prepared
     from minibroker.stored.kinds import MetadataRecord

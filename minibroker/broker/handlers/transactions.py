@@ -24,7 +24,7 @@ from minibroker.protocol.messages.write_txn_markers import WriteTxnMarkersReques
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.broker import Node
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
     from minibroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 
 STATES = frozenset(

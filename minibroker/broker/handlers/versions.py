@@ -7,7 +7,7 @@ from minibroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.context import Context
+    from minibroker.broker.dispatch import Context
 
 ApiVersion = ApiVersionsResponse.ApiVersion
 Supported = ApiVersionsResponse.SupportedFeatureKey

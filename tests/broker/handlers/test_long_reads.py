@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.broker import Node
-from minibroker.broker.handlers.context import Context
+from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.handlers.offsets import list_offsets
 from minibroker.errors import Error, LogOffline, StorageError

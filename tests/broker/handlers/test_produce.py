@@ -9,7 +9,7 @@ from types import GeneratorType
 import pytest
 
 from minibroker.broker.broker import Node
-from minibroker.broker.handlers.context import Context
+from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers.produce import produce
 from minibroker.errors import Error
 from minibroker.log.batches import batches
