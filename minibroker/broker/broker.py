@@ -124,7 +124,7 @@ class Node(Parts):
 
             self.metadata = ClusterMetadata(self, network)
         self.replication: Replication | None = None if network is None else self.metadata.replication  # type: ignore[union-attr]
-        self.scheduler = Scheduler(self)
+        self.scheduler = Scheduler(self, self.replicas, lambda: self.dispatcher.asked_count)
         self.partitions.replication, self.partitions.upkeep = self.replication, self.scheduler
         self._advertised: dict[str, Listener] = {}  # by name, where that differs from the address that is bound
         self._protocols: dict[str, str] = {}  # by listener

@@ -21,17 +21,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from minibroker.broker.broker import Node
     from minibroker.cleaner.pieces import Work
     from minibroker.log.partition_log import FlushPlan, PartitionLog
     from minibroker.log.storage import Storage
+    from minibroker.parts import Parts
 
 
 class Flushing:
     """One for the life of a broker."""
 
-    def __init__(self, node: Node):
-        self.node = node
+    def __init__(self, parts: Parts):
+        self._parts = parts
         self._rolled: dict[tuple[str, int], None] = {}  # whose segments wait for it
         self._pieces: Pieces | None = None
 
@@ -39,7 +39,7 @@ class Flushing:
         """A segment of a log has ended."""
         self._rolled[key] = None
         if self._pieces is None or self._pieces.is_over:
-            self._pieces = Pieces(self.node.clock, self._work(), is_hurried=True)
+            self._pieces = Pieces(self._parts.clock, self._work(), is_hurried=True)
 
     def stop(self) -> None:
         """Leave what has not begun to the end of the broker, which flushes everything."""
@@ -54,7 +54,7 @@ class Flushing:
         while self._rolled:
             key = next(iter(self._rolled))
             del self._rolled[key]
-            log = self.node.directory.logs.get(key)
+            log = self._parts.directory.logs.get(key)
             if log is not None and log.offline is None:
                 yield from self._flush(log)
 
@@ -71,7 +71,7 @@ class Flushing:
             if plan.cuts == log.cuts:
                 # What the disk has dropped it does not write later: nobody knows what it holds now.
                 log.fail(failure)
-                self.node.disk_failed(failure)
+                self._parts.disk_failed(failure)
 
 
 def carry_out_in_threads(thread_count: int, storage: Storage, plans: Sequence[FlushPlan]) -> list[StorageError | None]:

@@ -113,6 +113,7 @@ TAKEN_OVER = ("topic_id", "group_id", "member_id", "group_instance_id", "resourc
 NOTHING: dict[str, Any] = {
     "base_offset": -1,
     "committed_offset": -1,
+    "expiry_timestamp_ms": -1,
     "high_watermark": -1,
     "low_watermark": -1,
     "next_cursor": None,
@@ -127,9 +128,10 @@ class Fault:
 
     __slots__ = ("code", "message")
 
-    def __init__(self, code: Error, message: str = ""):
+    def __init__(self, code: Error, message: str | None = ""):
+        """message: the meaning of the code by default; None: null."""
         self.code = code
-        self.message = message or code.meaning
+        self.message = code.meaning if message == "" else message
 
 
 def has_topics(api: int) -> bool:
@@ -157,8 +159,11 @@ def asked_for(request: Request, api: int, version: int) -> Iterator[tuple[str, b
         yield from _walk(request, [field for field, _ in levels_of(api, version)], ("", NO_ID))
 
 
-def refuse(request: Request, api: int, version: int, fault: Fault) -> Response:
-    """Answer a request with an error, as a whole and for all that it names."""
+def refuse(request: Request, api: int, version: int, fault: Fault, *, keeps_empty: bool = False) -> Response:
+    """Answer a request with an error, as a whole and for all that it names.
+
+    keeps_empty: a topic without partitions comes back, too; where Kafka answers by partitions it does not.
+    """
     levels = levels_of(api, version)
     at_top = True
     if api == FETCH:
@@ -173,8 +178,9 @@ def refuse(request: Request, api: int, version: int, fault: Fault) -> Response:
     if levels:
         owners = getattr(request, IN_SEVERAL[api]) if api in IN_SEVERAL else [request]
         entries = []
+        hits: Hits = _everything if keeps_empty else lambda *_: True
         for owner in owners:
-            entries += _split(owner, type(response), levels, ("", NO_ID), lambda *_: True, fault)[1]
+            entries += _split(owner, type(response), levels, ("", NO_ID), hits, fault)[1]
         setattr(response, levels[0][1], entries)
     return response
 
@@ -242,6 +248,11 @@ def _number_of(element: Any) -> int | None:
 # Building
 
 
+def _everything(name: str, topic_id: bytes, partition: int | None) -> bool:
+    """Hit all that a request names, and what is empty."""
+    return True
+
+
 def _split(
     owner: Any, answer: Any, levels: Levels, topic: tuple[str, bytes], hits: Hits, fault: Fault
 ) -> tuple[Any, list[Any]]:
@@ -255,7 +266,7 @@ def _split(
         here = _topic_of(element, topic)
         if deeper:
             rest, below = _split(element, cls, tuple(deeper), here, hits, fault)
-            if below:
+            if below or hits is _everything:
                 entry = _entry(cls, element, None)
                 setattr(entry, deeper[0][1], below)
                 entries.append(entry)

@@ -1,6 +1,6 @@
-"""Access rules, logins, tokens and passwords, as a broker answers that has no authorizer and only plaintext listeners.
+"""Delegation tokens and passwords for SCRAM, as a broker answers that has only plaintext listeners.
 
-Kafka answers the same where none of them is set up. Passwords for SCRAM are the exception: see `alter_passwords`.
+Kafka answers the same where nobody has set them up; but it keeps passwords: see `alter_passwords`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,14 @@ from minibroker.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
-from minibroker.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from minibroker.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
-)
-from minibroker.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from minibroker.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from minibroker.protocol.messages.describe_delegation_token import (
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
 )
 from minibroker.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from minibroker.protocol.messages.expire_delegation_token import (
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-)
-from minibroker.protocol.messages.renew_delegation_token import (
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
-from minibroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from minibroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +27,6 @@ if TYPE_CHECKING:
 
     from minibroker.broker.dispatch import Context
 
-NO_AUTHORIZER = "No Authorizer is configured."
 PRINCIPAL_TYPE, PRINCIPAL = "User", "ANONYMOUS"  # of whoever comes through a plaintext listener
 MECHANISMS = (1, 2)  # SCRAM-SHA-256, SCRAM-SHA-512
 ITERATIONS = (4096, 16384)  # least and most
@@ -52,48 +34,6 @@ REQUESTER_SINCE = 3
 
 Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
-
-
-# Access rules
-
-
-def describe_acls(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
-    return DescribeAclsResponse(
-        throttle_time_ms=0,
-        error_code=Error.SECURITY_DISABLED,
-        error_message="No Authorizer is configured on the broker",
-        resources=[],
-    )
-
-
-def create_acls(request: CreateAclsRequest, context: Context) -> CreateAclsResponse:
-    refused = CreateAclsResponse.AclCreationResult(error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(throttle_time_ms=0, results=[refused] * len(request.creations))
-
-
-def delete_acls(request: DeleteAclsRequest, context: Context) -> DeleteAclsResponse:
-    refused = DeleteAclsResponse.DeleteAclsFilterResult(
-        error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
-    )
-    return DeleteAclsResponse(throttle_time_ms=0, filter_results=[refused] * len(request.filters))
-
-
-# Logins
-
-
-def sasl_handshake(request: SaslHandshakeRequest, context: Context) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=Error.ILLEGAL_SASL_STATE, mechanisms=[])
-
-
-def sasl_authenticate(request: SaslAuthenticateRequest, context: Context) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(
-        error_code=Error.ILLEGAL_SASL_STATE,
-        error_message="SaslAuthenticate request received after successful authentication",
-        auth_bytes=b"",
-    )
-
-
-# Delegation tokens: nobody may ask for one through a plaintext listener
 
 
 def create_token(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
@@ -112,24 +52,6 @@ def create_token(request: CreateDelegationTokenRequest, context: Context) -> Cre
         response.token_requester_principal_type = PRINCIPAL_TYPE
         response.token_requester_principal_name = PRINCIPAL
     return response
-
-
-def renew_token(request: RenewDelegationTokenRequest, context: Context) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(
-        error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1, throttle_time_ms=0
-    )
-
-
-def expire_token(request: ExpireDelegationTokenRequest, context: Context) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(
-        error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1, throttle_time_ms=0
-    )
-
-
-def describe_tokens(request: DescribeDelegationTokenRequest, context: Context) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(
-        error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[], throttle_time_ms=0
-    )
 
 
 # Passwords for SCRAM

@@ -6,7 +6,6 @@ Kafka answers the same before the first transactional producer has come.
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
-from minibroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from minibroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -16,7 +15,6 @@ from minibroker.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from minibroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from minibroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from minibroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -116,14 +114,6 @@ def _not_added(topics: list[AddPartitionsToTxnTopic], node: Node) -> list[AddPar
         )
         for topic in topics
     ]
-
-
-def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse:
-    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=Error.NOT_COORDINATOR)
-
-
-def end_txn(request: EndTxnRequest, context: Context) -> EndTxnResponse:
-    return EndTxnResponse(throttle_time_ms=0, error_code=Error.NOT_COORDINATOR)
 
 
 def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:

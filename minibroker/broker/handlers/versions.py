@@ -13,7 +13,6 @@ ApiVersion = ApiVersionsResponse.ApiVersion
 Supported = ApiVersionsResponse.SupportedFeatureKey
 Finalized = ApiVersionsResponse.FinalizedFeatureKey
 
-API_VERSIONS = 18
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
 
@@ -49,13 +48,6 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
             Finalized(name=name, max_version_level=level, min_version_level=level) for name, level in features.items()
         ],
     )
-
-
-def unknown_version(announced: dict[int, tuple[int, int]]) -> ApiVersionsResponse:
-    """Answer a version of ApiVersions that we do not know, in version 0: the client asks again in one that we do."""
-    first, last = announced[API_VERSIONS]
-    own = ApiVersion(api_key=API_VERSIONS, min_version=first, max_version=last)
-    return ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=[own])
 
 
 def _is_valid(name: str) -> bool:

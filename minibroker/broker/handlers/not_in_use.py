@@ -1,0 +1,63 @@
+"""Parts of Kafka that nobody uses here, as a broker answers for which they are not set up.
+
+There is no authorizer, no login on a plaintext listener, no delegation token and nobody who coordinates transactions.
+Share groups and streams groups are switched off: the features share.version and streams.version are 0. Their APIs are
+announced all the same, as every Kafka 4 announces them: clients tell releases apart by the list of APIs.
+Where the error stands in an answer is known from the schema (faults/answers.py).
+"""
+
+from __future__ import annotations
+
+from minibroker.errors import Error
+from minibroker.faults.answers import Fault
+from minibroker.faults.answers import refuse as refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.broker.dispatch import Context
+    from minibroker.protocol.headers import Request, Response
+
+OFF = Fault(Error.UNSUPPORTED_VERSION, None)
+OFF_WITH_WORDS = Fault(Error.UNSUPPORTED_VERSION, "The version of API is not supported.")
+NO_LOGIN = Error.ILLEGAL_SASL_STATE
+NO_TOKEN = Fault(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, None)  # nobody may ask for one in plain text
+NO_COORDINATOR = Fault(Error.NOT_COORDINATOR, None)
+
+
+def _no_state(doing: str) -> Fault:
+    """Return what a broker says to brokers who take it for the coordinator of a share group's state."""
+    return Fault(Error.NOT_COORDINATOR, f"Unable to {doing}: This is not the correct coordinator.")
+
+
+FAULTS = {
+    17: Fault(NO_LOGIN, None),
+    25: NO_COORDINATOR,
+    26: NO_COORDINATOR,
+    29: Fault(Error.SECURITY_DISABLED, "No Authorizer is configured on the broker"),
+    30: Fault(Error.SECURITY_DISABLED, "No Authorizer is configured."),
+    31: Fault(Error.SECURITY_DISABLED, "No Authorizer is configured."),
+    36: Fault(NO_LOGIN, "SaslAuthenticate request received after successful authentication"),
+    39: NO_TOKEN,
+    40: NO_TOKEN,
+    41: NO_TOKEN,
+    76: OFF,
+    77: OFF,
+    78: OFF,
+    79: OFF,
+    83: _no_state("initialize share group state"),
+    84: _no_state("read share group state"),
+    85: _no_state("write share group state"),
+    86: _no_state("delete share group state"),
+    87: _no_state("read share group state summary"),
+    88: OFF,
+    89: OFF,
+    90: OFF,
+    91: OFF_WITH_WORDS,
+    92: OFF_WITH_WORDS,
+    93: OFF,
+}
+
+
+def refuse(request: Request, context: Context) -> Response:
+    """Answer with the error of the API, for all that the request names."""
+    return refused(request, request.api, context.api_version, FAULTS[request.api], keeps_empty=True)
