@@ -111,8 +111,8 @@ CIRCLES = (
     "lessons: cleaning_stage group_stage stage",
     "simulation: loop processes sockets transport",
     "schema: compile decoding encoding plan types walk",
-    "broker: apis broker dispatch emulated_release flushing group_view handlers.context handlers.versions http_pages"
-    " http_verbs inject_faults internal_topics metadata_in_cluster metadata_standalone producer_ids repair scheduler",
+    "broker: broker dispatch group_view http_pages http_verbs inject_faults internal_topics metadata_in_cluster"
+    " metadata_standalone producer_ids repair",
 )
 HANDED_OUT = ("__init__", "embedded")  # by the root when somebody asks for Broker or Cluster, so nothing depends on it
 
