@@ -238,6 +238,7 @@ def extension(topic: str, count: int, *, is_trial: bool = False) -> CreatePartit
     return CreatePartitionsRequest(topics=[more], timeout_ms=0, validate_only=is_trial)
 
 
+@pytest.mark.slow
 async def test_the_partitions_of_one_topic_are_decided_while_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -482,6 +483,7 @@ CHANGES: dict[str, Callable[[Node, str], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_change_costs_the_same_among_many_topics(change: str) -> None:
     """Instructions are counted, not time: a thousand more topics add less than one for each."""

@@ -161,6 +161,7 @@ async def test_a_repair_whose_start_fails_is_begun_again() -> None:
         assert node.image.topic_configs("latest") == TOPICS["latest"]
 
 
+@pytest.mark.slow
 async def test_a_repair_can_be_broken_off_at_any_step() -> None:
     made = SimulatedStorage(lambda: NOW_MS)
     await fill(made)

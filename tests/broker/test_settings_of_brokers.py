@@ -118,6 +118,7 @@ async def test_producers_are_forgotten_after_producer_id_expiration_ms_also_when
             assert minutes * MINUTE_MS <= passed_ms <= (minutes + 10) * MINUTE_MS  # it is looked every ten minutes
 
 
+@pytest.mark.slow
 @pytest.mark.setting("metadata.log.segment.bytes")
 async def test_a_segment_of_the_metadata_log_is_as_large_as_metadata_log_segment_bytes_says() -> None:
     size_bytes = 8 << 20  # the least it may be

@@ -127,6 +127,7 @@ def is_dynamic(name: str) -> bool:
     return broker_settings()[broker_name_of(name)].update != READ_ONLY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 async def test_random_sets_of_settings_that_change_while_a_broker_runs_have_their_effects(seed: int) -> None:
     """The topic's word before that of one broker, of all brokers, of the start, and the default."""

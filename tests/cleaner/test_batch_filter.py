@@ -419,7 +419,7 @@ KEPT_FIELDS = (
 )
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_any_batch_is_filtered_by_the_rules_alone(random: Random, upgrades: bool) -> None:
@@ -439,7 +439,7 @@ def test_any_batch_is_filtered_by_the_rules_alone(random: Random, upgrades: bool
         assert (each.records_read, each.records_kept) == (batch.count, len(records))
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_any_bytes_are_filtered_or_refused(random: Random, upgrades: bool) -> None:

@@ -169,7 +169,7 @@ def few_are_100(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_map, "FEW_KEYS_MAX", 100)
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_are_100")
 @settings(derandomize=True, max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False), st.sampled_from([30 * KIB, 60 * KIB, 1 << 20]))

@@ -757,6 +757,7 @@ async def test_over_http_the_same_verbs_give_the_same_rows() -> None:
 # A week
 
 
+@pytest.mark.slow
 async def test_a_week_that_is_moved_brings_all_that_a_week_would_in_order() -> None:
     async with held() as broker:
         configs = {"retention.ms": str(3 * DAY_MS), "message.timestamp.after.max.ms": str(DAY_MS * 2), **SMALL}

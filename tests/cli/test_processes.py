@@ -29,6 +29,7 @@ def start(shell: Shell, *words: str, **channels: object) -> subprocess.Popen[byt
     )
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough_is_no_failure(shell: Shell, topic: str) -> None:
     shell.good("produce", "-t", topic, stdin=b"x" * 99 + b"\n" + b"y\n" * 200_000)
     with start(shell, "consume", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -76,6 +77,7 @@ def test_pipes_from_one_to_the_other(shell: Shell, topic: str) -> None:
     assert shell.good("consume", f"{topic}-copy", "-eq", "-K:").output == data
 
 
+@pytest.mark.slow
 def test_progress_is_shown_on_a_terminal_only(shell: Shell, topic: str) -> None:
     main, terminal = pty.openpty()
     data = b"0123456789\n" * 150_000
@@ -192,6 +194,7 @@ def test_an_address_may_come_by_other_names(shell: Shell, nobody: str) -> None:
     assert Shell(nobody)("topics", "-b", f"PLAINTEXT://{shell.address}").status == 0
 
 
+@pytest.mark.slow
 def test_an_advertised_address_that_cannot_be_reached_is_named(nobody: str) -> None:
     port = nobody.rpartition(":")[2]
     options = ("--port", port, "-o", "advertised.listeners=PLAINTEXT://127.0.0.1:1", "--topic", "orders")

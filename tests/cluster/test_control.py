@@ -116,6 +116,7 @@ async def test_any_broker_takes_the_verbs_over_http() -> None:
         assert state["brokers"] == {"controller": "running", "1": "running", "2": "running", "3": "running"}
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_the_command_line_asks_whoever_answers() -> None:
     async def command(*words: str) -> tuple[int | None, str, str]:

@@ -248,7 +248,7 @@ def test_a_whole_number_is_written_with_digits(text: str) -> None:
 EVERY = [s for table in (broker_settings, other_settings, topic_settings, group_settings) for s in table().values()]
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @given(st.sampled_from(EVERY), st.one_of(st.text(), st.integers().map(str), st.floats().map(str)))
 def test_a_text_is_refused_or_stays_the_same_value_when_written_back(setting: Setting, text: str) -> None:
     try:

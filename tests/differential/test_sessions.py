@@ -12,6 +12,7 @@ from tests.differential.sessions import RELEASES, SETTINGS, prepare, replay, rep
 REQUESTS_MIN = 250
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", RELEASES)
 def test_recorded_questions_get_the_recorded_answers(release: str, tmp_path: Path) -> None:
     data = tmp_path / "data"

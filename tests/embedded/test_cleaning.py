@@ -97,6 +97,7 @@ async def test_a_plain_verb_refuses_to_block_its_own_loop() -> None:
 # A broker whose clock is in the hand
 
 
+@pytest.mark.slow
 async def test_a_week_passes_in_a_moment() -> None:
     clock = SteeredClock()
     clock.freeze()
@@ -111,6 +112,7 @@ async def test_a_week_passes_in_a_moment() -> None:
             await broker.await_records("orders", 1, timeout=0.01)  # patience is not the broker's
 
 
+@pytest.mark.slow
 def test_in_a_thread_too() -> None:
     clock = SteeredClock()
     with Broker(clock=clock, topics=["orders:1:retention.ms=86400000"]) as broker:
@@ -151,6 +153,7 @@ def test_time_of_a_process_cannot_be_moved() -> None:
         broker.advance("1s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [EAGER, CONSUMER])
 async def test_a_member_stays_in_its_group_unless_sessions_go_on(by: str) -> None:
     """Its offsets stay, too, though nobody has committed for longer than offsets.retention.minutes."""

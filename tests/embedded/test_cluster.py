@@ -395,6 +395,7 @@ def test_time_is_frozen_advanced_and_run_faster(cluster: Cluster) -> None:
     cluster.wait_in_sync()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_a_week_ends_no_session_and_is_not_played_heartbeat_by_heartbeat(is_frozen: bool) -> None:
     with Cluster(topics=["orders:3:3:retention.ms=86400000"]) as cluster:

@@ -147,6 +147,7 @@ def test_serve_stops_with_its_standard_input(tmp_path: Path) -> None:
     assert b"standard input is to be a pipe or a terminal" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", MADE)
 def test_nothing_is_left_of_it(made: str) -> None:
     def life() -> None:

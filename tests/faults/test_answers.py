@@ -91,6 +91,7 @@ def codes_in(value: Any) -> Iterator[tuple[str, int]]:
                 yield from codes_in(each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_every_api_answers_an_error_in_every_version(after: bool) -> None:
     async with running() as node, connected(node) as client:

@@ -123,6 +123,7 @@ def begin(node: Node) -> Callable[[], bool]:
     return lambda: any(each.is_loading for each in coordinator.led.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 async def test_no_turn_of_the_loop_takes_long_however_much_is_loaded(name: str) -> None:
     case = ROWS[name]

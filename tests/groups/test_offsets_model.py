@@ -258,6 +258,7 @@ async def play(lab: Lab, acts: list[tuple[str, ...]]) -> None:
     await model.check()
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40,
     derandomize=True,

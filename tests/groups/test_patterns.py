@@ -71,7 +71,7 @@ def test_the_longest_list_of_topics_is_an_expression() -> None:
     assert resolve(["|".join(names)], [*names, "other"]) == {"|".join(names): frozenset(names)}
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 def test_many_expressions_and_names_are_looked_at_in_shares() -> None:
     names = [f"t{number}" for number in range(5000)]
     wanted = {f"t[0-{number % 10}]+{'x?' * number}" for number in range(2 * KEPT_MAX)}

@@ -450,7 +450,7 @@ def damaged(draw: st.DrawFn) -> tuple[int, int, bytes]:
     return codec, magic, bytes(data[: draw(st.none() | st.integers(0, len(data)))])
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @settings(deadline=None, max_examples=600)
 @given(damaged())
 def test_damaged_streams_raise_the_two_errors_and_nothing_else(case: tuple[int, int, bytes]) -> None:

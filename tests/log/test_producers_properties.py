@@ -190,7 +190,7 @@ def row_of(model: Model, step: dict[str, object], now_ms: int) -> Row:
     )
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.lists(steps, min_size=8, max_size=40))
 def test_producers_agree_with_a_model_that_keeps_everything(script: list[dict[str, object]]) -> None:
@@ -220,7 +220,7 @@ def test_producers_agree_with_a_model_that_keeps_everything(script: list[dict[st
         assert states.last_stable_offset(model.high_watermark) == model.last_stable_offset()
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.lists(steps, min_size=8, max_size=40), st.integers(0, 40), st.booleans())
 def test_a_snapshot_and_a_replay_give_what_a_full_replay_gives(

@@ -125,7 +125,7 @@ def test_changed_bytes_are_read_or_refused(data: bytes, changed: list[tuple[int,
     touch_everything(broken)
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=250, deadline=None)
 @given(rows, st.sampled_from([0, 1, 2]), changes)
 def test_changed_records_are_read_or_refused(records: list[Record], magic: int, changed: list[tuple[int, int]]) -> None:

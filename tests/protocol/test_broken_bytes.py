@@ -60,7 +60,7 @@ def test_negative_length_of_a_nullable_field_is_null_as_in_kafka() -> None:
         assert header.to_dict()["client_id"] is None
 
 
-@pytest.mark.outside
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["requests", "responses", "records"])
 def test_every_prefix_of_every_golden_message_is_a_typed_error(kind: str) -> None:
     for vector in goldens.wire(kind):

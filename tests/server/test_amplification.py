@@ -64,6 +64,7 @@ def further_ms(data: bytes, broker: Measured) -> float:
     return (often.cpu_ms - once.cpu_ms) / (COPIES - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", sorted(set(SERVED) - WAITS), ids=lambda api: APIS[api])
 def test_many_small_elements_cost_no_more_than_their_bytes(api: int, broker: Measured) -> None:
     warm = frame(api, versions_of(api)[-1], body_of(api))

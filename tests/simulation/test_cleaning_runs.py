@@ -22,6 +22,7 @@ def check(seed: int) -> None:
     assert outcome.left == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(QUICK))
 def test_what_may_not_be_cleaned_stays_whatever_befalls_a_cluster(seed: int) -> None:
     check(seed)

@@ -29,6 +29,7 @@ def check(seed: int, *, foreign: bool = False) -> None:
     assert outcome.left == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(QUICK))
 def test_nothing_is_lost_whatever_befalls_a_cluster(seed: int) -> None:
     check(seed)
@@ -94,6 +95,7 @@ LOST_WAKE_UPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", LOST_WAKE_UPS)
 def test_a_wake_up_that_is_lost_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, patch = LOST_WAKE_UPS[bug]

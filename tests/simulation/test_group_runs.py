@@ -35,6 +35,7 @@ def check(seed: int, *, foreign: bool = False) -> None:
     assert outcome.left == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(QUICK))
 def test_groups_keep_what_must_hold_whatever_befalls_their_coordinators(seed: int) -> None:
     check(seed)

@@ -145,6 +145,7 @@ def offsets_request(timestamp: int, count: int = 1) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, topics=[Topic(name="orders", partitions=rows)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
 @pytest.mark.parametrize("version", [0, 3])
 async def test_the_loop_is_not_held_by_one_batch_that_is_converted(kind: str, version: int) -> None:
@@ -163,6 +164,7 @@ async def test_the_loop_is_not_held_by_one_batch_that_is_converted(kind: str, ve
     assert count.longest_lines <= LINES_MAX, vars(count)
 
 
+@pytest.mark.slow
 async def test_the_loop_is_not_held_by_looking_for_what_is_to_be_converted() -> None:
     """All of it is old, so it goes out as it lies there."""
     async with running(as_version="2.8") as node:
@@ -176,6 +178,7 @@ async def test_the_loop_is_not_held_by_looking_for_what_is_to_be_converted() -> 
     assert count.longest_lines <= LINES_MAX, vars(count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
 async def test_the_loop_is_not_held_by_one_batch_that_is_searched_by_time(kind: str) -> None:
     codec, make = LARGE[kind]

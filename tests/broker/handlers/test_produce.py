@@ -83,6 +83,7 @@ def produced(node: Node, request: ProduceRequest, version: int = 9) -> tuple[Pro
     return answer, count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WORST)
 async def test_the_loop_is_not_held_by_the_largest_batch(kind: str) -> None:
     make, code = WORST[kind]
@@ -112,6 +113,7 @@ async def test_many_batches_hold_the_loop_no_longer_than_one() -> None:
     assert count.longest_lines <= LINES_MAX, vars(count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, 1])
 async def test_old_wrappers_hold_the_loop_no_longer_than_one(magic: int) -> None:
     """They are unpacked, read, and written anew in format 2."""
@@ -135,6 +137,7 @@ OLD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OLD)
 async def test_the_loop_is_not_held_by_the_largest_old_batch(kind: str) -> None:
     magic, codec, records = OLD[kind]
@@ -158,6 +161,7 @@ REWRITTEN: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", REWRITTEN)
 @pytest.mark.parametrize("append_time", [False, True])
 async def test_the_loop_is_not_held_by_a_batch_that_gets_the_codec_of_the_topic(kind: str, append_time: bool) -> None:
