@@ -16,6 +16,7 @@
 #                                             and compaction
 #   make amplification ARGS=--newest          what requests of many small elements cost: processor, memory, the loop
 #   make crashes STATES=10000                 the power goes in so many states of each workload of the log's tests
+#   make mutants PART=log SAMPLE=50 SEED=1    small changes to the core, one at a time: which does no test notice?
 #   make flips (or FLIPS=1000)                each byte of a broker's directory is damaged, and it is started twice
 #
 # Needs GNU make and Python 3.11 or newer; name one with `make PYTHON=/path/to/python3.12 ...`.
@@ -33,10 +34,12 @@ CLIENT ?= own
 WHAT ?= cluster
 ARGS ?=
 PARTS ?=
+PART ?= log
+SAMPLE ?= 50
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim crashes flips fuzz docs format clean
+.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim mutants crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -98,6 +101,9 @@ installed: $(VENV)/.installed-test
 
 sim: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)
+
+mutants: $(VENV)/.installed-test
+	$(BIN)/python -m tests.mutants $(PART) --sample $(SAMPLE) --seed $(or $(SEED),1) $(ARGS)
 
 amplification: $(VENV)/.installed-test
 	$(BIN)/python -m tests.server.amplification $(ARGS)
