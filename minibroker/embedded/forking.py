@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import os
 import weakref
+from typing import Protocol
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
-    from minibroker.embedded.hosted import Hosted
+class Running(Protocol):
+    """What runs in this process and not in its forks: a Broker or a Cluster."""
 
-_running: weakref.WeakSet[Hosted[Any]] = weakref.WeakSet()
+    def leave_behind(self) -> tuple[object, list[int]]:
+        """Return what is to be kept for ever, and the numbers of the files to be closed."""
+        ...
+
+
+_running: weakref.WeakSet[Running] = weakref.WeakSet()
 _left: list[object] = []  # of the parent: what it works with must not be torn down here, not even as garbage
 
 
-def remember(host: Hosted[Any]) -> None:
+def remember(host: Running) -> None:
     """Leave a broker that runs behind when the program forks."""
     if not _is_asked and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_leave_behind)
@@ -29,7 +33,7 @@ def remember(host: Hosted[Any]) -> None:
     _running.add(host)
 
 
-def forget(host: Hosted[Any]) -> None:
+def forget(host: Running) -> None:
     _running.discard(host)
 
 

@@ -2,8 +2,7 @@
 
 scenario.py  a file as prose, steps and expectations; commands.py: what can be commanded
 stage.py     the cluster that a lesson is played on, and what each command does there; clients.py: the lesson's clients
-cleaning_stage.py  what it does there with old records
-members.py   those that are members of groups; sharing.py: what they say to each other; group_stage.py: their commands
+members.py   those that are members of groups; sharing.py: what they say to each other
 running.py   the steps one by one, and whether what had to happen did; states.py: what `state:` says
 telling.py   a lesson as text; show.py: as a picture, with keys
 scenarios/   the lessons

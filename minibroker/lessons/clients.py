@@ -117,8 +117,8 @@ class Asking:
             await connection.close()
 
 
-class Batch(NamedTuple):
-    """What is to be produced."""
+class Produced(NamedTuple):
+    """Records to be sent in one batch."""
 
     topic: str
     topic_id: bytes
@@ -139,7 +139,7 @@ def record_of(text: str, timestamp: int, *, is_keyed: bool = False) -> Record:
     return Record(key.encode(), value.encode(), (), timestamp)
 
 
-async def produce(asking: Asking, broker: int, batch: Batch, *, is_later: bool = False) -> str:
+async def produce(asking: Asking, broker: int, batch: Produced, *, is_later: bool = False) -> str:
     """Send records in one batch; return what was answered. is_later: nobody waits for the answer."""
     rows = [record._replace(offset=index) for index, record in enumerate(batch.records)]
     Topic = ProduceRequest.TopicProduceData

@@ -99,8 +99,23 @@ class Command:
         words = [word for word in self.form.split() if word[0] != "[" and word == word.lower()]
         return " ".join(words)
 
+    @property
+    def topic(self) -> str:
+        """The topic of its PARTITION."""
+        name: str = self.values["PARTITION"][0]
+        return name
+
+    @property
+    def partition(self) -> int:
+        """The number of its PARTITION."""
+        number: int = self.values["PARTITION"][1]
+        return number
+
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)

@@ -10,16 +10,17 @@ events. With the clock frozen and nothing left to chance, the same commands have
 from __future__ import annotations
 
 import asyncio
+from inspect import isawaitable
 
 from minibroker.clock.steered import duration_ms
 from minibroker.cluster.cluster import Cluster
 from minibroker.cluster.control import call_through
+from minibroker.cluster.groups import seen_groups
 from minibroker.cluster.nodes import RUNNING
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
-from minibroker.lessons.cleaning_stage import CLEANING_ACTS, CleaningStage
-from minibroker.lessons.clients import Asking, Batch, NotPossible, Reader, delete_records, produce, record_of
-from minibroker.lessons.group_stage import GROUP_ACTS, GroupStage
+from minibroker.lessons.clients import Asking, NotPossible, Produced, Reader, delete_records, produce, record_of
+from minibroker.lessons.members import CONSUMER, EAGER, JOIN, REBALANCE_MS, SESSION_MS, SYNC, Member, Members, commit
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.reporter import Reporter
 
@@ -27,32 +28,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from random import Random
+    from typing import Any
 
     from minibroker.clock.steered import SteeredClock
     from minibroker.events import EventStream
     from minibroker.lessons.commands import Command
+    from minibroker.log.batches import Batch
 
 CLIENT_ID = "lesson"
 SETTINGS = {"offsets.topic.num.partitions": "1"}  # nobody wants to look at fifty
-ARRIVAL_MS = 3_000  # within which what was sent is at its broker
+ARRIVAL_MS = 3_000  # within which what was sent is at its broker, and an answer is there that waits for nobody
 
 
 class Quiet(Reporter):
     """What brokers would tell their operator; a student is told by events."""
 
     def say(self, line: str) -> None: ...
-
-
-def _of_groups(
-    act: Callable[[GroupStage, Command], Awaitable[list[str] | None]],
-) -> Callable[[Stage, Command], Awaitable[list[str] | None]]:
-    return lambda stage, command: act(stage.groups, command)
-
-
-def _of_cleaning(
-    act: Callable[[CleaningStage, Command], Awaitable[list[str] | None]],
-) -> Callable[[Stage, Command], Awaitable[list[str] | None]]:
-    return lambda stage, command: act(stage.cleaning, command)
 
 
 class Stage:
@@ -67,8 +58,7 @@ class Stage:
         self._asking = Asking(self.address_of, CLIENT_ID)
         self._readers: dict[tuple[str, int, str], Reader] = {}
         self._later: dict[asyncio.Task[str], Asking] = {}
-        self.groups = GroupStage(self, self._asking)
-        self.cleaning = CleaningStage(self)
+        self._members = Members(self._group_state)
         clock.watchers[self._tell_clock] = None
 
     def _tell_clock(self, what: str) -> None:
@@ -77,19 +67,24 @@ class Stage:
 
     async def do(self, command: Command) -> list[str]:
         """Carry out a command; return what it tells. KafkaError, ValueError or TimeoutError say why it cannot be."""
-        act = self._acts[command.verb]
         if self.cluster is None and command.verb != "start brokers":
             raise NotPossible("a lesson begins with a cluster: start 3 brokers")
-        told = await act(self, command) or []
+        told: list[str] = []
+        if command.verb in VERBS:
+            result = VERBS[command.verb](self, command)
+            if isawaitable(result):
+                await result
+        else:
+            told = await ACTS[command.verb](self, command) or []
         await self.clock.settle()
-        return told + await self.groups.hear()
+        return told + await self._hear()
 
     async def close(self) -> None:
         """End the clients, then the cluster, as they stand."""
         for task in self._later:
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
-        await self.groups.close()
+        await self._members.close()
         for asking in (*self._later.values(), self._asking):
             await asking.close()
         if self.cluster is not None:
@@ -127,17 +122,6 @@ class Stage:
     async def _stop(self, command: Command) -> None:
         await self._in_time(self.on.stop(command["WHO"]))
 
-    async def _kill(self, command: Command) -> None:
-        values = command.values
-        lossy, notice = "lossy" in values, "unnoticed" not in values
-        await self.on.kill(command["WHO"], lossy=lossy, torn_bytes=command.get("torn", 0), notice=notice)
-
-    async def _pause(self, command: Command) -> None:
-        self.on.pause(command["WHO"])
-
-    async def _resume(self, command: Command) -> None:
-        self.on.resume(command["WHO"])
-
     async def _in_time(self, work: Awaitable[None], *, freeze: bool = False) -> None:
         """Let the clock run while something waits for it; brokers start and stop in real time."""
         was_frozen = self.clock.is_frozen or freeze
@@ -164,20 +148,6 @@ class Stage:
         for partition in range(len(self.on.controller.controller.get_topic(name).partitions)):
             await self.on.waits.leader(name, partition)
 
-    async def _set(self, command: Command) -> None:
-        self.on.alter_topic(command["TOPIC"], **command["SETTINGS"])
-
-    async def _elect(self, command: Command) -> None:
-        self.on.elect(*command["PARTITION"], unclean="unclean" in command.values)
-
-    async def _move(self, command: Command) -> None:
-        topic, partition = command["PARTITION"]
-        self.on.move_leader(topic, partition, command["BROKER"])
-
-    async def _reassign(self, command: Command) -> None:
-        topic, partition = command["PARTITION"]
-        self.on.reassign(topic, partition, command.get("BROKERS"))
-
     async def _rule(self, command: Command) -> list[str]:
         cluster = self.on
         cluster.cuts_to_high_watermark = command["RULE"] == "high-watermark"
@@ -187,67 +157,26 @@ class Stage:
             return ["followers cut their logs where the epochs part, as since Kafka 0.11"]
         return ["followers cut their logs to their high watermark, as before Kafka 0.11"]
 
-    # Links, steps, time
-
-    async def _cut(self, command: Command) -> None:
-        self.on.links.cut(command["END"], command["END'"], one_way="one-way" in command.values)
-
-    async def _isolate(self, command: Command) -> None:
-        self.on.links.isolate(command["WHO"])
-
-    async def _heal(self, command: Command) -> None:
-        self.on.links.heal(command.get("END"), command.get("END'"), one_way="one-way" in command.values)
-
-    async def _hold(self, command: Command) -> None:
-        self.on.steps.hold(*command["KINDS"], broker=command.get("of"))
+    # Steps
 
     async def _step(self, command: Command) -> None:
         for _ in range(command.get("times", 1)):
             self.on.steps.step(command.get("KIND"))
             await self.clock.settle()
 
-    async def _release(self, command: Command) -> None:
-        self.on.steps.release(*command.get("KINDS", ()))
-
-    async def _freeze(self, command: Command) -> None:
-        self.clock.freeze()
-
-    async def _thaw(self, command: Command) -> None:
-        self.clock.thaw()
-
-    async def _advance(self, command: Command) -> None:
-        await self.clock.advance(command["TIME"], sessions=True)
-
-    # Waits
-
-    async def _wait_isr(self, command: Command) -> None:
-        topic, partition = command["PARTITION"]
-        await self.on.waits.isr(topic, partition, command["BROKERS"])
-
-    async def _wait_leader(self, command: Command) -> None:
-        topic, partition = command["PARTITION"]
-        await self.on.waits.leader(topic, partition, command["BROKER"])
-
-    async def _wait_hw(self, command: Command) -> None:
-        topic, partition = command["PARTITION"]
-        await self.on.waits.high_watermark(topic, partition, command["OFFSET"])
-
-    async def _wait_in_sync(self, command: Command) -> None:
-        await self.on.waits.in_sync()
-
     # Clients
 
     async def _produce(self, command: Command) -> list[str]:
-        topic, partition = command["PARTITION"]
+        topic, partition = command.topic, command.partition
         found = self.on.controller.controller.get_topic(topic)
         broker = command.get("to", self.on.partition(topic, partition).leader)
         if broker < 0:
             raise KafkaError(Error.LEADER_NOT_AVAILABLE, "nobody leads")
-        acks, is_later = command.get("acks", -1), "later" in command.values
+        acks, is_later = command.get("acks", -1), "later" in command
         asking = Asking(self.address_of, CLIENT_ID) if is_later or not acks else self._asking
         now_ms = self.clock.now_ms() + round(duration_ms(command.get("ahead", 0)))
-        rows = [record_of(text, now_ms, is_keyed="keyed" in command.values) for text in command["TEXTS"]]
-        batch = Batch(topic, found.id, partition, rows, acks)
+        rows = [record_of(text, now_ms, is_keyed="keyed" in command) for text in command["TEXTS"]]
+        batch = Produced(topic, found.id, partition, rows, acks)
         work = produce(asking, broker, batch, is_later=is_later)
         if asking is self._asking:
             return [await work]
@@ -264,7 +193,7 @@ class Stage:
 
     def _reader(self, command: Command) -> Reader:
         rack = command.get("rack", "")
-        topic, partition = command["PARTITION"]
+        topic, partition = command.topic, command.partition
         key = (topic, partition, rack)
         if key not in self._readers:
             self._readers[key] = Reader(self._asking, topic, partition, rack)
@@ -272,17 +201,17 @@ class Stage:
 
     async def _consume(self, command: Command) -> list[str]:
         reader, told = self._reader(command), []
-        if "from" in command.values:
+        if "from" in command:
             told = await reader.seek(command["from"], self.reachable())
         return told + await reader.read(self.reachable())
 
     async def _delete(self, command: Command) -> None:
-        topic, partition = command["PARTITION"]
+        topic, partition = command.topic, command.partition
         leader = self.on.partition(topic, partition).leader
         await delete_records(self._asking, leader, topic, partition, command["OFFSET"])
 
     async def _offsets(self, command: Command) -> list[str]:
-        reader = Reader(self._asking, *command["PARTITION"])
+        reader = Reader(self._asking, command.topic, command.partition)
         return await reader.ends(self.reachable())
 
     def reachable(self) -> list[int]:
@@ -301,37 +230,186 @@ class Stage:
         server = node.servers[0]
         return server.host, server.port
 
-    _acts: dict[str, Callable[[Stage, Command], Awaitable[list[str] | None]]] = {
-        "start brokers": _start_cluster,
-        "start": _start,
-        "stop": _stop,
-        "kill": _kill,
-        "pause": _pause,
-        "resume": _resume,
-        "topic": _topic,
-        "set": _set,
-        "elect": _elect,
-        "move to": _move,
-        "reassign to": _reassign,
-        "reassign cancel": _reassign,
-        "followers cut by": _rule,
-        "cut": _cut,
-        "isolate": _isolate,
-        "heal": _heal,
-        "hold": _hold,
-        "step": _step,
-        "release": _release,
-        "freeze": _freeze,
-        "thaw": _thaw,
-        "advance": _advance,
-        "wait isr": _wait_isr,
-        "wait leader": _wait_leader,
-        "wait hw": _wait_hw,
-        "wait in sync": _wait_in_sync,
-        "produce": _produce,
-        "consume": _consume,
-        "delete": _delete,
-        "offsets": _offsets,
-        **{verb: _of_groups(act) for verb, act in GROUP_ACTS.items()},
-        **{verb: _of_cleaning(act) for verb, act in CLEANING_ACTS.items()},
-    }
+    # Groups
+
+    async def _consume_for(self, command: Command) -> list[str]:
+        """A consumer that starts knows nothing: what it read before, another one has read."""
+        reader = Reader(self._asking, command.topic, command.partition)
+        coordinator = await self._coordinator(command["GROUP"])
+        return await reader.resume(command["GROUP"], command.get("reset", "latest"), coordinator, self.reachable())
+
+    def _group_state(self, group: str) -> str:
+        try:
+            return seen_groups(self.on).group(group).state
+        except KafkaError:
+            return ""
+
+    async def _coordinator(self, group: str) -> int:
+        """Return who coordinates a group, when it is ready to."""
+        broker = await self._asking.coordinator(self.reachable()[0], group)
+        seen = seen_groups(self.on)
+        await self.events.wait_until(lambda: seen.coordinator(group) == broker, timeout_ms=ARRIVAL_MS)
+        return broker
+
+    async def _hear(self) -> list[str]:
+        """Wait for the answers to members that are under way; return what members have to tell."""
+        while due := self._members.due():
+            if not await self._first_of(due):
+                break
+        return self._members.take_lines()
+
+    async def _first_of(self, answers: list[asyncio.Task[None]], kind: str = "group") -> bool:
+        """Wait until an answer has come, or something has happened to a group; False if nothing does."""
+        news = asyncio.get_running_loop().create_task(
+            self.events.wait_for(lambda event: True, (kind,), timeout_ms=ARRIVAL_MS)
+        )
+        try:
+            await asyncio.wait([news, *answers], return_when=asyncio.FIRST_COMPLETED)
+            return not news.done() or news.exception() is None
+        finally:
+            news.cancel()
+            await asyncio.gather(news, return_exceptions=True)
+            await self.clock.settle()
+
+    def _member(self, command: Command) -> Member:
+        member = self._members.get(command["MEMBER"])
+        if member is None:
+            raise NotPossible(f"there is no member {command['MEMBER']}: join GROUP as {command['MEMBER']}")
+        if member.waits_for:
+            raise NotPossible(f"{member.name} waits for the answer to its {member.waits_for}")
+        return member
+
+    async def _join(self, command: Command) -> None:
+        member = self._members.get(command["MEMBER"])
+        if member is None:
+            member = Member(
+                command["MEMBER"],
+                command["GROUP"],
+                command.get("topics", []),
+                by=command.get("by", EAGER),
+                session_ms=round(duration_ms(command.get("session", SESSION_MS))),
+                rebalance_ms=round(duration_ms(command.get("rebalance", REBALANCE_MS))),
+                asking=Asking(self.address_of, command["MEMBER"]),
+            )
+            self._members.add(member)
+        member = self._member(command)
+        broker = await self._coordinator(member.group)
+        if member.by == CONSUMER:
+            await member.enter(broker)
+        else:
+            await self._first_of([member.begin(JOIN, member.join(broker))])
+
+    async def _sync(self, command: Command) -> None:
+        member = self._member(command)
+        answer = member.begin(SYNC, member.sync(await self._coordinator(member.group)))
+        if member.leads is not None:  # it need not wait for anybody
+            await asyncio.wait([answer], timeout=ARRIVAL_MS / 1000)
+
+    async def _heartbeat(self, command: Command) -> None:
+        member = self._member(command)
+        await member.heartbeat(await self._coordinator(member.group))
+
+    async def _leave(self, command: Command) -> None:
+        member = self._member(command)
+        await member.leave(await self._coordinator(member.group))
+
+    async def _commit(self, command: Command) -> None:
+        member = self._member(command)
+        await member.commit(await self._coordinator(member.group), command["PARTITION"], command["OFFSET"])
+
+    async def _commit_for(self, command: Command) -> None:
+        broker = await self._coordinator(command["GROUP"])
+        await commit(self._asking, broker, command["GROUP"], command["PARTITION"], command["OFFSET"])
+
+    # Old records: every replica cleans its own log, so this goes to all brokers that run
+
+    async def _roll(self, command: Command) -> list[str]:
+        rows = await self.on.cleaning.roll_now(command.topic, command.partition)
+        return [_nothing(row) for row in rows if not row.is_rolled]
+
+    async def _retention(self, command: Command) -> list[str]:
+        rows = await self.on.cleaning.retention_now(command.topic, command.partition)
+        return [_nothing(row) for row in rows if not row.segments]
+
+    async def _compact(self, command: Command) -> list[str]:
+        rows = await self.on.cleaning.compact_now(command.topic, command.partition)
+        return [_nothing(row) for row in rows if not row.passes]
+
+    async def _batches(self, command: Command) -> list[str]:
+        """Tell what is in the leader's log."""
+        topic, partition = command.topic, command.partition
+        leader = self.on.partition(topic, partition).leader
+        replica = self.on.replica(topic, partition, leader)
+        told = []
+        for segment in replica.log.segments if replica is not None else ():
+            told.append(f"segment {segment.base_offset}, {segment.size_bytes} bytes")
+            told += [_batch_text(batch, self.clock.now_ms()) for batch in segment.batches()]
+        return told
+
+
+def _nothing(row: Any) -> str:
+    return f"broker {row.broker} did nothing: {row.reason}"
+
+
+def _batch_text(batch: Batch, now_ms: int) -> str:
+    count = f"{batch.count or 'no'} record{'' if batch.count == 1 else 's'}"
+    horizon = batch.delete_horizon
+    if horizon is None:
+        return f"batch {batch.base_offset}..{batch.last_offset}: {count}"
+    minutes = (horizon - now_ms) // 60_000
+    when = f"in {minutes} minute{'' if minutes == 1 else 's'}" if horizon > now_ms else "any time now"
+    return f"batch {batch.base_offset}..{batch.last_offset}: {count}; tombstones may go {when}"
+
+
+# What is a verb of the cluster and has nothing to tell.
+VERBS: dict[str, Callable[[Stage, Command], object]] = {
+    "kill": lambda stage, given: stage.on.kill(
+        given["WHO"], lossy="lossy" in given, torn_bytes=given.get("torn", 0), notice="unnoticed" not in given
+    ),
+    "pause": lambda stage, given: stage.on.pause(given["WHO"]),
+    "resume": lambda stage, given: stage.on.resume(given["WHO"]),
+    "set": lambda stage, given: stage.on.alter_topic(given["TOPIC"], **given["SETTINGS"]),
+    "elect": lambda stage, given: stage.on.elect(given.topic, given.partition, unclean="unclean" in given),
+    "move to": lambda stage, given: stage.on.move_leader(given.topic, given.partition, given["BROKER"]),
+    "reassign to": lambda stage, given: stage.on.reassign(given.topic, given.partition, given["BROKERS"]),
+    "reassign cancel": lambda stage, given: stage.on.reassign(given.topic, given.partition, None),
+    "cut": lambda stage, given: stage.on.links.cut(given["END"], given["END'"], one_way="one-way" in given),
+    "heal": lambda stage, given: stage.on.links.heal(given.get("END"), given.get("END'"), one_way="one-way" in given),
+    "isolate": lambda stage, given: stage.on.links.isolate(given["WHO"]),
+    "hold": lambda stage, given: stage.on.steps.hold(*given["KINDS"], broker=given.get("of")),
+    "release": lambda stage, given: stage.on.steps.release(*given.get("KINDS", ())),
+    "freeze": lambda stage, given: stage.clock.freeze(),
+    "thaw": lambda stage, given: stage.clock.thaw(),
+    "advance": lambda stage, given: stage.clock.advance(given["TIME"], sessions=True),
+    "wait isr": lambda stage, given: stage.on.waits.isr(given.topic, given.partition, given["BROKERS"]),
+    "wait leader": lambda stage, given: stage.on.waits.leader(given.topic, given.partition, given["BROKER"]),
+    "wait hw": lambda stage, given: stage.on.waits.high_watermark(given.topic, given.partition, given["OFFSET"]),
+    "wait in sync": lambda stage, given: stage.on.waits.in_sync(),
+    "wait group": lambda stage, given: stage.on.groups.wait_group(
+        given["GROUP"], given["COUNT"], timeout=ARRIVAL_MS / 1000
+    ),
+}
+# What a lesson does by itself.
+ACTS: dict[str, Callable[[Stage, Command], Awaitable[list[str] | None]]] = {
+    "start brokers": Stage._start_cluster,
+    "start": Stage._start,
+    "stop": Stage._stop,
+    "topic": Stage._topic,
+    "followers cut by": Stage._rule,
+    "step": Stage._step,
+    "produce": Stage._produce,
+    "consume": Stage._consume,
+    "delete": Stage._delete,
+    "offsets": Stage._offsets,
+    "consume for": Stage._consume_for,
+    "commit for": Stage._commit_for,
+    "commit as": Stage._commit,
+    "join as": Stage._join,
+    "sync": Stage._sync,
+    "heartbeat": Stage._heartbeat,
+    "leave": Stage._leave,
+    "roll": Stage._roll,
+    "retention": Stage._retention,
+    "compact": Stage._compact,
+    "batches": Stage._batches,
+}

@@ -98,9 +98,9 @@ def test_a_command_is_read_by_its_form(line: str, verb: str, values: dict[str, o
 
 def test_every_form_has_its_act() -> None:
     from minibroker.lessons.commands import Command
-    from minibroker.lessons.stage import Stage
+    from minibroker.lessons.stage import ACTS, VERBS
 
-    assert sorted(Command("", form, {}).verb for form in FORMS) == sorted([*Stage._acts, "heal"])
+    assert sorted(Command("", form, {}).verb for form in FORMS) == sorted([*ACTS, *VERBS, "heal"])
 
 
 WRONG = [
