@@ -13,8 +13,7 @@ from minibroker.config.tables import topic_settings
 from minibroker.config.values import BadValue, parse_text, parse_value
 from minibroker.errors import Error, KafkaError
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
-from minibroker.log.settings import LogSettings
-from minibroker.log.validation import ValidationSettings
+from minibroker.log.settings import LogSettings, ValidationSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -39,6 +39,7 @@ class LeaderEpochs:
     def __init__(self, entries: Iterable[tuple[int, int]] = ()):
         self._epochs: list[int] = []
         self._starts: list[int] = []  # as long as _epochs
+        self.latest_epoch: int | None = None  # of the newest leader known here; each append asks
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
 
@@ -61,11 +62,6 @@ class LeaderEpochs:
     def latest(self) -> EpochEntry | None:
         return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
 
-    @property
-    def latest_epoch(self) -> int | None:
-        """The epoch of the newest leader known here."""
-        return self._epochs[-1] if self._epochs else None
-
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that the leader of `epoch` writes from `start_offset` on.
 
@@ -81,6 +77,7 @@ class LeaderEpochs:
             starts.pop()
         epochs.append(epoch)
         starts.append(start_offset)
+        self.latest_epoch = epoch
         return True
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -123,6 +120,7 @@ class LeaderEpochs:
         if end_offset < 0 or kept == len(self._starts):
             return False
         del self._epochs[kept:], self._starts[kept:]
+        self.latest_epoch = self._epochs[-1] if kept else None
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
@@ -139,4 +137,5 @@ class LeaderEpochs:
         had_some = bool(self._epochs)
         self._epochs.clear()
         self._starts.clear()
+        self.latest_epoch = None
         return had_some

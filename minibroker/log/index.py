@@ -35,7 +35,6 @@ class _SparseIndex:
     """What both sparse indexes are: a file of entries of one size, searched without reading it all."""
 
     entry: Layout
-    spare = 0  # entries that are kept free for the end
 
     def __init__(self, storage: Storage, path: str, base_offset: int):
         self.storage = storage
@@ -140,9 +139,6 @@ class _SparseIndex:
         if not self.storage.is_durable:
             return
         self._opened().truncate(max(size_bytes // self.entry.size, self.count) * self.entry.size)
-
-    def is_full(self, size_bytes_max: int) -> bool:
-        return self.count >= size_bytes_max // self.entry.size - self.spare
 
     def _add(self, entry: bytes) -> None:
         self._opened().write_at(self.count * self.entry.size, entry)
@@ -256,7 +252,6 @@ class TimeIndex(_SparseIndex):
     """The largest timestamp so far and where it was, each time that it had grown."""
 
     entry = TIME_ENTRY
-    spare = 1  # the last timestamp is written when the segment ends
     _last: int | None = None  # timestamp of the last entry, if it has been looked at
 
     def _forget(self) -> None:

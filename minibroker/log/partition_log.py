@@ -21,22 +21,23 @@ from bisect import bisect_right
 from weakref import ref
 
 from minibroker.errors import Error, KafkaError, LogOffline, ProtocolError, StorageError
+from minibroker.log.append_conversion import look, place, validate
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
 from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers, snapshot_path, write_snapshot
-from minibroker.log.validate import CLIENT, look, place, validate, validate_replicated
+from minibroker.log.validate import CLIENT, validate_in_place, validate_replicated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
     from minibroker.in_pieces import InPieces
+    from minibroker.log.append_conversion import Looked, look, place, validate
     from minibroker.log.epochs import LeaderEpochs
     from minibroker.log.producers import ProducerStates, Verification
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Chunk, File, Storage
-    from minibroker.log.validate import Looked
-    from minibroker.log.validation import AcceptedBatch, Allowance
+    from minibroker.log.validate import AcceptedBatch, Allowance
 
 
 NOTHING_OPEN: Mapping[str, File] = {}
@@ -153,7 +154,15 @@ class PartitionLog:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return up to where no transaction is open, at most the high watermark."""
-        return self.producers.last_stable_offset(high_watermark, self.log_start_offset)
+        producers = self.producers
+        if not producers.open_transactions and not producers.unreplicated:
+            return high_watermark
+        return producers.last_stable_offset(high_watermark, self.log_start_offset)
+
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        """Transactions whose markers lie below it are decided."""
+        if self.producers.unreplicated:
+            self.producers.on_high_watermark_updated(high_watermark)
 
     # Appending
 
@@ -179,16 +188,16 @@ class PartitionLog:
         if looked is not None:
             checked = place(looked, next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
         else:
-            checked = validate(
-                data,
+            about = (
                 self.settings.validation,
-                next_offset=self.log_end_offset,
-                leader_epoch=leader_epoch,
-                now_ms=now_ms,
-                partition=self.directory,
-                origin=origin,
-                allowance=allowance,
+                self.log_end_offset,
+                leader_epoch,
+                now_ms,
+                self.directory,
+                origin,
+                allowance,
             )
+            checked = validate_in_place(data, *about) or validate(data, *about)
         if checked.size_bytes > self.settings.segment_bytes:
             raise KafkaError(
                 Error.RECORD_LIST_TOO_LARGE,
@@ -323,8 +332,7 @@ class PartitionLog:
             and (
                 active.size_bytes + size_bytes > settings.segment_bytes
                 or self._age_ms(timestamp, now_ms) > settings.segment_age_max_ms - self._jitter_ms
-                or active.offset_index.is_full(settings.segment_index_bytes)
-                or active.time_index.is_full(settings.segment_index_bytes)
+                or active.index_bytes > settings.segment_index_bytes
             )
         ):
             self.roll(first_offset, now_ms)

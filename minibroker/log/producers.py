@@ -89,10 +89,10 @@ class ProducerStates:
         self.producers: dict[int, Producer] = {}
         self.has_markers = False  # whether any transaction has ended, of those who have expired too
         # First offset of each open transaction -> producer id. A log grows at its end, so they are in order.
-        self._open: dict[int, int] = {}
+        self.open_transactions: dict[int, int] = {}
         # First offset of each ended transaction whose marker may still be lost -> offset of the marker, in the order
         # of the markers.
-        self._unreplicated: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
         self._verifications: dict[int, Verification] = {}
 
     # Before a batch is appended
@@ -225,7 +225,7 @@ class ProducerStates:
             self._verifications.pop(batch.producer_id, None)
             if producer.transaction_first_offset is None:
                 producer.transaction_first_offset = first_offset_of(batch)
-                self._open[producer.transaction_first_offset] = batch.producer_id
+                self.open_transactions[producer.transaction_first_offset] = batch.producer_id
         return None
 
     def apply_marker(self, batch: AnyBatch, marker: Marker) -> AbortedTxn | None:
@@ -238,15 +238,15 @@ class ProducerStates:
         self.has_markers = True
         if first_offset is None:
             return None
-        self._open.pop(first_offset, None)
-        self._unreplicated[first_offset] = batch.last_offset
+        self.open_transactions.pop(first_offset, None)
+        self.unreplicated[first_offset] = batch.last_offset
         if not marker.is_abort:
             return None
         return AbortedTxn(
             producer_id=batch.producer_id,
             first_offset=first_offset,
             last_offset=batch.last_offset,
-            last_stable_offset=next(iter(self._open), batch.last_offset + 1),
+            last_stable_offset=next(iter(self.open_transactions), batch.last_offset + 1),
         )
 
     def _get(self, producer_id: int) -> Producer:
@@ -260,8 +260,8 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of a transaction that is open, or whose marker not every replica in sync has."""
-        open_offset = next(iter(self._open), None)
-        ended_offset = min(self._unreplicated, default=None)
+        open_offset = next(iter(self.open_transactions), None)
+        ended_offset = min(self.unreplicated, default=None)
         if open_offset is None or ended_offset is None:
             return ended_offset if open_offset is None else open_offset
         return min(open_offset, ended_offset)
@@ -274,12 +274,12 @@ class ProducerStates:
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Markers below the high watermark are there to stay, so what they ended is decided."""
         safe = []
-        for first_offset, marker_offset in self._unreplicated.items():
+        for first_offset, marker_offset in self.unreplicated.items():
             if marker_offset >= high_watermark:
                 break
             safe.append(first_offset)
         for first_offset in safe:
-            del self._unreplicated[first_offset]
+            del self.unreplicated[first_offset]
 
     # Forgetting and keeping
 
@@ -302,8 +302,8 @@ class ProducerStates:
         Verifications stay: they are not of the log.
         """
         self.producers = {}
-        self._open = {}
-        self._unreplicated = {}
+        self.open_transactions = {}
+        self.unreplicated = {}
 
     def snapshot_bytes(self) -> bytes:
         """Return the content of a .snapshot file, also if there is nobody to tell of."""
@@ -321,7 +321,7 @@ class ProducerStates:
         for entry in entries:
             self.producers[entry.producer_id] = Producer.of_snapshot(entry)
             self.has_markers = self.has_markers or entry.coordinator_epoch >= 0
-        self._open = {
+        self.open_transactions = {
             entry.current_txn_first_offset: entry.producer_id
             for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset)
             if entry.current_txn_first_offset >= 0

@@ -165,6 +165,7 @@ class Segment:
         self._latest = None if self.size_bytes else (NO_TIMESTAMP, base_offset)
         self.bytes_since_entry = 0
         self._first_timestamp: int | None = None
+        self._index_bytes: int | None = None
         # Of the batch appended last: the offset behind which it is found, where it lies, and its last offset. Followers
         # and consumers that keep up ask for it, and need no walk from the index entry before it.
         self._tail: tuple[int, int, int] | None = None
@@ -231,7 +232,16 @@ class Segment:
             self.offset_index.add(batch.last_offset, position)
             self.time_index.add(*self.latest)
             self.bytes_since_entry = 0
+            self._index_bytes = None
         self.bytes_since_entry += batch.size_bytes
+
+    @property
+    def index_bytes(self) -> int:
+        """How long the longer one of the indexes becomes with another entry; in that of times the last one has room."""
+        if self._index_bytes is None:
+            offset_bytes = (self.offset_index.count + 1) * OFFSET_ENTRY.size
+            self._index_bytes = max(offset_bytes, (self.time_index.count + 2) * TIME_ENTRY.size)
+        return self._index_bytes
 
     def create(self, index_bytes: int) -> None:
         """Begin empty files; the indexes are as long as they may become."""
@@ -239,6 +249,7 @@ class Segment:
         for index in (self.offset_index, self.time_index):
             index.keep(0)
             index.preallocate(index_bytes)
+        self._index_bytes = None
         self.transaction_index.remove()
         self.transaction_index.is_trusted = True
         self.close()
@@ -262,6 +273,7 @@ class Segment:
         self._indexed(lambda: self.offset_index.truncate_to(offset))
         self._indexed(lambda: self.time_index.truncate_to(offset))
         self.transaction_index.truncate_to(offset)
+        self._index_bytes = None
         cut_bytes = self.size_bytes - position
         if cut_bytes:
             self.cut(position)
@@ -315,7 +327,7 @@ class Segment:
         except ProtocolError:
             pass  # whoever reads there is told
         end = TIME_ENTRY.pack(latest[0], latest[1] - self.base_offset) if latest[0] > noted else b""
-        self._latest, self.bytes_since_entry = latest, size_bytes
+        self._latest, self.bytes_since_entry, self._index_bytes = latest, size_bytes, None
         changed = self.offset_index.replace(offsets)
         if self.time_index.holds(times + end):
             return changed  # the last timestamp may be there before the end: a clean stop puts it there

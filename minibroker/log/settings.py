@@ -6,10 +6,62 @@ object in their place takes effect at once.
 
 from __future__ import annotations
 
-from minibroker.log.validation import ValidationSettings
+from minibroker.log.compression import CODEC_NAMES, NONE
+from minibroker.log.formats import CREATE_TIME
 
 DAY_MS = 24 * 60 * 60 * 1000
 FOREVER = (1 << 63) - 1
+PRODUCER = "producer"  # compression.type: keep the codec that the producer chose
+UNCOMPRESSED = "uncompressed"
+
+UNLIMITED_MS = (1 << 63) - 1
+RECORD_BYTES_MAX = 2_147_483_639  # max.decompressed.message.bytes, as Kafka has it
+
+
+class ValidationSettings:
+    """What the topic wants of produced batches, by Kafka's names; defaults are those of 4.x."""
+
+    __slots__ = (
+        "codec",
+        "compacted",
+        "level",
+        "max_decompressed_message_bytes",
+        "max_message_bytes",
+        "message_format",
+        "refuse_append_time",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+        "timestamp_type",
+    )
+
+    def __init__(
+        self,
+        *,
+        message_format: int = 2,
+        compression_type: str | None = PRODUCER,
+        level: int | None = None,
+        timestamp_type: int = CREATE_TIME,
+        timestamp_before_max_ms: int = UNLIMITED_MS,
+        timestamp_after_max_ms: int = 3_600_000,
+        compacted: bool = False,
+        max_message_bytes: int = 1_048_588,
+        max_decompressed_message_bytes: int = RECORD_BYTES_MAX,
+        refuse_append_time: bool = False,
+    ):
+        assert message_format in (0, 1, 2), message_format
+        self.message_format = message_format  # message.format.version up to 3.x
+        self.codec = None  # to store with; None: the producer's
+        if compression_type not in (None, PRODUCER):
+            self.codec = NONE if compression_type == UNCOMPRESSED else CODEC_NAMES.index(compression_type)
+        self.level = level  # of that codec; None is Kafka's default
+        self.timestamp_type = timestamp_type  # CREATE_TIME or APPEND_TIME
+        self.timestamp_before_max_ms = timestamp_before_max_ms
+        # Kafka: unlimited up to 3.9, an hour since 4.0 (KIP-937).
+        self.timestamp_after_max_ms = timestamp_after_max_ms
+        self.compacted = compacted  # every record needs a key
+        self.refuse_append_time = refuse_append_time  # of a producer, whatever the topic has: the rule before 3.0
+        self.max_message_bytes = max_message_bytes  # of a batch, its 12 bytes of offset and size included
+        self.max_decompressed_message_bytes = max_decompressed_message_bytes  # of one record in a compressed batch
 
 
 class LogSettings:
@@ -55,12 +107,9 @@ class LogSettings:
         self.delete_retention_ms = delete_retention_ms
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.validation = validation or ValidationSettings(compacted=compact)
+        # How old the first record of the active segment may become; compaction waits for the end of a segment.
+        self.segment_age_max_ms = min(segment_ms, max_compaction_lag_ms) if compact else segment_ms
 
     @property
     def only_compacts(self) -> bool:
         return self.compact and not self.delete
-
-    @property
-    def segment_age_max_ms(self) -> int:
-        """How old the first record of the active segment may become; compaction waits for the end of a segment."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms

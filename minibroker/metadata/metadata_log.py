@@ -27,9 +27,8 @@ from minibroker.log.checkpoints import (
 from minibroker.log.formats import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE
 from minibroker.log.records import Record, control_type
 from minibroker.log.recovery import open_log
-from minibroker.log.settings import LogSettings
+from minibroker.log.settings import LogSettings, ValidationSettings
 from minibroker.log.validate import RAFT_LEADER
-from minibroker.log.validation import ValidationSettings
 from minibroker.metadata.bootstrap import FIRST_SNAPSHOT, METADATA_DIRECTORY, bootstrap_records
 from minibroker.metadata.damage import (
     REPAIR_BEGUN,

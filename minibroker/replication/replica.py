@@ -17,11 +17,11 @@ from typing import Any
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Append, Delete, Epoch, HighWatermark, Roll
 from minibroker.events import EventStream
+from minibroker.log.append_conversion import Looked
 from minibroker.log.partition_log import Appended, PartitionLog
 from minibroker.log.producers import Verification
 from minibroker.log.segment import Segment
-from minibroker.log.validate import Looked
-from minibroker.log.validation import Allowance
+from minibroker.log.validate import Allowance
 from minibroker.metadata.image import Partition
 from minibroker.replication.follower import NO_LEADER, FollowerState
 from minibroker.replication.leader import LAG_MS_MAX, LeaderState
@@ -86,7 +86,7 @@ class Replica:
         self.min_in_sync = 1  # min.insync.replicas, as set_min_in_sync has it
         self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.waiters: dict[Waiter, None] = {}
-        log.producers.on_high_watermark_updated(self.high_watermark)
+        log.on_high_watermark_updated(self.high_watermark)
         log.on_offline = lambda: self.tell(0)
 
     @property
@@ -324,7 +324,7 @@ class Replica:
         """Tell the replica that the beginning of its log has been deleted."""
         if self.events.observed:
             self.events.emit(Delete(**self.place, start_offset=self.log.log_start_offset, why=why))
-        self.log.producers.on_high_watermark_updated(self.log.log_start_offset)
+        self.log.on_high_watermark_updated(self.log.log_start_offset)
         self.high_watermark = max(self.high_watermark, self.log.log_start_offset)
         if self.waiters:
             self.tell(0)
@@ -354,7 +354,7 @@ class Replica:
 
     def _move_high_watermark(self, offset: int, why: str) -> None:
         previous, self.high_watermark = self.high_watermark, offset
-        self.log.producers.on_high_watermark_updated(offset)
+        self.log.on_high_watermark_updated(offset)
         if "high_watermark" in self.events.wanted:
             self.events.emit(HighWatermark(self.node_id, self.topic, self.partition, previous, offset, why))
 
@@ -381,7 +381,7 @@ class Replica:
         """Tell the replica that the end of its log, or all of it, has been cut off."""
         log = self.log
         self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
-        log.producers.on_high_watermark_updated(self.high_watermark)
+        log.on_high_watermark_updated(self.high_watermark)
         if self.waiters:
             self.tell(0)
 

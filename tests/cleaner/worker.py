@@ -19,9 +19,8 @@ from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.directory import LogDirectory
 from minibroker.log.pruning import purge
 from minibroker.log.records import Record
-from minibroker.log.settings import LogSettings
+from minibroker.log.settings import LogSettings, ValidationSettings
 from minibroker.log.validate import COORDINATOR
-from minibroker.log.validation import ValidationSettings
 
 from .history import Entry, History
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from minibroker.errors import DecompressionFailed, KafkaError
+from minibroker.log.append_conversion import validate
 from minibroker.log.batches import batches
 from minibroker.log.compression import decompress
 from minibroker.log.formats import APPEND_TIME, DELETE_HORIZON_BIT
-from minibroker.log.validate import validate
 from tests.log.random_produce import LEADER_EPOCH, NEXT_OFFSET, NOW_MS, Sent, sent
 from tests.log.record_oracle import read
 
@@ -108,7 +108,7 @@ def may_differ(release: str, case: Sent, theirs: Answer) -> bool:
 
 
 def is_stricter_here(release: str, case: Sent) -> bool:
-    """Whether it is one of the batches that Kafka takes and we do not: validate_records.py names them."""
+    """Whether it is one of the batches that Kafka takes and we do not: validate.py names them."""
     return leaves_64_bits(case) or has_wrong_sizes(release, case)
 
 

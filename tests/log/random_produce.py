@@ -13,7 +13,7 @@ from minibroker.log.build import build_batch
 from minibroker.log.compression import CODEC_NAMES, compress
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME, HEADER_BYTES
 from minibroker.log.records import Record
-from minibroker.log.validation import PRODUCER, UNLIMITED_MS, ValidationSettings
+from minibroker.log.settings import PRODUCER, UNLIMITED_MS, ValidationSettings
 from tests.sealing import seal
 
 NOW_MS = 1_600_000_000_777

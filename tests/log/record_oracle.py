@@ -1,7 +1,7 @@
 """What Kafka's leader makes of a produced v2 batch, written out slowly: every field by itself, every rule once.
 
 The order of the rules is that of UnifiedLog.analyzeAndValidateRecords and LogValidator of 4.4, but for what
-minibroker/log/validate_records.py says that it does otherwise.
+minibroker/log/validate.py says that it does otherwise.
 """
 
 from __future__ import annotations

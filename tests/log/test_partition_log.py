@@ -17,9 +17,8 @@ from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.segment import OFFSET_DELTA_MAX
-from minibroker.log.settings import LogSettings
+from minibroker.log.settings import LogSettings, ValidationSettings
 from minibroker.log.validate import COORDINATOR
-from minibroker.log.validation import ValidationSettings
 from minibroker.simulation.disk import SimulatedStorage
 
 from .audit import Row, all_batches, audit

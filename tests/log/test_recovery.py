@@ -10,8 +10,7 @@ from minibroker.log.partition_log import PartitionLog
 from minibroker.log.reading import read
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
-from minibroker.log.settings import LogSettings
-from minibroker.log.validation import ValidationSettings
+from minibroker.log.settings import LogSettings, ValidationSettings
 from minibroker.simulation.disk import SimulatedStorage
 
 EPOCHS = "t-0/leader-epoch-checkpoint"

@@ -13,19 +13,14 @@ from hypothesis import strategies as st
 
 from minibroker.errors import Error, KafkaError
 from minibroker.in_pieces import finish
+from minibroker.log.append_conversion import look, place, validate
 from minibroker.log.batches import batches
 from minibroker.log.build import BatchBuilder, build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE, ZSTD
 from minibroker.log.formats import APPEND_TIME, COMMIT, CREATE_TIME, HEADER_BYTES
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, control_type
-from minibroker.log.validate import CLIENT, COORDINATOR, RAFT_LEADER, look, place, validate, validate_replicated
-from minibroker.log.validate_records import RecordsRejected
-from minibroker.log.validation import (
-    PRODUCER,
-    UNCOMPRESSED,
-    Validated,
-    ValidationSettings,
-)
+from minibroker.log.settings import PRODUCER, UNCOMPRESSED, ValidationSettings
+from minibroker.log.validate import CLIENT, COORDINATOR, RAFT_LEADER, RecordsRejected, Validated, validate_replicated
 from tests import goldens
 from tests.log.golden_batches import header_in, header_of, records_of
 from tests.sealing import seal

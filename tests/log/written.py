@@ -16,9 +16,8 @@ from minibroker.log.formats import APPEND_TIME
 from minibroker.log.meta_properties import MetaProperties, write_meta_properties
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
-from minibroker.log.settings import LogSettings
+from minibroker.log.settings import LogSettings, ValidationSettings
 from minibroker.log.validate import COORDINATOR
-from minibroker.log.validation import ValidationSettings
 
 if TYPE_CHECKING:
     from minibroker.log.storage import Storage

@@ -18,8 +18,7 @@ from minibroker.in_pieces import finish
 from minibroker.log.compression import ZSTD
 from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
-from minibroker.log.validate_records import RecordsRejected
-from minibroker.log.validation import Allowance, LongValidation
+from minibroker.log.validate import Allowance, LongValidation, RecordsRejected
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 TYPE_CHECKING = False
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from minibroker.broker.broker import Node
     from minibroker.broker.dispatch import Context
     from minibroker.in_pieces import InPieces
-    from minibroker.log.validate import Looked
+    from minibroker.log.append_conversion import Looked
     from minibroker.replication.replica import Replica
     from minibroker.turns import Work
 
