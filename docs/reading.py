@@ -43,15 +43,15 @@ class Row(NamedTuple):
 
 # What each request may cross. What is small must not grow unnoticed; where it has become smaller, write that here.
 ROWS = {
-    "Produce": Row(14, 5_630),
-    "Fetch": Row(11, 4_480),
-    "Produce to three replicas": Row(26, 8_240),
-    "CreateTopics with three replicas": Row(61, 16_630),
-    "JoinGroup": Row(15, 3_850),
-    "Heartbeat": Row(12, 3_450),
-    "ConsumerGroupHeartbeat of a new member": Row(45, 10_470),
-    "ConsumerGroupHeartbeat without news": Row(23, 4_890),
-    "Compaction": Row(34, 8_640),
+    "Produce": Row(14, 5_459),
+    "Fetch": Row(11, 4_305),
+    "Produce to three replicas": Row(26, 8_063),
+    "CreateTopics with three replicas": Row(61, 16_461),
+    "JoinGroup": Row(15, 3_679),
+    "Heartbeat": Row(12, 3_276),
+    "ConsumerGroupHeartbeat of a new member": Row(45, 10_295),
+    "ConsumerGroupHeartbeat without news": Row(23, 4_720),
+    "Compaction": Row(34, 8_636),
 }
 NOT_THE_BROKER = ("embedded/",)  # who asks for a compaction
 WARM_COUNT, TRACED_COUNT = 2, 3  # what is not in each of the traced is chance: a slow turn of the loop, a buffer grown

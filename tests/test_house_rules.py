@@ -108,7 +108,6 @@ CIRCLES = (
     "server: connection http server",
     "config: broker listeners start",
     "simulation: loop processes sockets transport",
-    "schema: compile decoding encoding plan types walk",
     "broker: broker dispatch group_view http_pages http_verbs inject_faults internal_topics metadata_in_cluster"
     " metadata_standalone producer_ids repair",
 )

@@ -12,7 +12,8 @@ Not here: looking things up in an index, or deciding whether one can be trusted.
 
 from __future__ import annotations
 
-from minibroker.schema.types import Int32, Int64, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Int32, Int64
 
 
 class OffsetIndexEntry(Struct):

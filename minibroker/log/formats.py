@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from struct import Struct as Layout
 
+from minibroker.schema.message import Message, Struct
 from minibroker.schema.plan import FIXED, message_plan
 from minibroker.schema.types import (
     Bytes,
@@ -20,9 +21,7 @@ from minibroker.schema.types import (
     Int16,
     Int32,
     Int64,
-    Message,
     SizeVarint,
-    Struct,
     UInt32,
     Varint,
     VarintArray,

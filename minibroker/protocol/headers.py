@@ -10,7 +10,8 @@ ApiVersionsResponse            header v0 always: a client that does not yet know
 from __future__ import annotations
 
 from minibroker.schema.bounds import ELEMENTS_MAX
-from minibroker.schema.types import Int16, Int32, Message, OldString, parse_range, since
+from minibroker.schema.message import Message
+from minibroker.schema.types import Int16, Int32, OldString, parse_range, since
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

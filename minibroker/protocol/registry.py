@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.protocol.headers import Request, Response
-    from minibroker.schema.types import Message
+    from minibroker.schema.message import Message
 
 # The number on the wire -> the API.
 APIS = {

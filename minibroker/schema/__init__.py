@@ -1,6 +1,7 @@
 """The language in which every format of the house is declared once: wire messages, records, indexes, checkpoints.
 
-types.py    what a declaration is made of: `Struct`, `Message`, `since`, the wire types
+types.py    what a declaration is made of: `since`, the wire types
+message.py  `Struct`, `Message`: values, read and written
 plan.py     a declaration as one version sees it: resolved fields in wire order
 compile.py  plan -> a decoder, an encoder, a constructor: made at first use
             decoding.py, encoding.py write their statements, source.py makes a function of them

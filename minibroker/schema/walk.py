@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from minibroker.schema.types import Message, StructMeta
+    from minibroker.schema.types import StructMeta
 
 
 ELEMENTS_MAX = 2_000  # so many are looked at for an error: this is slow, and a stranger may ask for it
@@ -47,7 +47,7 @@ class Leaf:
         self.name = name
 
 
-def walk(cls: type[Message], buffer: Any, version: int, position: int = 0) -> tuple[list[Leaf], int]:
+def walk(cls: Any, buffer: Any, version: int, position: int = 0) -> tuple[list[Leaf], int]:
     """Return every field of a message and the position behind it."""
     cls.schema.check(cls, version)
     walker = Walker(buffer, [])
@@ -55,7 +55,7 @@ def walk(cls: type[Message], buffer: Any, version: int, position: int = 0) -> tu
     return walker.leaves or [], end
 
 
-def diagnose(cls: type[Message], buffer: Any, position: int, version: int) -> ProtocolError:
+def diagnose(cls: Any, buffer: Any, position: int, version: int) -> ProtocolError:
     """Return the error for bytes that the generated decoder could not read; what lies far behind is told roughly."""
     try:
         cls.schema.check(cls, version)
@@ -241,7 +241,7 @@ RANGES = {
 }
 
 
-def diagnose_value(message: Message, version: int, failure: Exception) -> Exception:
+def diagnose_value(message: Any, version: int, failure: Exception) -> Exception:
     """Return the error for a message that the generated encoder could not write."""
     cls = type(message)
     try:

@@ -6,7 +6,8 @@ sends a heartbeat that changes its state, or is removed; every controller and br
 
 from __future__ import annotations
 
-from minibroker.schema.types import EMPTY, Array, Bool, Int8, Int16, Int32, Int64, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Bool, Int8, Int16, Int32, Int64, String, UInt16, Uuid, since
 from minibroker.stored.kinds import MetadataRecord
 
 

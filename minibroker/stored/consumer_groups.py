@@ -9,7 +9,8 @@ Three numbers chase each other: the group epoch (what members want has changed),
 
 from __future__ import annotations
 
-from minibroker.schema.types import DEFAULTS, EMPTY, Array, Bytes, Int8, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import DEFAULTS, EMPTY, Array, Bytes, Int8, Int32, Int64, String, Uuid, since
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 

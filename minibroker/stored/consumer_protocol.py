@@ -6,7 +6,8 @@ the rest, so fields are only ever appended. Other protocol types, such as Kafka 
 
 from __future__ import annotations
 
-from minibroker.schema.types import EMPTY, Array, Bytes, Int32, Message, String, Struct, since
+from minibroker.schema.message import Message, Struct
+from minibroker.schema.types import EMPTY, Array, Bytes, Int32, String, since
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):

@@ -7,7 +7,8 @@ data have gaps. Key and end-of-transaction value begin with an int16 version; th
 
 from __future__ import annotations
 
-from minibroker.schema.types import NO_ID, Array, Int16, Int32, Int64, Message, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Message, Struct
+from minibroker.schema.types import NO_ID, Array, Int16, Int32, Int64, String, UInt16, Uuid, since
 
 
 class ControlRecordTypeSchema(Message, versions="0"):

@@ -7,7 +7,8 @@ leader of the partition. The topic is compacted: the newest value of a key count
 
 from __future__ import annotations
 
-from minibroker.schema.types import NO_ID, Array, Bytes, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import NO_ID, Array, Bytes, Int32, Int64, String, Uuid, since
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 

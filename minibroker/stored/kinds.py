@@ -8,7 +8,7 @@ metadata record     frame version 1, type and version, each an unsigned varint, 
 from __future__ import annotations
 
 from minibroker.errors import InvalidLength, UnknownMessage
-from minibroker.schema.types import Message
+from minibroker.schema.message import Message
 from minibroker.schema.varint import read_uvarint, uvarint
 
 TYPE_CHECKING = False

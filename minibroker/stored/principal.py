@@ -6,7 +6,8 @@ authorizes the request as if that client had sent it (KIP-590).
 
 from __future__ import annotations
 
-from minibroker.schema.types import Bool, Message, String
+from minibroker.schema.message import Message
+from minibroker.schema.types import Bool, String
 
 
 class DefaultPrincipalData(Message, versions="0", flexible="0+"):

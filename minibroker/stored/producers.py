@@ -6,7 +6,8 @@ version. Both can be computed from the log again; they save reading all of it.
 
 from __future__ import annotations
 
-from minibroker.schema.types import Array, Int16, Int32, Int64, Message, Struct, UInt32
+from minibroker.schema.message import Message, Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, UInt32
 
 
 class ProducerSnapshot(Message, versions="1"):

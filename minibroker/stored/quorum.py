@@ -6,7 +6,8 @@ replaces it before it answers a vote or follows a leader, so that it never votes
 
 from __future__ import annotations
 
-from minibroker.schema.types import EMPTY, NO_ID, Array, Int32, Int64, Message, String, Struct, Uuid, since
+from minibroker.schema.message import Message, Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Int32, Int64, String, Uuid, since
 
 
 class QuorumStateData(Message, versions="0-1", flexible="0+"):

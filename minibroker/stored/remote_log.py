@@ -6,7 +6,8 @@ to find old data. The frame is that of metadata records, with type numbers of th
 
 from __future__ import annotations
 
-from minibroker.schema.types import Array, Bool, Bytes, Int8, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Bytes, Int8, Int32, Int64, String, Uuid, since
 from minibroker.stored.kinds import MetadataRecord
 
 

@@ -6,7 +6,8 @@ AlterUserScramCredentials, the delegation token requests and AlterClientQuotas; 
 
 from __future__ import annotations
 
-from minibroker.schema.types import Array, Bool, Bytes, Float64, Int8, Int32, Int64, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Bytes, Float64, Int8, Int32, Int64, String, Uuid
 from minibroker.stored.kinds import MetadataRecord
 
 

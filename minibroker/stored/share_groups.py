@@ -7,7 +7,8 @@ been delivered and acknowledged is not here but in __share_group_state.
 
 from __future__ import annotations
 
-from minibroker.schema.types import Array, Int8, Int32, Int64, Message, String, Struct, Uuid, since
+from minibroker.schema.message import Message, Struct
+from minibroker.schema.types import Array, Int8, Int32, Int64, String, Uuid, since
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 

@@ -7,7 +7,8 @@ for the state, and a new coordinator reads the last snapshot and the updates beh
 
 from __future__ import annotations
 
-from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Uuid, since
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 

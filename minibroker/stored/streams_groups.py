@@ -7,7 +7,8 @@ one partition number, and tasks are what is assigned. Epochs follow each other a
 
 from __future__ import annotations
 
-from minibroker.schema.types import EMPTY, Array, Int8, Int16, Int32, Int64, String, Struct, UInt16, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Int8, Int16, Int32, Int64, String, UInt16, since
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 

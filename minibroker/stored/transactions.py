@@ -7,7 +7,8 @@ compressed; a key without a value deletes an expired transactional id. The parti
 
 from __future__ import annotations
 
-from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, since
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 

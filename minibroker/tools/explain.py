@@ -35,8 +35,9 @@ from minibroker.protocol.framing import identify
 from minibroker.protocol.headers import RequestHeader, ResponseHeader
 from minibroker.protocol.registry import message, response_class
 from minibroker.schema.comments import field_comment
+from minibroker.schema.message import Message
 from minibroker.schema.plan import message_plan, plan
-from minibroker.schema.types import Message, StructMeta
+from minibroker.schema.types import StructMeta
 from minibroker.schema.walk import Leaf, Walker
 
 UNPACKED_BYTES_MAX = 16 << 20  # of one compressed batch: every field of it becomes an object here

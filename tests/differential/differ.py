@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from minibroker.errors import ProtocolError
 from minibroker.log.batches import Batch, batches
-from minibroker.schema.types import Struct
+from minibroker.schema.message import Struct
 from tests.differential.rules import COMMON, IGNORED, RECORDS, RENAMED, TEXT, TIME, UNORDERED, Rule, rule_for
 from tests.sealing import seal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minibroker.protocol.registry import APIS
-from minibroker.schema.types import Struct
+from minibroker.schema.message import Struct
 from tests.differential.play import Exchange
 
 HIDDEN = ("throttle_time_ms",)

@@ -21,7 +21,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.protocol import message
 from minibroker.protocol.framing import decode_response, encode_request
 from minibroker.protocol.registry import APIS
-from minibroker.schema.types import Message
+from minibroker.schema.message import Message
 from tests import goldens
 from tests.client.scripted import TestClock
 from tests.server.running import FedTransport, Said, append, batch

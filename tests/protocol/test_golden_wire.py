@@ -11,8 +11,8 @@ import pytest
 from minibroker.protocol import message
 from minibroker.protocol.framing import decode_request, decode_response
 from minibroker.protocol.headers import RequestHeader, ResponseHeader
+from minibroker.schema.message import Struct
 from minibroker.schema.plan import Plan, Type, message_plan
-from minibroker.schema.types import Struct
 from minibroker.schema.walk import walk
 from tests import goldens
 from tests.protocol.test_schema import snake_case_of_kafka

@@ -10,8 +10,9 @@ import pytest
 from minibroker.protocol import message, names
 from minibroker.protocol.headers import ApiMessage
 from minibroker.protocol.registry import APIS, request_class, response_class, snake_case
+from minibroker.schema.message import Struct
 from minibroker.schema.plan import Plan, Type, message_plan
-from minibroker.schema.types import EMPTY, NO_ID, Struct
+from minibroker.schema.types import EMPTY, NO_ID
 from tests import goldens
 
 SCHEMA = goldens.schema()

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.protocol import message, names
+from minibroker.schema.message import Message
 from minibroker.schema.plan import FIXED, Plan, Type, message_plan
-from minibroker.schema.types import EMPTY, Message
+from minibroker.schema.types import EMPTY
 from minibroker.schema.varint import uvarint
 from minibroker.schema.walk import RANGES, walk
 

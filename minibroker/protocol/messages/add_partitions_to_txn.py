@@ -9,7 +9,8 @@ v4: batched, for brokers only. v5: may answer TRANSACTION_ABORTABLE (120).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, since
 
 
 class AddPartitionsToTxnRequest(Request, api=24, versions="0-5", flexible="3+", elements_max=10_000):

@@ -7,7 +7,8 @@ v1: ack_when_committed.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int16, Int32, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int16, Int32, String, UInt16, Uuid, since
 
 
 class AddRaftVoterRequest(Request, api=80, versions="0-1", flexible="0+"):

@@ -6,7 +6,8 @@ Sent by admin tools; a broker forwards it to the controller. Each entry succeeds
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Float64, Int16, Int32, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Float64, Int16, Int32, String
 
 
 class AlterClientQuotasRequest(Request, api=49, versions="0-1", flexible="1+", elements_max=10_000):

@@ -8,7 +8,8 @@ changes single settings and is what new clients use. v2: flexible.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, String
 
 
 class AlterConfigsRequest(Request, api=33, versions="0-2", flexible="2+"):

@@ -7,7 +7,8 @@ v1: leader recovery (KIP-704), v2: topic ids in place of names (KIP-841), v3: th
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Int8, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Int8, Int16, Int32, Int64, String, Uuid, since
 
 
 class AlterPartitionRequest(Request, api=56, versions="0-3", flexible="0+"):

@@ -7,7 +7,8 @@ v1: guard against a changed number of replicas (KIP-860).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int16, Int32, String, since
 
 
 class AlterPartitionReassignmentsRequest(Request, api=45, versions="0-1", flexible="0+"):

@@ -7,7 +7,8 @@ second, "future" log and swaps the two when the copy has caught up; DescribeLogD
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, String
 
 
 class AlterReplicaLogDirsRequest(Request, api=34, versions="0-2", flexible="2+", elements_max=10_000):

@@ -6,7 +6,8 @@ Sent by admin clients to the group's coordinator, while the group has no members
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String, Uuid
 
 
 class AlterShareGroupOffsetsRequest(Request, api=91, versions="0", flexible="0+"):

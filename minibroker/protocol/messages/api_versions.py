@@ -8,7 +8,8 @@ v3: flexible, client name (KIP-511), features (KIP-584); v4: features that start
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, since
 
 
 class ApiVersionsRequest(Request, api=18, versions="0-5", flexible="3+"):

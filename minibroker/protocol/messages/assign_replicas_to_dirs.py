@@ -7,7 +7,8 @@ that directory fails. Clients never send it.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, Uuid
 
 
 class AssignReplicasToDirsRequest(Request, api=73, versions="0", flexible="0+"):

@@ -7,7 +7,8 @@ to fetch, so that they stop looking for a leader. v1: flexible, voters have a di
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Int16, Int32, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Int16, Int32, String, UInt16, Uuid, since
 
 
 class BeginQuorumEpochRequest(Request, api=53, versions="0-1", flexible="1+"):

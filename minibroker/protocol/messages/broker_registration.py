@@ -8,7 +8,8 @@ start at 0.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, UInt16, Uuid, since
 
 
 class BrokerRegistrationRequest(Request, api=62, versions="0-4", flexible="0+"):

@@ -7,7 +7,8 @@ v1: member type, to tell members that still speak the classic protocol (KIP-1099
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, String, Uuid, since
 
 
 class ConsumerGroupDescribeRequest(Request, api=69, versions="0-1", flexible="0+"):

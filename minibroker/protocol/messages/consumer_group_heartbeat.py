@@ -9,7 +9,8 @@ v1: the member makes its own id, and may subscribe by regular expression.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, String, Uuid, since
 
 
 class ConsumerGroupHeartbeatRequest(Request, api=68, versions="0-1", flexible="0+"):

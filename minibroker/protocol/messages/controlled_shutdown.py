@@ -7,7 +7,8 @@ the API ended with 3.9. v0: the only request behind a header without client id, 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String, since
 
 
 class ControlledShutdownRequest(Request, api=7, header_0="0", versions="0-3", flexible="3+"):

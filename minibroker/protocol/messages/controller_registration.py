@@ -7,7 +7,8 @@ knows which features they support.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int16, Int32, String, Struct, UInt16, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int16, Int32, String, UInt16, Uuid
 
 
 class ControllerRegistrationRequest(Request, api=70, versions="0", flexible="0+"):

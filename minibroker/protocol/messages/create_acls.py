@@ -7,7 +7,8 @@ SECURITY_DISABLED. v1: pattern type (KIP-290), v2: flexible, v3: resource type U
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int8, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int8, Int16, Int32, String, since
 
 
 class CreateAclsRequest(Request, api=30, versions="0-3", flexible="2+"):

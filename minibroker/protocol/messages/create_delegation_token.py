@@ -7,7 +7,8 @@ in by SCRAM with token id and hmac. v2: flexible. v3: a user may create a token 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bytes, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bytes, Int16, Int32, Int64, String, since
 
 
 class CreateDelegationTokenRequest(Request, api=38, versions="0-3", flexible="2+"):

@@ -7,7 +7,8 @@ v2: flexible, v3: may answer 89, THROTTLING_QUOTA_EXCEEDED (KIP-599).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int16, Int32, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int16, Int32, String
 
 
 class CreatePartitionsRequest(Request, api=37, versions="0-3", flexible="2+"):

@@ -7,7 +7,8 @@ answer 89, THROTTLING_QUOTA_EXCEEDED (KIP-599), v7: topic ids (KIP-516).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int8, Int16, Int32, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int8, Int16, Int32, String, Uuid, since
 
 
 class CreateTopicsRequest(Request, api=19, versions="0-7", flexible="5+"):

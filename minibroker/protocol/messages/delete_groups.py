@@ -6,7 +6,8 @@ Sent by admin clients to the coordinator of the groups; a group must have no mem
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, String, since
 
 
 class DeleteGroupsRequest(Request, api=42, versions="0-3", flexible="2+"):

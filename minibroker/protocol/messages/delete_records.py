@@ -6,7 +6,8 @@ Admin clients and Kafka Streams (for its repartition topics) send it to the lead
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String
 
 
 class DeleteRecordsRequest(Request, api=21, versions="0-2", flexible="2+"):

@@ -6,7 +6,8 @@ Admin tools send it to the group's coordinator; the group must have no members.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, String, Uuid
 
 
 class DeleteShareGroupOffsetsRequest(Request, api=92, versions="0", flexible="0+"):

@@ -7,7 +7,8 @@ __share_group_state, when a share group or its offsets for a topic are deleted. 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, String, Uuid
 
 
 class DeleteShareGroupStateRequest(Request, api=86, versions="0", flexible="0+", elements_max=10_000):

@@ -8,7 +8,8 @@ v1: throttle time. v3: a broker that forbids deletion says so (73). v4: flexible
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Int16, Int32, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Int16, Int32, String, Uuid, since
 
 
 class DeleteTopicsRequest(Request, api=20, versions="0-6", flexible="4+"):

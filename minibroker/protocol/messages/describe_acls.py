@@ -6,7 +6,8 @@ v1: pattern types (KIP-290), v2: flexible, v3: rules on users (KIP-373).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int8, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int8, Int16, Int32, String, since
 
 
 class DescribeAclsRequest(Request, api=29, versions="0-3", flexible="2+"):

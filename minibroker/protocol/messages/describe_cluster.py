@@ -7,7 +7,8 @@ v1: controllers can be asked too (KIP-919), v2: fenced brokers on request (KIP-1
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, String, since
 
 
 class DescribeClusterRequest(Request, api=60, versions="0-2", flexible="0+"):

@@ -7,7 +7,8 @@ v1: source and synonyms of each value (KIP-226). v3: type and documentation (KIP
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Bool, Int8, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Bool, Int8, Int16, Int32, String, since
 
 
 class DescribeConfigsRequest(Request, api=32, versions="0-4", flexible="4+"):

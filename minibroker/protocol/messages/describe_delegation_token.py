@@ -6,7 +6,8 @@ Clients that logged in with a real identity, not with a token, send it to any br
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bytes, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bytes, Int16, Int32, Int64, String, since
 
 
 class DescribeDelegationTokenRequest(Request, api=41, versions="0-3", flexible="2+"):

@@ -6,7 +6,8 @@ v3: permitted operations (KIP-430), v4: instance ids (KIP-345), v5: flexible, v6
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Bytes, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Bytes, Int16, Int32, String, since
 
 
 class DescribeGroupsRequest(Request, api=15, versions="0-6", flexible="5+"):

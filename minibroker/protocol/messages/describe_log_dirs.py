@@ -7,7 +7,8 @@ v3: error for the whole answer, v4: disk totals (KIP-827), v5: cordoned director
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int16, Int32, Int64, String, since
 
 
 class DescribeLogDirsRequest(Request, api=35, versions="0-5", flexible="2+"):

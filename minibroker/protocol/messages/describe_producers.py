@@ -7,7 +7,8 @@ read_committed consumers.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String
 
 
 class DescribeProducersRequest(Request, api=61, versions="0", flexible="0+"):

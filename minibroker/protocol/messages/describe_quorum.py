@@ -7,7 +7,8 @@ v1: times of the last fetch (KIP-836), v2: directory ids, addresses, error texts
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Int16, Int32, Int64, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Int16, Int32, Int64, String, UInt16, Uuid, since
 
 
 class DescribeQuorumRequest(Request, api=55, versions="0-2", flexible="0+", elements_max=10_000):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String, Uuid, since
 
 
 class DescribeShareGroupOffsetsRequest(Request, api=90, versions="0-1", flexible="0+"):

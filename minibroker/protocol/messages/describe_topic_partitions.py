@@ -7,7 +7,8 @@ leader replicas. Topics are sorted by name.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int16, Int32, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int16, Int32, String, Uuid
 
 
 class DescribeTopicPartitionsRequest(Request, api=75, versions="0", flexible="0+"):

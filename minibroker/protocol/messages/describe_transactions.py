@@ -6,7 +6,8 @@ Sent by admin clients to the transaction coordinator of the ids.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String
 
 
 class DescribeTransactionsRequest(Request, api=65, versions="0", flexible="0+"):

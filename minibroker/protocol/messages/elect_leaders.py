@@ -6,7 +6,8 @@ v0: only the preferred leader (KIP-183), v1: unclean elections too (KIP-460), v2
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int8, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int8, Int16, Int32, String, since
 
 
 class ElectLeadersRequest(Request, api=43, versions="0-2", flexible="2+"):

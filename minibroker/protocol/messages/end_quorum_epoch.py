@@ -7,7 +7,8 @@ for the fetch timeout. v1: flexible, directory ids and endpoints for voter sets 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Int16, Int32, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Int16, Int32, String, UInt16, Uuid, since
 
 
 class EndQuorumEpochRequest(Request, api=54, versions="0-1", flexible="1+"):

@@ -11,6 +11,7 @@ start offsets, v7: fetch sessions (KIP-227), v9: leader epoch check (KIP-320), v
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
+from minibroker.schema.message import Struct
 from minibroker.schema.types import (
     DEFAULTS,
     EMPTY,
@@ -22,7 +23,6 @@ from minibroker.schema.types import (
     Int64,
     Records,
     String,
-    Struct,
     Uuid,
     since,
 )

@@ -7,6 +7,7 @@ records they lack, but a snapshot in their place. v1: directory ids and leader a
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
+from minibroker.schema.message import Struct
 from minibroker.schema.types import (
     DEFAULTS,
     EMPTY,
@@ -17,7 +18,6 @@ from minibroker.schema.types import (
     Int64,
     Records,
     String,
-    Struct,
     UInt16,
     Uuid,
     since,

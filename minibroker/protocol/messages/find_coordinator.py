@@ -8,7 +8,8 @@ v1: transactions, v3: flexible, v4: many keys at once (KIP-699), v5: may answer 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Int8, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Int8, Int16, Int32, String, since
 
 
 class FindCoordinatorRequest(Request, api=10, versions="0-6", flexible="3+"):

@@ -7,7 +7,8 @@ not name stays as it is, unlike with AlterConfigs. v1: flexible.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, String
 
 
 class IncrementalAlterConfigsRequest(Request, api=44, versions="0-1", flexible="1+"):

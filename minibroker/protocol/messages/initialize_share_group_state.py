@@ -6,7 +6,8 @@ The group coordinator sends it to the share coordinator, which writes it to __sh
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String, Uuid
 
 
 class InitializeShareGroupStateRequest(Request, api=83, versions="0", flexible="0+", elements_max=10_000):

@@ -9,7 +9,8 @@ v1: rebalance timeout (KIP-62), v4: the first try only returns a member id (KIP-
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Bytes, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Bytes, Int16, Int32, String, since
 
 
 class JoinGroupRequest(Request, api=11, versions="0-9", flexible="6+"):

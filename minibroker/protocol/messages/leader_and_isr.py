@@ -9,7 +9,8 @@ leader recovery (KIP-704). v7: migration to KRaft (KIP-866).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int8, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int8, Int16, Int32, Int64, String, Uuid, since
 
 
 class LeaderAndIsrRequest(Request, api=4, versions="0-7", flexible="4+"):

@@ -7,7 +7,8 @@ v3: many members, also by instance id (KIP-345), v4: flexible, v5: a reason (KIP
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Int16, Int32, String, since
 
 
 class LeaveGroupRequest(Request, api=13, versions="0-5", flexible="4+"):

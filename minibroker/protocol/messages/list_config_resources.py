@@ -6,7 +6,8 @@ v0: only client metrics subscriptions (KIP-714), then called ListClientMetricsRe
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Int8, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Int8, Int16, Int32, String, since
 
 
 class ListConfigResourcesRequest(Request, api=74, versions="0-1", flexible="0+"):

@@ -6,7 +6,8 @@ Admin tools ask every broker and put the lists together. v3: flexible, v4: state
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Int16, Int32, String, since
 
 
 class ListGroupsRequest(Request, api=16, versions="0-5", flexible="3+"):

@@ -9,7 +9,8 @@ v10: timeout for tiered storage (KIP-1075). v11: -6.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Int8, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Int8, Int16, Int32, Int64, String, since
 
 
 class ListOffsetsRequest(Request, api=2, versions="0-11", flexible="6+"):

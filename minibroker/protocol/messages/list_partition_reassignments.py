@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, String
 
 
 class ListPartitionReassignmentsRequest(Request, api=46, versions="0", flexible="0+"):

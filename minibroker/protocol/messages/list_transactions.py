@@ -6,7 +6,8 @@ v1: filter by age (KIP-994), v2: filter by name (KIP-1152).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String, since
 
 
 class ListTransactionsRequest(Request, api=66, versions="0-2", flexible="0+"):

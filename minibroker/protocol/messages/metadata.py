@@ -10,7 +10,8 @@ v12: ask by id, v13: error for the whole answer (KIP-1102).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int16, Int32, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int16, Int32, String, Uuid, since
 
 
 class MetadataRequest(Request, api=3, versions="0-13", flexible="9+"):

@@ -9,7 +9,8 @@ also groups of KIP-848. v10: topic ids in place of names.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import NO_ID, Array, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import NO_ID, Array, Int16, Int32, Int64, String, Uuid, since
 
 
 class OffsetCommitRequest(Request, api=8, versions="0-10", flexible="8+"):

@@ -7,7 +7,8 @@ groups (KIP-709), v9: groups of the new protocol (KIP-848), v10: topic ids.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int16, Int32, Int64, String, Uuid, since
 
 
 class OffsetFetchRequest(Request, api=9, versions="0-10", flexible="6+"):

@@ -8,7 +8,8 @@ v1: epoch in the answer (KIP-279), v2: leader epoch check, v3: replica id (KIP-3
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String, since
 
 
 class OffsetForLeaderEpochRequest(Request, api=23, versions="0-4", flexible="4+"):

@@ -10,20 +10,8 @@ of names (KIP-516).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import (
-    DEFAULTS,
-    EMPTY,
-    NO_ID,
-    Array,
-    Int16,
-    Int32,
-    Int64,
-    Records,
-    String,
-    Struct,
-    Uuid,
-    since,
-)
+from minibroker.schema.message import Struct
+from minibroker.schema.types import DEFAULTS, EMPTY, NO_ID, Array, Int16, Int32, Int64, Records, String, Uuid, since
 
 
 class ProduceRequest(Request, api=0, versions="0-13", flexible="9+", elements_max=20_000):

@@ -6,7 +6,8 @@ A partition leader sends it to the share coordinator when it takes over, before 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Uuid
 
 
 class ReadShareGroupStateRequest(Request, api=84, versions="0", flexible="0+", elements_max=10_000):

@@ -7,7 +7,8 @@ never send it. v1: count of completed deliveries, needed to compute lag (KIP-122
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, Int64, String, Uuid, since
 
 
 class ReadShareGroupStateSummaryRequest(Request, api=87, versions="0-1", flexible="0+", elements_max=10_000):

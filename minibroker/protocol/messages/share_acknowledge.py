@@ -7,7 +7,8 @@ acknowledgements may also ride on the next ShareFetch. v0: early access of 3.9 a
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, String, Uuid, since
 
 
 class ShareAcknowledgeRequest(Request, api=79, versions="0-2", flexible="0+", never_stable="0", elements_max=10_000):

@@ -7,7 +7,8 @@ hands out. v0: early access of 4.0, v1: first stable one, v2: acquire mode (KIP-
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, Records, String, Uuid, since
 
 
 class ShareFetchRequest(Request, api=78, versions="0-2", flexible="0+", never_stable="0", elements_max=10_000):

@@ -6,7 +6,8 @@ v0: early access of 4.0, v1: first stable one.
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int16, Int32, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int16, Int32, String, Uuid
 
 
 class ShareGroupDescribeRequest(Request, api=77, versions="0-1", flexible="0+", never_stable="0"):

@@ -7,7 +7,8 @@ so nothing is ever revoked first. v0 was early access (Kafka 4.0 and before), v1
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int16, Int32, String, Struct, Uuid
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int16, Int32, String, Uuid
 
 
 class ShareGroupHeartbeatRequest(Request, api=76, versions="0-1", flexible="0+", never_stable="0"):

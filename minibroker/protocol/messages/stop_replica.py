@@ -9,7 +9,8 @@ v1: broker epoch (KIP-380). v2: flexible. v3: leader epoch and deletion per part
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Bool, Int16, Int32, Int64, String, since
 
 
 class StopReplicaRequest(Request, api=5, versions="0-4", flexible="2+"):

@@ -6,7 +6,8 @@ v1: the topology in words (KIP-1331) and the name of the assignor (KIP-1357).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Bool, Int8, Int16, Int32, Int64, String, Struct, UInt16, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Bool, Int8, Int16, Int32, Int64, String, UInt16, since
 
 
 class StreamsGroupDescribeRequest(Request, api=89, versions="0-1", flexible="0+"):

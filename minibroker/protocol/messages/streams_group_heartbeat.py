@@ -7,7 +7,8 @@ partition of one subtopology. v1: lag as int64, and the broker may ask for a des
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, String, Struct, UInt16, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, String, UInt16, since
 
 
 class StreamsGroupHeartbeatRequest(Request, api=88, versions="0-1", flexible="0+"):

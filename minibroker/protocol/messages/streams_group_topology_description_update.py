@@ -7,7 +7,8 @@ A member of a streams group sends it to the group coordinator after a heartbeat 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int8, Int16, Int32, String, Struct
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int8, Int16, Int32, String
 
 
 class StreamsGroupTopologyDescriptionUpdateRequest(Request, api=93, versions="0", flexible="0+"):

@@ -8,7 +8,8 @@ v1: throttle time. v3: static members (KIP-345). v4: flexible. v5: protocol type
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bytes, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bytes, Int16, Int32, String, since
 
 
 class SyncGroupRequest(Request, api=14, versions="0-5", flexible="4+"):

@@ -7,7 +7,8 @@ AddOffsetsToTxn beforehand (KIP-890), v6: topic ids (KIP-1319).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import NO_ID, Array, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import NO_ID, Array, Int16, Int32, Int64, String, Uuid, since
 
 
 class TxnOffsetCommitRequest(Request, api=28, versions="0-6", flexible="3+"):

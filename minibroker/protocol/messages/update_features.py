@@ -8,7 +8,8 @@ v1: kinds of downgrade, dry run (KIP-778). v2: all changes or none, one error fo
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, Array, Bool, Int8, Int16, Int32, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, Array, Bool, Int8, Int16, Int32, String, since
 
 
 class UpdateFeaturesRequest(Request, api=57, versions="0-2", flexible="0+"):

@@ -8,7 +8,8 @@ KRaft (KIP-866).
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int8, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int8, Int16, Int32, Int64, String, Uuid, since
 
 
 class UpdateMetadataRequest(Request, api=6, versions="0-8", flexible="6+"):

@@ -6,7 +6,8 @@ A controller sends it to the quorum's leader when it starts with something chang
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import DEFAULTS, Array, Int16, Int32, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import DEFAULTS, Array, Int16, Int32, String, UInt16, Uuid, since
 
 
 class UpdateRaftVoterRequest(Request, api=82, versions="0", flexible="0+"):

@@ -8,7 +8,8 @@ v1: directory ids and endpoints for voter sets that change (KIP-853), v2: pre-vo
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int16, Int32, Int64, String, Struct, UInt16, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import EMPTY, NO_ID, Array, Bool, Int16, Int32, Int64, String, UInt16, Uuid, since
 
 
 class VoteRequest(Request, api=52, versions="0-2", flexible="0+"):

@@ -7,7 +7,8 @@ leader knows which records are done. v1: count of finished deliveries, for the l
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Struct, Uuid, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Int8, Int16, Int32, Int64, String, Uuid, since
 
 
 class WriteShareGroupStateRequest(Request, api=85, versions="0-1", flexible="0+", elements_max=10_000):

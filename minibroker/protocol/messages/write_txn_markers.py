@@ -7,7 +7,8 @@ control batch; read_committed consumers go by it. v1: flexible, v2: transaction 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request, Response
-from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, String, Struct, since
+from minibroker.schema.message import Struct
+from minibroker.schema.types import Array, Bool, Int8, Int16, Int32, Int64, String, since
 
 
 class WriteTxnMarkersRequest(Request, api=27, versions="0-2", flexible="1+", elements_max=10_000):

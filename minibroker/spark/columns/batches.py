@@ -32,7 +32,7 @@ from minibroker.log.formats import (
     MessageV1,
 )
 from minibroker.log.records import control_type
-from minibroker.schema.types import Message
+from minibroker.schema.message import Message
 from minibroker.spark.columns.rows import fixed_fields
 from minibroker.spark.columns.varints import Bools, Int64s, Plane
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from minibroker.log.formats import PREFIX_BYTES, MessageV0, MessageV1, layout
+from minibroker.schema.message import Message
 from minibroker.schema.plan import FIXED, message_plan
-from minibroker.schema.types import Message
 from minibroker.schema.varint import read_uvarint
 from minibroker.spark.columns.varints import (
     SIZE_BITS,

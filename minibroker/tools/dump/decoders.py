@@ -22,8 +22,8 @@ from minibroker.log.formats import (
 )
 from minibroker.log.records import Record, control_type
 from minibroker.protocol.registry import STORED, message, snake_case
+from minibroker.schema.message import Message
 from minibroker.schema.plan import Plan, Type, message_plan
-from minibroker.schema.types import Message
 from minibroker.stored.control import (
     EndTxnMarker,
     KRaftVersionRecord,
