@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from minibroker.errors import StorageError
     from minibroker.log.storage import OsStorage
-    from minibroker.tools.verify.log_directory import Verified, verify_directory
+    from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 
     if not os.path.isdir(options.directory):
         print(f"minibroker verify: {options.directory}: is no directory", file=sys.stderr)
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         if sys.stderr.isatty():
             print(f"\r\x1b[K{name}", end="", file=sys.stderr, flush=True)
 
-    verified, problems = Verified(), []
+    verified, problems = VerifiedCounts(), []
     try:
         own_name = os.path.basename(os.path.abspath(options.directory))
         for problem in verify_directory(OsStorage(options.directory), verified, progress, own_name=own_name):

@@ -1,4 +1,4 @@
-"""Records on their way out: for each partition a queue of batches, of which the last is still filling.
+"""Record accumulator of the producer: for each partition a queue of batches, of which the last is still filling.
 
 Plain objects without I/O. What must hold: the batches of a partition leave one after the other, the next when the
 answer to the one before is there, so retries never reorder; a batch keeps its bytes, and with them its sequence

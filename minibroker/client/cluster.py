@@ -13,7 +13,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from minibroker.client.connection import CALL_TIMEOUT_MS, CallTimeout, Closing, Connection, ConnectionLost, error_of
+from minibroker.client.connection import (
+    CALL_TIMEOUT_MS,
+    AsyncCloseable,
+    CallTimeout,
+    Connection,
+    ConnectionLost,
+    error_of,
+)
 from minibroker.errors import Error, KafkaError, error_name
 from minibroker.protocol.framing import FRAME_BYTES_MAX
 from minibroker.protocol.headers import Request
@@ -64,7 +71,7 @@ class Topic(NamedTuple):
     error: int
 
 
-class Cluster(Closing):
+class Cluster(AsyncCloseable):
     """An async context manager; `bootstrap` is "host:port,host:port" or a list of such, or of pairs."""
 
     def __init__(

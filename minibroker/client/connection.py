@@ -36,7 +36,7 @@ CALL_TIMEOUT_MS = 30_000
 CORRELATION_ID_MAX = 0x7FFFFFFF
 
 
-class Closing(ABC):
+class AsyncCloseable(ABC):
     """Has a close() that the end of an `async with` calls."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class _Pending:
         self.timer: Any = None
 
 
-class Connection(Closing):
+class Connection(AsyncCloseable):
     """Made by `Connection.open`; an async context manager that closes itself."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Consumer: partitions that it is told to read, from offsets that it is told, as records.
+"""Consumer: records of partitions and offsets that its user names, without a group.
 
 One fetch at a time is under way to each broker; `fetch` returns as soon as one of them has answered. Connections are
 the consumer's own, since a broker that waits for data answers nothing else meanwhile.
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from minibroker.client.cluster import Cluster, TopicPartition
-from minibroker.client.connection import Closing, error_of
+from minibroker.client.connection import AsyncCloseable, error_of
 from minibroker.client.fetching import (
     ConsumedRecord,
     FetchLimits,
@@ -40,7 +40,7 @@ SESSION_ERRORS = {
 }
 
 
-class Consumer(Closing):
+class Consumer(AsyncCloseable):
     """An async context manager, and an async iterator of records that never ends by itself."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The verbs that a broker answers to HTTP on its port, asked from another process: faults, toxics,
+"""Verbs that a broker answers to HTTP on its port, asked from another process: faults, toxics,
 cleaning on demand.
 
 One request, one connection. What the broker refuses is a Refusal with its words.

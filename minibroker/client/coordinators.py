@@ -1,4 +1,4 @@
-"""Coordinators of groups: who they are, and patience with them.
+"""Coordinators of groups: finding them, and asking again while they move.
 
 They are looked for once, and forgotten when they say that they are none, or do not answer. What must hold: what some
 groups of a call were answered is kept while the others are asked again.

@@ -1,4 +1,4 @@
-"""What administrators hand in and get back: plain values, and one error for many items."""
+"""Values that administrators hand in and get back, and one error for many items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: the same one as with Kafka's Java client, for whoever reads by key.
+"""Partitioner: the partition of a record, the same as with Kafka's Java client.
 
 With a key: murmur2 of the key, its sign bit dropped, modulo the number of partitions. Without: partitions in turn, one
 batch each, so that batches are filled (KIP-480); Java chooses at random, here nothing is left to chance.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from minibroker.client.accumulator import OpenBatch, PartitionQueue, ProducerId, size_of
 from minibroker.client.cluster import NO_NODE, Cluster, Topic
-from minibroker.client.connection import Closing
+from minibroker.client.connection import AsyncCloseable
 from minibroker.client.partitioner import Sticky, partition_of_key
 from minibroker.client.produce import Outcome, form_for, new_producer, send
 from minibroker.errors import Error, KafkaError
@@ -37,7 +37,7 @@ class RecordMetadata(NamedTuple):
     timestamp: int  # the broker's if the topic uses append time, else the record's
 
 
-class Producer(Closing):
+class Producer(AsyncCloseable):
     """An async context manager: leaving it sends what is left."""
 
     def __init__(

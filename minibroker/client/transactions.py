@@ -1,4 +1,4 @@
-"""Read committed: which batches an application may see.
+"""Read committed: the filter of batches that belong to aborted transactions.
 
 Brokers send all batches up to the last stable offset, and beside them the aborted transactions in that range: producer
 and first offset. A transaction's batches are passed over from there to its abort marker (KIP-98).

@@ -1,4 +1,4 @@
-"""A socket as frames: bytes come into a buffer that is used again and again, whole frames go out.
+"""Frames of a socket: bytes come into a buffer that is used again and again, whole frames go out.
 
 Small frames are copied out of the buffer; one that does not fit into it gets memory of its own, which the socket then
 fills directly, so large fetches are copied once, by the kernel.

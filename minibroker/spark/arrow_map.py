@@ -1,4 +1,4 @@
-"""A function over batches of Arrow, for all rows of a frame: `DataFrame.mapInArrow` that does not ask for pandas.
+"""Functions over batches of Arrow, for all rows of a frame: `DataFrame.mapInArrow` that does not ask for pandas.
 
 PySpark up to now refuses it where pandas is not installed, though nothing of pandas is used, neither here nor in the
 workers. What its method does behind that question is done here; a session of Spark Connect needs pandas anyway.

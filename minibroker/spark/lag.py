@@ -1,4 +1,4 @@
-"""How far behind running queries are, as a table, and the group as which brokers see them.
+"""Lag of running queries as a table, and the group in which brokers show it.
 
     lag(spark).show()            all running queries
     lag(query, servers="...")    one; brokers are asked for the newest offsets
@@ -89,7 +89,7 @@ def asked(servers: str, settings: Mapping[str, str], partitions: Iterable[TopicP
     from minibroker.client.offsets import find_offsets
     from minibroker.client.security import Security
     from minibroker.errors import KafkaError
-    from minibroker.spark.brokers.loop import run
+    from minibroker.spark.brokers.planning import run
 
     async def ask() -> Numbers:
         async with Cluster(servers, security=Security.of(settings)) as cluster:

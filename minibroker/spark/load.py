@@ -19,7 +19,7 @@ import pyarrow as pa
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.bulk_load.columns import check_columns
-from minibroker.spark.bulk_load.commit import Loaded
+from minibroker.spark.bulk_load.commit import LoadedPartition
 from minibroker.spark.bulk_load.directory import LoadDirectory
 from minibroker.spark.bulk_load.options import CONFIG, LoadOptions, parse_load
 from minibroker.spark.bulk_load.plans import Piece, Plan
@@ -41,7 +41,7 @@ PIECES = (
 class LoadResult:
     """What a load did."""
 
-    def __init__(self, path: str, partitions: list[Loaded], left: list[str]):
+    def __init__(self, path: str, partitions: list[LoadedPartition], left: list[str]):
         self.path = path
         self.partitions = partitions  # by topic and partition; those that got nothing are not among them
         self.left = left  # ids of loads that ended before their time; what they had staged has been removed

@@ -1,4 +1,4 @@
-"""Our code on machines of a cluster: as a zip that Spark hands to its workers, and a look at what they have.
+"""minibroker on the machines of a cluster: a zip that Spark hands to its workers, and a check of what they have.
 
     minibroker spark --package minibroker.zip
 

@@ -1,4 +1,4 @@
-"""Which offsets of its partitions a query reads: what was asked for, as far as it is there.
+"""Offsets of each partition that a query reads: what its options name, as far as it is there.
 
 Files and brokers answer the same few questions (`Log`), and what they cannot answer well is refused here in the same
 words: a topic that is not there, offsets before a log's start or behind its end.

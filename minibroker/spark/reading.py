@@ -1,7 +1,7 @@
 """Reading: the tasks of a query and their rows, from log directories or from brokers, as the options name them.
 
 Either way is imported when it is asked for: planning over files needs no client, and the other way round.
-Not here: how it is done (path/, wire/), what Spark calls (source.py, streams/reader.py).
+Not here: how it is done (files/, brokers/), what Spark calls (source.py, streams/reader.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 Spark makes the source in the driver, plans in a process of its own, and reads in its workers; what goes from one to the
 other is pickled, so readers hold options and filters, and tasks hold names and numbers.
 Only this module and what it imports when it is asked need pyspark.
-Not here: reading (reading.py), streams (streams/reader.py), writers (sink.py in sending/ and loading/).
+Not here: reading (reading.py), streams (streams/reader.py), writers (sink.py in sink/ and bulk_load/).
 """
 
 from __future__ import annotations

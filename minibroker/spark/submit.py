@@ -1,4 +1,4 @@
-"""What spark-submit starts: `spark-submit --py-files minibroker.zip submit.py export --path data ...`."""
+"""Script for spark-submit: `spark-submit --py-files minibroker.zip submit.py export --path data ...`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python workers of Spark: what would take longer than a short task does, and is in vain.
+"""Python workers of Spark without the clean-up that takes longer than a short task.
 
 Before each task, and each time a query is planned, Spark lets importlib forget what it knows of folders and archives.
 Python 3.11 and 3.12 then read the directory of each archive anew, once for each package of it that is in use: that is

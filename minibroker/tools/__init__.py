@@ -1,1 +1,1 @@
-"""What reads the disk and the wire for people: explain, dump, verify."""
+"""Tools that read the disk and the wire for people: explain, dump, verify."""

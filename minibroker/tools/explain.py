@@ -1,4 +1,4 @@
-"""What bytes mean, field by field: frames, messages, batches, indexes, snapshots, checkpoints.
+"""Explanation of bytes, field by field: frames, messages, batches, indexes, snapshots, checkpoints.
 
 Everything comes from the declarations that the codecs are made of, by way of schema/walk.py. The parts of one buffer
 lie side by side and cover it; what was compressed is explained as a buffer of its own, named in `inside`.

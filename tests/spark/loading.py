@@ -16,7 +16,7 @@ from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
-from minibroker.spark.bulk_load.commit import Loaded
+from minibroker.spark.bulk_load.commit import LoadedPartition
 from minibroker.spark.bulk_load.directory import LoadDirectory
 from minibroker.spark.bulk_load.options import parse_load
 from minibroker.spark.bulk_load.plans import Piece, Plan
@@ -72,7 +72,7 @@ class Load:
         self.pieces += pieces
         return pieces
 
-    def commit(self) -> list[Loaded]:
+    def commit(self) -> list[LoadedPartition]:
         assert self.plan is not None
         try:
             return self.directory.commit(self.plan, self.pieces)
@@ -80,7 +80,7 @@ class Load:
             self.directory.unlock()
 
 
-def loaded(root: Path, tasks: Sequence[Sequence[pa.RecordBatch]], **options: object) -> list[Loaded]:
+def loaded(root: Path, tasks: Sequence[Sequence[pa.RecordBatch]], **options: object) -> list[LoadedPartition]:
     load = Load(root, **options).begin()
     for batches in tasks:
         load.task(batches)

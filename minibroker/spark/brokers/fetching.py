@@ -1,4 +1,4 @@
-"""Fetching for a task: bytes of one partition from its leader, with patience for what passes.
+"""Fetches of a task: bytes of one partition from its leader, repeated while what fails may pass.
 
 `Fetcher.send` writes a request and returns at once; `fetch` waits for its answer, or asks again. So one fetch is under
 way while what the last one brought is decoded, with no thread: the kernel takes what arrives.
@@ -42,7 +42,7 @@ class NothingCame(Exception):
     """No broker gave what it should have, for as long as the query waits."""
 
 
-class Answer:
+class FetchAnswer:
     """What a fetch brought."""
 
     __slots__ = ("aborted", "address", "first_offset", "records")
@@ -55,7 +55,7 @@ class Answer:
         self.aborted = [(row.producer_id, row.first_offset) for row in rows]
 
 
-class _Sent:
+class _PendingFetch:
     """A request under way."""
 
     __slots__ = ("address", "future", "offset", "version")
@@ -87,14 +87,14 @@ class Fetcher:
     async def close(self) -> None:
         await self._cluster.close()
 
-    async def send(self, offset: int) -> _Sent | None:
+    async def send(self, offset: int) -> _PendingFetch | None:
         """Ask for what comes at an offset; None if it cannot be asked now, which `fetch` will look into."""
         try:
             return await self._send(offset)
         except KafkaError:
             return None
 
-    async def fetch(self, offset: int, sent: _Sent | None = None) -> Answer | None:
+    async def fetch(self, offset: int, sent: _PendingFetch | None = None) -> FetchAnswer | None:
         """Return what comes at an offset below the end of the task; None if nothing does."""
         clock = self._cluster.clock
         give_up_ms = clock.steady_ms() + self._options.poll_timeout_ms
@@ -110,7 +110,7 @@ class Fetcher:
                     pause_ms, problem = max(pause_ms, response.throttle_time_ms), f"{asked.address} throttles"
                 elif data.records:
                     if self._is_whole(asked.version, data):
-                        return Answer(asked.address, offset, data)
+                        return FetchAnswer(asked.address, offset, data)
                     continue
                 elif self._visible(data) >= self.task.end_offset:
                     now_ms = clock.steady_ms()
@@ -142,7 +142,7 @@ class Fetcher:
             await clock.sleep(pause_ms)
             pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
-    async def _send(self, offset: int) -> _Sent:
+    async def _send(self, offset: int) -> _PendingFetch:
         task = self.task
         leader = await self._cluster.leader_of(task.topic, task.partition)
         topic_id = (await self._cluster.topic(task.topic)).id
@@ -167,7 +167,7 @@ class Fetcher:
             topics=[Topic(topic_id=topic_id, topic=task.topic, partitions=[partition])],
         )
         future = connection.send(request, version, timeout_ms=self._cluster.timeout_ms + self._wait_ms)
-        return _Sent(connection.address, version, offset, future)
+        return _PendingFetch(connection.address, version, offset, future)
 
     def _is_whole(self, version: int, data: PartitionData) -> bool:
         """Return whether there is a whole batch; ask for more the next time if the broker has cut it off."""
@@ -218,7 +218,7 @@ class Fetcher:
         found = (await self._cluster.metadata([self.task.topic]))[self.task.topic]
         return bool(found.error) or self.task.partition not in found.partitions
 
-    async def _out_of_range(self, offset: int) -> Answer | None:
+    async def _out_of_range(self, offset: int) -> FetchAnswer | None:
         key = self.task.topic, self.task.partition
         bounds = []
         for end in ("earliest", "latest"):
@@ -231,7 +231,7 @@ class Fetcher:
             f"{self}: offset {offset} was there when the query was planned; now the log begins at {start} and ends at "
             f"{latest}"
         )
-        return Answer("", start) if offset < start < self.task.end_offset else None
+        return FetchAnswer("", start) if offset < start < self.task.end_offset else None
 
     def _lose(self, text: str) -> None:
         if self._options.fail_on_data_loss:

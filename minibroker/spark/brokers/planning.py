@@ -1,4 +1,4 @@
-"""Wire mode: which offsets a query reads, asked of the brokers, as tasks.
+"""Planning of a query that reads from brokers: its offsets, asked of them, as tasks.
 
     metadata -> partitions -> earliest, latest and offsets by time -> a range for each -> tasks
 
@@ -7,12 +7,15 @@ Ranges are cut as Spark's Kafka source cuts them: one task for each partition, m
 What must hold: the tasks of a partition follow each other without a gap. Asking is repeated `fetchOffset.numRetries`
 times; what fails then, fails the query while it is planned.
 Spark: brokers below 0.11 are refused; here those from 0.10 on are asked in their versions.
+`run` waits for the client, which is asyncio, in a plain function; also where a loop runs already, as in a notebook.
 Not here: ranges (minibroker/spark/ranges.py), reading (rows.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 
 from minibroker.client.cluster import Cluster, Topic
 from minibroker.client.connection import CallTimeout, ConnectionLost, error_of
@@ -21,7 +24,6 @@ from minibroker.client.security import Security, SecurityError
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.schema.types import NO_ID
-from minibroker.spark.brokers.loop import run
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError, TopicPartition
 from minibroker.spark.options import Options
@@ -276,3 +278,18 @@ def _cut(task: WireTask, count: int) -> list[WireTask]:
             pieces.append(WireTask(task.topic, task.partition, first, end, task.topic_id))
         first = end
     return pieces
+
+
+T = TypeVar("T")
+
+
+def run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Wait for what a coroutine returns."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(make())
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(lambda: asyncio.run(make())).result()

@@ -1,4 +1,4 @@
-"""Rows of a task that brokers give: fetched bytes, decoded into columns while the next fetch is under way.
+"""Rows of a task that reads from brokers: fetched bytes, decoded while the next fetch is under way.
 
 What must hold: the rows are exactly those of the task's offsets that the filters let through, in their order. Memory is
 bounded by two answers, what ColumnReader holds at once, and one batch.
@@ -18,7 +18,7 @@ import pyarrow as pa
 from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.log.formats import HEADER_BYTES, MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES
 from minibroker.log.segment import Place
-from minibroker.spark.brokers.fetching import Answer, Fetcher
+from minibroker.spark.brokers.fetching import FetchAnswer, Fetcher
 from minibroker.spark.brokers.planning import WireTask
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
 from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
@@ -73,7 +73,7 @@ class WireTaskReader:
         if missing and (told := runner.run(fetcher.unexplained(missing))):
             self.noticed.append(told)
 
-    def _decode(self, answer: Answer, first_offset: int) -> Generator[pa.RecordBatch, None, int]:
+    def _decode(self, answer: FetchAnswer, first_offset: int) -> Generator[pa.RecordBatch, None, int]:
         """Yield the rows of an answer, and return the offset behind it."""
         task, manner = self.task, self.manner
         reader = self._reader(answer, first_offset)
@@ -99,7 +99,7 @@ class WireTaskReader:
             return task.end_offset
         return reader.next_offset
 
-    def _reader(self, answer: Answer, first_offset: int) -> ColumnReader:
+    def _reader(self, answer: FetchAnswer, first_offset: int) -> ColumnReader:
         manner = self.manner
         return ColumnReader(
             answer.records,
@@ -115,7 +115,7 @@ class WireTaskReader:
         )
 
     def _broken(
-        self, error: ProtocolError, answer: Answer, place: Place | None, position: int = 0
+        self, error: ProtocolError, answer: FetchAnswer, place: Place | None, position: int = 0
     ) -> Iterator[pa.RecordBatch]:
         """Fail, count, or show what cannot be read: a batch, or the rest of the task if None."""
         task = self.task

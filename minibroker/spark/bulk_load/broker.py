@@ -1,4 +1,4 @@
-"""A directory started and stopped as by the broker that it belongs to, without serving anybody.
+"""Start and stop of a log directory as by its broker, without serving anybody.
 
     with its lock held:  lead the metadata, register, open every log; change the metadata; stop in order
 

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as records: which columns there must be, and a batch of Arrow as keys, values and the rest.
+"""Columns of a bulk load: which ones there must be, and a batch of Arrow as keys, values and the rest.
 
 Columns are those of Spark's Kafka sink, and `timestamp`:
 

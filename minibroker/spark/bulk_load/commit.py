@@ -1,4 +1,4 @@
-"""The end of a load: staged segments become part of the logs, and new topics part of the metadata.
+"""Commit of a bulk load: staged segments become part of the logs, and new topics part of the metadata.
 
     a new directory its metadata -> each run its offsets, in the order of the tasks -> names -> topics -> a clean stop
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
 
 
-class Loaded(NamedTuple):
+class LoadedPartition(NamedTuple):
     """What a load has added to a partition."""
 
     topic: str
@@ -59,7 +59,7 @@ class Loaded(NamedTuple):
     size_bytes: int
 
 
-class Run:
+class StagedLog:
     """What all tasks have staged for one partition."""
 
     def __init__(self, plan: Plan, topic: str, partition: int):
@@ -99,11 +99,11 @@ class Commit:
     def __init__(self, storage: OsStorage, options: LoadOptions, clock: Clock, chance: Random):
         self.storage, self.options, self.clock, self.chance = storage, options, clock, chance
 
-    def run(self, plan: Plan, pieces: Sequence[Piece]) -> list[Loaded]:
-        runs: dict[tuple[str, int], Run] = {}
+    def run(self, plan: Plan, pieces: Sequence[Piece]) -> list[LoadedPartition]:
+        runs: dict[tuple[str, int], StagedLog] = {}
         for piece in sorted(pieces, key=lambda each: (each.topic, each.partition, each.task, each.base_offset)):
             key = piece.topic, piece.partition
-            runs.setdefault(key, Run(plan, *key)).pieces.append(piece)
+            runs.setdefault(key, StagedLog(plan, *key)).pieces.append(piece)
         if not runs:
             return []
         self._check(plan, runs.values())
@@ -118,14 +118,14 @@ class Commit:
             self._give_names(run)
         self._finish(meta, list(runs.values()))
         return [
-            Loaded(
+            LoadedPartition(
                 *(run.topic, run.partition, run.start_offset, run.end_offset, len(run.pieces)),
                 sum(piece.size_bytes for piece in run.pieces),
             )
             for run in runs.values()
         ]
 
-    def _check(self, plan: Plan, runs: Iterable[Run]) -> None:
+    def _check(self, plan: Plan, runs: Iterable[StagedLog]) -> None:
         """Raise if somebody else was at work in the directory since the tasks began."""
         is_new = read_meta_properties(self.storage) is None
         if is_new != plan.is_new or not (is_new or read_clean_shutdown(self.storage) is not None):
@@ -136,7 +136,7 @@ class Commit:
                 if self.storage.size_bytes(path) != piece.size_bytes:
                     raise LoadError(f"{path} is not there any more: a broker or another load has removed it")
 
-    def _look_at_log(self, run: Run) -> None:
+    def _look_at_log(self, run: StagedLog) -> None:
         """Note how a log ends that is there already. In a pane before the disk: opening removes what is staged."""
         storage, directory = ReadOnlyStorage(self.storage.root), f"{run.topic}-{run.partition}"
         log = open_log(storage, directory, LogSettings(), was_clean=True, now_ms=self.clock.now_ms())
@@ -162,7 +162,7 @@ class Commit:
 
     # Segments
 
-    def _give_offsets(self, run: Run) -> None:
+    def _give_offsets(self, run: StagedLog) -> None:
         """Write true offsets into batches, whose checksums do not cover them."""
         for piece, base in run.based():
             if not base:
@@ -175,7 +175,7 @@ class Commit:
             finally:
                 file.close()
 
-    def _give_names(self, run: Run) -> None:
+    def _give_names(self, run: StagedLog) -> None:
         """Put segments into their log, batches first: an index without them would be taken for broken."""
         storage, directory = self.storage, run.staged
         if run.epochs.assign(run.leader_epoch, run.start_offset):
@@ -188,7 +188,7 @@ class Commit:
 
     # Topics
 
-    def _finish(self, meta: MetaProperties, runs: list[Run]) -> None:
+    def _finish(self, meta: MetaProperties, runs: list[StagedLog]) -> None:
         """Let the metadata know of new topics, and stop as a broker does."""
         plans = {run.topic: run.plan for run in runs if run.plan.leader_epochs is None}
         new = {topic: random_id(self.chance) for topic in plans}
@@ -216,7 +216,7 @@ class Commit:
         broker.open_logs()
         broker.stop()
 
-    def _show(self, run: Run, topic_id: bytes) -> None:
+    def _show(self, run: StagedLog, topic_id: bytes) -> None:
         """Give the directory of a new partition its name."""
         if self.storage.exists(f"{run.topic}-{run.partition}"):
             # No topic claims it: a broker would set it aside as well when it starts.

@@ -1,4 +1,4 @@
-"""A broker's directory that rows are to be loaded into: whose it is, which topics there are, what a load has left.
+"""Log directory that a bulk load writes to: its owner, its topics, leavings of loads before, the lock.
 
 The directory is that of a broker which is its own controller: topics stand in its metadata log, and one that does not
 is nobody's. An absent directory is made, as `minibroker serve` or `kafka-storage format` would.
@@ -25,7 +25,7 @@ from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, WrongDi
 from minibroker.metadata.image import MetadataImage, Topic
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.spark.bulk_load.broker import QuietBroker
-from minibroker.spark.bulk_load.commit import Commit, Loaded
+from minibroker.spark.bulk_load.commit import Commit, LoadedPartition
 from minibroker.spark.bulk_load.options import CONFIG, LoadOptions
 from minibroker.spark.bulk_load.plans import STAGED, LoadError, Piece, Plan, TopicPlan, check_topic
 from minibroker.spark.option_values import OptionError
@@ -167,7 +167,7 @@ class LoadDirectory:
 
     # After the tasks
 
-    def commit(self, plan: Plan, pieces: Sequence[Piece]) -> list[Loaded]:
+    def commit(self, plan: Plan, pieces: Sequence[Piece]) -> list[LoadedPartition]:
         """Make staged segments part of the logs; return what was added, by topic and partition."""
         return Commit(self.storage, self.options, self.clock, self.chance).run(plan, pieces)
 

@@ -1,4 +1,4 @@
-"""What the parts of a bulk load hand to each other: the plan goes to the tasks, staged segments come back.
+"""Plan of a bulk load, which goes to its tasks, and the staged segments that come back.
 
 Segments are staged as `<offset>.<kind>.load-<id>-<task>-<attempt>.deleted`, in the directory of the partition, or in
 one that ends in `-delete` if the topic is new. Brokers remove both when they start, Kafka's too: whatever becomes of a

@@ -1,4 +1,4 @@
-"""The headers of many batches side by side, and which of the batches are for whom.
+"""Headers of many batches side by side, and which of the batches readers see.
 
 `find_units` hops over a chunk; a unit is what `batches` yields: a v2 batch, a v0 or v1 wrapper, or a single message.
 What must hold: it finds the same units as `batches`, and fails where that fails; wherever a unit is in doubt, `batches`
@@ -34,7 +34,7 @@ from minibroker.log.formats import (
 from minibroker.log.records import control_type
 from minibroker.schema.message import Message
 from minibroker.spark.columns.rows import fixed_fields
-from minibroker.spark.columns.varints import Bools, Int64s, Plane
+from minibroker.spark.columns.varints import Bools, BufferView, Int64s
 
 SPAN_BYTES_MAX = (1 << 31) - 1  # of units read at once: Arrow counts the bytes of a column in 31 bits
 
@@ -181,15 +181,15 @@ def _headers(view: memoryview, begin: int, positions: Int64s) -> Units:
     units = Units(positions)
     if not len(positions):
         return units
-    plane = Plane(view[begin : begin + int(positions[-1] - begin) + _BYTES_MIN[2]])
+    buffer = BufferView(view[begin : begin + int(positions[-1] - begin) + _BYTES_MIN[2]])
     places = positions - begin
-    units.magics = plane.bytes[places + 16].astype(np.int64)
+    units.magics = buffer.bytes[places + 16].astype(np.int64)
     classes: tuple[type[Message], ...] = (MessageV0, MessageV1, BatchHeader)
     for magic, cls in enumerate(classes):
         which = np.flatnonzero(units.magics == magic)
         if not which.size:
             continue
-        fields = plane.at(fixed_fields(cls), places[which])
+        fields = buffer.at(fixed_fields(cls), places[which])
 
         def column(name: str, fields: NDArray[Any] = fields) -> Int64s:
             return np.asarray(fields[name], np.int64)

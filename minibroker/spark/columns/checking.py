@@ -1,4 +1,4 @@
-"""Which batches are sound to the last record, found with columns: what verification need not read one by one.
+"""Batches that are sound to the last record, found with columns: verification need not read them one by one.
 
 What must hold: a batch that is named here has the checksum it says, as many records as it says, with offsets that rise
 within its own, and the largest timestamp that it says. Of any other nothing is said: whoever wants to know what is

@@ -28,7 +28,7 @@ from minibroker.log.message_sets import single_message
 from minibroker.spark.columns.batches import Units, unit_at
 from minibroker.spark.columns.record_starts import find_starts
 from minibroker.spark.columns.rows import Rows, fixed_fields, read_messages, read_records
-from minibroker.spark.columns.varints import Bools, Int64s, Plane
+from minibroker.spark.columns.varints import Bools, BufferView, Int64s
 
 ROWS_MAX = 1 << 19  # opened at once: what is made on the way takes some 150 bytes a row, however short records are
 
@@ -37,16 +37,16 @@ COVERED_FROM = (*[layout(MessageV0, end="magic").size] * 2, layout(BatchHeader, 
 
 
 class Opened:
-    """Units whose records lie in one plane: unit number `units[n]` from `begins[n]` to `ends[n]`."""
+    """Units whose records lie in one buffer: unit number `units[n]` from `begins[n]` to `ends[n]`."""
 
-    __slots__ = ("begins", "broken", "ends", "plane", "units", "upto")
+    __slots__ = ("begins", "broken", "buffer", "ends", "units", "upto")
 
-    def __init__(self, plane: Plane, units: Int64s, begins: Int64s, ends: Int64s, upto: int, broken: bool):
-        self.plane = plane
+    def __init__(self, buffer: BufferView, units: Int64s, begins: Int64s, ends: Int64s, upto: int, broken: bool):
+        self.buffer = buffer
         self.units = units
         self.begins = begins
         self.ends = ends
-        self.upto = upto  # units before this one are in the plane, or not wanted
+        self.upto = upto  # units before this one are in the buffer, or not wanted
         self.broken = broken  # whether that one is
 
 
@@ -91,8 +91,8 @@ def open_units(
     if any_packed:
         ends = np.cumsum(np.array([len(piece) for piece in pieces], np.int64))
         begins = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-        return Opened(Plane(b"".join(pieces)), chosen, begins, ends, upto, broken)
-    # Nothing is copied: the plane lies over the chunk.
+        return Opened(BufferView(b"".join(pieces)), chosen, begins, ends, upto, broken)
+    # Nothing is copied: the buffer lies over the chunk.
     begin = end = 0
     if chosen.size:
         begin = int(units.positions[chosen[0]])
@@ -100,7 +100,7 @@ def open_units(
     begins = units.positions[chosen] - begin
     ends = begins + units.sizes[chosen]
     begins = begins + np.where(units.magics[chosen] == 2, HEADER_BYTES, 0)
-    return Opened(Plane(view[begin:end]), chosen, begins, ends, upto, broken)
+    return Opened(BufferView(view[begin:end]), chosen, begins, ends, upto, broken)
 
 
 def _cut_by_rows(units: Units, shown: Bools) -> int:
@@ -150,7 +150,7 @@ def read_rows(opened: Opened, units: Units, check_crc: bool) -> tuple[Rows, int 
             read = _records if magic == 2 else _messages
             rows = read(opened, units, of_magic, broken)
             if magic < 2 and check_crc:
-                _check_crcs(opened.plane, rows)
+                _check_crcs(opened.buffer, rows)
             parts.append(rows)
     if not parts:
         return Rows.none(), min(broken, default=None)
@@ -167,12 +167,12 @@ def _records(opened: Opened, units: Units, of_magic: Int64s, broken: list[int]) 
     which, begins, ends = opened.units[of_magic], opened.begins[of_magic], opened.ends[of_magic]
     counts = units.counts[which]
     believable = (counts >= 0) & (counts * RECORD_BYTES_MIN <= ends - begins)
-    found = find_starts(opened.plane, 2, begins, ends, np.where(believable, counts, 0))
+    found = find_starts(opened.buffer, 2, begins, ends, np.where(believable, counts, 0))
     fails = ~believable | found.broken | (found.counts != counts)
     of_row, places = _cut(which, found.counts, found.places, fails, broken)
     append_times = units.append_times
     base_timestamps = np.where(append_times, units.max_timestamps, units.base_timestamps)[of_row]
-    rows = read_records(opened.plane, places, of_row, units.base_offsets[of_row], base_timestamps)
+    rows = read_records(opened.buffer, places, of_row, units.base_offsets[of_row], base_timestamps)
     if append_times.any():
         rows.timestamps = np.where(append_times[of_row], base_timestamps, rows.timestamps)
     return rows
@@ -180,21 +180,21 @@ def _records(opened: Opened, units: Units, of_magic: Int64s, broken: list[int]) 
 
 def _messages(opened: Opened, units: Units, of_magic: Int64s, broken: list[int]) -> Rows:
     """Read v0 or v1 messages, single ones and those in wrappers."""
-    plane = opened.plane
+    buffer = opened.buffer
     which, begins, ends = opened.units[of_magic], opened.begins[of_magic], opened.ends[of_magic]
     magic = int(units.magics[which[0]])
     packed = units.are_wrappers[which]
     # A single message is its own start; of the message sets in wrappers they must be found.
-    found = find_starts(plane, magic, begins[packed], ends[packed])
+    found = find_starts(buffer, magic, begins[packed], ends[packed])
     counts = np.ones(len(which), np.int64)
     counts[packed] = found.counts
     fails = counts == 0
     fails[packed] |= found.broken
     of_row, places = _cut(which, counts, np.sort(np.concatenate([begins[~packed], found.places])), fails, broken)
-    rows = read_messages(plane, magic, places, of_row)
+    rows = read_messages(buffer, magic, places, of_row)
     are_within = units.are_wrappers[of_row]
     if are_within.any():
-        fields = plane.at(fixed_fields(MessageV0), places)
+        fields = buffer.at(fixed_fields(MessageV0), places)
         rows.wrong |= are_within & ((fields["magic"] != magic) | (fields["attributes"] & CODEC_MASK != 0))
         last = np.flatnonzero(np.diff(of_row, append=-1))
         if magic:
@@ -225,14 +225,14 @@ def _cut(which: Int64s, counts: Int64s, places: Int64s, fails: Bools, broken: li
     return of_row, places[: len(of_row)]
 
 
-def _check_crcs(plane: Plane, rows: Rows) -> None:
+def _check_crcs(buffer: BufferView, rows: Rows) -> None:
     """Mark messages whose checksum is not that of their bytes."""
     if not len(rows):
         return
-    fields = plane.at(fixed_fields(MessageV0), rows.starts)
+    fields = buffer.at(fixed_fields(MessageV0), rows.starts)
     begins = rows.starts + COVERED_FROM[0]
     ends = rows.starts + PREFIX_BYTES + fields["size"]
-    memory = memoryview(plane.memory)
+    memory = memoryview(buffer.memory)
     pieces = map(memory.__getitem__, map(slice, begins.tolist(), ends.tolist()))
     found = np.fromiter(map(crc32, pieces), np.uint32, len(rows))
     rows.wrong |= found != fields["crc"]

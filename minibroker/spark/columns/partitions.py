@@ -1,4 +1,4 @@
-"""Which partitions keys go to, for many keys at once: murmur2 as Kafka's clients have it.
+"""Partitions of many keys at once: murmur2 as Kafka's clients have it.
 
 What must hold: a key goes where client/partitioner.py and Kafka's Java client put it.
 Not here: records without a key, which whoever writes them spreads as they like.
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from minibroker.spark.columns.building_records import Part, offsets_of
-from minibroker.spark.columns.varints import Int64s, Plane
+from minibroker.spark.columns.building import Part, offsets_of
+from minibroker.spark.columns.varints import BufferView, Int64s
 
 UInt32s = NDArray[np.uint32]
 
@@ -42,29 +42,29 @@ def hashes_of(keys: pa.Array) -> UInt32s:
         return hashes
     begins = offsets_of(part.array)[:-1].astype(np.int64)
     data = part.array.buffers()[2]
-    plane = Plane(memoryview(data).cast("B") if data is not None else b"")
+    buffer = BufferView(memoryview(data).cast("B") if data is not None else b"")
     for first in range(0, len(keys), CHUNK_KEYS):
         which = slice(first, first + CHUNK_KEYS)
-        hashes[which] = _hashed(plane, begins[which], part.sizes[which])
+        hashes[which] = _hashed(buffer, begins[which], part.sizes[which])
     return hashes
 
 
-def _hashed(plane: Plane, begins: Int64s, sizes: Int64s) -> UInt32s:
+def _hashed(buffer: BufferView, begins: Int64s, sizes: Int64s) -> UInt32s:
     """Take the keys together, word by word."""
     hashes = sizes.astype(np.uint32) ^ np.uint32(SEED)
     whole = sizes // WORD_BYTES
     least, most = int(whole.min()), int(whole.max())
     for index in range(least):
-        hashes = _mixed(hashes, plane.words_at(begins + index * WORD_BYTES).astype(np.uint32))
+        hashes = _mixed(hashes, buffer.words_at(begins + index * WORD_BYTES).astype(np.uint32))
     if most > least:
         # The longest first, so that those that go on are always in front.
         order = np.argsort(-whole, kind="stable")
         left = np.searchsorted(-whole[order], -np.arange(least, most), "left")
         for index, reached in zip(range(least, most), left.tolist()):
             which = order[:reached]
-            words = plane.words_at(begins[which] + index * WORD_BYTES).astype(np.uint32)
+            words = buffer.words_at(begins[which] + index * WORD_BYTES).astype(np.uint32)
             hashes[which] = _mixed(hashes[which], words)
-    return _finished(hashes, plane, begins + whole * WORD_BYTES, sizes - whole * WORD_BYTES)
+    return _finished(hashes, buffer, begins + whole * WORD_BYTES, sizes - whole * WORD_BYTES)
 
 
 def _mixed(hashes: UInt32s, words: UInt32s) -> UInt32s:
@@ -74,10 +74,10 @@ def _mixed(hashes: UInt32s, words: UInt32s) -> UInt32s:
     return np.asarray(hashes * MULTIPLIER ^ words)
 
 
-def _finished(hashes: UInt32s, plane: Plane, begins: Int64s, sizes: Int64s) -> UInt32s:
+def _finished(hashes: UInt32s, buffer: BufferView, begins: Int64s, sizes: Int64s) -> UInt32s:
     """Take up to three bytes that are left, and mix for the last time."""
     if sizes.any():
-        rest = plane.words_at(begins) & ((np.int64(1) << (sizes << 3)) - 1)
+        rest = buffer.words_at(begins) & ((np.int64(1) << (sizes << 3)) - 1)
         with_rest = (hashes ^ rest.astype(np.uint32)) * MULTIPLIER
         hashes = np.where(sizes > 0, with_rest, hashes)
     hashes = (hashes ^ hashes >> np.uint32(13)) * MULTIPLIER

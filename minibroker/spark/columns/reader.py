@@ -30,7 +30,7 @@ from minibroker.spark.columns.arrays import OFFSET_MAX, copied, copied_headers, 
 from minibroker.spark.columns.batches import AbortedUnits, Units, find_misplaced, find_units, unit_at
 from minibroker.spark.columns.opening import has_too_many, open_units, read_rows
 from minibroker.spark.columns.rows import Rows
-from minibroker.spark.columns.varints import Bools, Int64s, Plane
+from minibroker.spark.columns.varints import Bools, BufferView, Int64s
 
 GROUP_BYTES = 4 * 1024 * 1024  # wide enough for numpy, and what belongs to it stays in the processor's cache
 UNITS_AT_ONCE = 1 << 20  # none, really; few behind a broken one, as whatever is read beyond the next is in vain
@@ -200,7 +200,7 @@ class ColumnReader:
         wanted = self._inside(rows.offsets, rows.timestamps)
         if not wanted.all():
             rows = rows[wanted]
-        return self._columns(opened.plane, units, rows) if len(rows) else None
+        return self._columns(opened.buffer, units, rows) if len(rows) else None
 
     def _start_single(self) -> None:
         """Begin to read the first unit one by one, if all of it is in order: side by side it would take much memory."""
@@ -268,11 +268,11 @@ class ColumnReader:
                 wanted &= numbers < end
         return wanted
 
-    def _columns(self, plane: Plane, units: Units, rows: Rows) -> Columns:
+    def _columns(self, buffer: BufferView, units: Units, rows: Rows) -> Columns:
         made = self._numbers(units, rows.units, rows.offsets, rows.timestamps)
-        made.keys = copied(plane, rows.keys) if self._keys else None
-        made.values = copied(plane, rows.values) if self._values else None
-        made.headers = copied_headers(plane, rows) if self._headers else None
+        made.keys = copied(buffer, rows.keys) if self._keys else None
+        made.values = copied(buffer, rows.values) if self._values else None
+        made.headers = copied_headers(buffer, rows) if self._headers else None
         return made
 
     def _numbers(self, units: Units, of_row: Int64s, offsets: Int64s, timestamps: Int64s) -> Columns:

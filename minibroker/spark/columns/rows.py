@@ -23,8 +23,8 @@ from minibroker.spark.columns.varints import (
     SIZE_MASK,
     WORD_BYTES,
     Bools,
+    BufferView,
     Int64s,
-    Plane,
     short_varints,
     varints,
 )
@@ -120,14 +120,16 @@ class Rows:
 _COLUMNS = ("starts", "units", "offsets", "timestamps", "keys", "values", "headers_at", "wrong")
 
 
-def read_records(plane: Plane, starts: Int64s, units: Int64s, base_offsets: Int64s, base_timestamps: Int64s) -> Rows:
+def read_records(
+    buffer: BufferView, starts: Int64s, units: Int64s, base_offsets: Int64s, base_timestamps: Int64s
+) -> Rows:
     """Read v2 records; the bases are those of each record's batch."""
     count = len(starts)
     wrong = np.zeros(count, np.bool_)
     fields = np.empty((len(_RECORD_FIELDS), count), np.int64)
     for begin in range(0, count, CHUNK_ROWS):
         which = slice(begin, begin + CHUNK_ROWS)
-        _read_fields(plane, starts[which], fields[:, which], wrong[which])
+        _read_fields(buffer, starts[which], fields[:, which], wrong[which])
     offset_deltas, timestamp_deltas, keys_at, key_sizes, values_at, value_sizes, headers_at = fields
     # New arrays: who keeps these two is not to keep all the others.
     offsets, timestamps = base_offsets + offset_deltas, base_timestamps + timestamp_deltas
@@ -139,11 +141,11 @@ CHUNK_ROWS = 4096  # read at once: enough for numpy, and what is read and made s
 _RECORD_FIELDS = ("offset delta", "timestamp delta", "key at", "key size", "value at", "value size", "headers at")
 
 
-def _read_fields(plane: Plane, starts: Int64s, fields: Int64s, wrong: Bools) -> None:
+def _read_fields(buffer: BufferView, starts: Int64s, fields: Int64s, wrong: Bools) -> None:
     """Fill in the fields of some records, offsets and timestamps still without their bases."""
     offset_deltas, timestamp_deltas, keys_at, key_sizes, values_at, value_sizes, headers_at = fields
     # A word has the size, the attributes, in which no bit is in use, and three numbers, if none of them is large.
-    words = plane.words_at(starts)
+    words = buffer.words_at(starts)
     table = short_varints()
     entries = table[words & 0xFFFF]
     width = entries & SIZE_MASK
@@ -161,32 +163,32 @@ def _read_fields(plane: Plane, starts: Int64s, fields: Int64s, wrong: Bools) -> 
     if not is_short.all():
         longer = np.flatnonzero(~is_short)
         failed = np.zeros(len(longer), np.bool_)
-        sizes, at = varints(plane, starts[longer], "SizeVarint", failed)
+        sizes, at = varints(buffer, starts[longer], "SizeVarint", failed)
         ends[longer] = at + sizes
-        timestamp_deltas[longer], at = varints(plane, at + 1, "Varlong", failed)
-        offset_deltas[longer], at = varints(plane, at, "Varint", failed)
-        key_sizes[longer], behind[longer] = varints(plane, at, "Varint", failed)
+        timestamp_deltas[longer], at = varints(buffer, at + 1, "Varlong", failed)
+        offset_deltas[longer], at = varints(buffer, at, "Varint", failed)
+        key_sizes[longer], behind[longer] = varints(buffer, at, "Varint", failed)
         wrong[longer] |= failed
     keys_at[:] = behind
     # Any size below 0 is null.
-    value_sizes[:], values_at[:] = varints(plane, behind + np.maximum(key_sizes, 0), "Varint", wrong)
+    value_sizes[:], values_at[:] = varints(buffer, behind + np.maximum(key_sizes, 0), "Varint", wrong)
     headers_at[:] = values_at + np.maximum(value_sizes, 0)
-    if plane.bytes_at(headers_at).any():
-        counts, behind = varints(plane, headers_at, "Varint", wrong)
-        behind, _ = _walk_headers(plane, counts, behind, ends, wrong)
+    if buffer.bytes_at(headers_at).any():
+        counts, behind = varints(buffer, headers_at, "Varint", wrong)
+        behind, _ = _walk_headers(buffer, counts, behind, ends, wrong)
     else:
         behind = headers_at + 1
     wrong |= behind != ends
 
 
-def read_messages(plane: Plane, magic: int, starts: Int64s, units: Int64s) -> Rows:
+def read_messages(buffer: BufferView, magic: int, starts: Int64s, units: Int64s) -> Rows:
     """Read v0 or v1 messages that lie within the buffer; offsets and timestamps are as written in them."""
     cls: type[Message] = MessageV1 if magic else MessageV0
-    fields = plane.at(fixed_fields(cls), starts)
+    fields = buffer.at(fixed_fields(cls), starts)
     ends = starts + PREFIX_BYTES + fields["size"]
     at = starts + fields.dtype.itemsize
-    last = len(plane.bytes) - 4
-    sizes_of = plane.numbers(">i4")
+    last = len(buffer.bytes) - 4
+    sizes_of = buffer.numbers(">i4")
     spans = []
     for _ in ("key", "value"):
         sizes = sizes_of[np.minimum(at, last)].astype(np.int64)
@@ -216,13 +218,13 @@ class Headers:
         self.values = values
 
 
-def read_headers(plane: Plane, rows: Rows) -> Headers:
+def read_headers(buffer: BufferView, rows: Rows) -> Headers:
     """Read the headers of records that are in order."""
     counts = np.zeros(len(rows), np.int64)
     have = np.flatnonzero(rows.headers_at >= 0)
     wrong = np.zeros(len(have), np.bool_)
-    counts[have], at = varints(plane, rows.headers_at[have], "Varint", wrong)
-    _, (keys, values) = _walk_headers(plane, counts[have], at, None, wrong)
+    counts[have], at = varints(buffer, rows.headers_at[have], "Varint", wrong)
+    _, (keys, values) = _walk_headers(buffer, counts[have], at, None, wrong)
     assert not wrong.any(), "headers were read before, and in order"
     # Found number by number; their places bring them into the order of the records.
     order = np.argsort(keys.begins, kind="stable")
@@ -230,7 +232,7 @@ def read_headers(plane: Plane, rows: Rows) -> Headers:
 
 
 def _walk_headers(
-    plane: Plane, counts: Int64s, at: Int64s, ends: Int64s | None, wrong: Bools
+    buffer: BufferView, counts: Int64s, at: Int64s, ends: Int64s | None, wrong: Bools
 ) -> tuple[Int64s, tuple[Span, Span]]:
     """Go over the headers of all records together, the first of each, the second, ...
 
@@ -246,10 +248,10 @@ def _walk_headers(
     empty = np.empty(0, np.int64)
     while which.size > NARROW:
         failed = np.zeros(len(which), np.bool_)
-        key_sizes, place = varints(plane, place, "Varint", failed)
+        key_sizes, place = varints(buffer, place, "Varint", failed)
         failed |= key_sizes < 0
         keys.append(Span(place, key_sizes))
-        value_sizes, place = varints(plane, place + np.maximum(key_sizes, 0), "Varint", failed)
+        value_sizes, place = varints(buffer, place + np.maximum(key_sizes, 0), "Varint", failed)
         values.append(Span(place, value_sizes))
         place = place + np.maximum(value_sizes, 0)
         if ends is not None:
@@ -262,8 +264,8 @@ def _walk_headers(
             which, left, place = which[goes_on], left[goes_on], place[goes_on]
     alone: list[tuple[int, int, int, int]] = []
     for record, count, start in zip(which.tolist(), left.tolist(), place.tolist()):
-        end = int(ends[record]) if ends is not None else plane.size
-        behind_it = _walk_alone(plane, count, start, end, alone)
+        end = int(ends[record]) if ends is not None else buffer.size
+        behind_it = _walk_alone(buffer, count, start, end, alone)
         wrong[record] |= behind_it < 0
         behind[record] = behind_it
     if alone:
@@ -275,9 +277,9 @@ def _walk_headers(
     return behind, (Span.joined(keys), Span.joined(values))
 
 
-def _walk_alone(plane: Plane, count: int, place: int, end: int, found: list[tuple[int, int, int, int]]) -> int:
+def _walk_alone(buffer: BufferView, count: int, place: int, end: int, found: list[tuple[int, int, int, int]]) -> int:
     """Go over `count` headers of one record; return the place behind them, -1 if that is not within `end`."""
-    memory = memoryview(plane.memory)
+    memory = memoryview(buffer.memory)
     try:
         for _ in range(count):
             size, key_at = read_uvarint(memory, place)

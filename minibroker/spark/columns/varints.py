@@ -1,8 +1,8 @@
 """Numbers read at many places of one buffer at once.
 
-`Plane` is a buffer as numpy sees it: as bytes, and as numbers that begin at every byte. Varints of one and two bytes,
-nearly all there are, come out of a table with two bytes as the index; the rest is done byte by byte, still side by
-side.
+`BufferView` is a buffer as numpy sees it: as bytes, and as numbers that begin at every byte. Varints of one and two
+bytes, nearly all there are, come out of a table with two bytes as the index; the rest is done byte by byte, still side
+by side.
 What must hold: a place behind the end is no error but a zero, so who reads must compare where reading ended with where
 it had to end. Places only grow while a record is read, so one comparison at its end finds whatever ran over.
 Not here: what the numbers mean (rows.py).
@@ -24,10 +24,10 @@ Bools = NDArray[np.bool_]
 
 
 PAIR_BYTES, WORD_BYTES = 2, 8
-BYTES_MIN = 256  # a plane is at least so long, so that every kind of number has a place in it
+BYTES_MIN = 256  # a buffer is at least so long, so that every kind of number has a place in it
 
 
-class Plane:
+class BufferView:
     """A buffer, read at many places at once; `size` is how much of it counts."""
 
     __slots__ = ("bytes", "memory", "pairs", "size", "words")
@@ -78,18 +78,18 @@ class Plane:
         return found
 
 
-def varints(plane: Plane, places: Int64s, type: str, wrong: Bools) -> tuple[Int64s, Int64s]:
+def varints(buffer: BufferView, places: Int64s, type: str, wrong: Bools) -> tuple[Int64s, Int64s]:
     """Read a zigzag varint at each place; return the values and the places behind them.
 
     type: Varint, Varlong or SizeVarint. Where a varint is too long or too large, `wrong` is set.
     """
-    entries = short_varints()[plane.pairs_at(places)]
+    entries = short_varints()[buffer.pairs_at(places)]
     sizes = entries & SIZE_MASK
     values = (entries >> SIZE_BITS).astype(np.int64)
     behind = places + sizes
     if not sizes.all():
         longer = np.flatnonzero(sizes == 0)
-        values[longer], behind[longer], failed = _long_varints(plane, places[longer], VARINTS[type])
+        values[longer], behind[longer], failed = _long_varints(buffer, places[longer], VARINTS[type])
         wrong[longer[failed]] = True
     return values, behind
 
@@ -113,9 +113,9 @@ def short_varints() -> NDArray[np.int32]:
     return np.asarray(np.where(sizes > 0, values << SIZE_BITS | sizes, 0), np.int32)
 
 
-def _long_varints(plane: Plane, places: Int64s, bytes_max: int) -> tuple[Int64s, Int64s, Bools]:
+def _long_varints(buffer: BufferView, places: Int64s, bytes_max: int) -> tuple[Int64s, Int64s, Bools]:
     """Read varints of any length; return also which are none."""
-    words = plane.words_at(places).view(np.uint64)
+    words = buffer.words_at(places).view(np.uint64)
     # The lowest byte without its top bit is the last one; what is above it does not belong to the number.
     tops = ~words & np.uint64(0x8080808080808080)
     last_bit = tops & (~tops + np.uint64(1))
@@ -131,7 +131,7 @@ def _long_varints(plane: Plane, places: Int64s, bytes_max: int) -> tuple[Int64s,
     else:
         longer = np.flatnonzero(sizes == 0)
         wrong = np.zeros(len(places), np.bool_)
-        ninth, tenth = (plane.bytes_at(places[longer] + index).astype(np.uint64) for index in (8, 9))
+        ninth, tenth = (buffer.bytes_at(places[longer] + index).astype(np.uint64) for index in (8, 9))
         has_tenth = ninth >= 0x80
         total[longer] |= (ninth & np.uint64(0x7F)) << np.uint64(56) | np.where(has_tenth, tenth, 0) << np.uint64(63)
         sizes[longer] = 9 + has_tenth

@@ -1,4 +1,4 @@
-"""Log directories as they lie there: which partitions, in which files, from which offset to which.
+"""Partitions in log directories: their segments, and from which offset to which they go.
 
 A path is a broker's log directory, the directory of one partition, or several with commas between them: disks of one
 broker, or brokers that hold the same partitions. Of replicas the one is read that knows of the highest high watermark.
@@ -42,7 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.log.storage import File
 
-    class Wanted(Protocol):
+    class PartitionFilter(Protocol):
         """Which partitions a query reads; `Options` says it."""
 
         def wants(self, topic: str, partition: int) -> bool: ...
@@ -323,7 +323,7 @@ class PartitionFiles:
         return 0
 
 
-def find_partitions(paths: list[str], wanted: Wanted) -> dict[TopicPartition, PartitionFiles]:
+def find_partitions(paths: list[str], wanted: PartitionFilter) -> dict[TopicPartition, PartitionFiles]:
     """Return the partitions that a query wants, each from one directory; raise OptionError for a path without logs."""
     found: dict[TopicPartition, PartitionFiles] = {}
     roots: dict[str, Root] = {}

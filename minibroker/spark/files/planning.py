@@ -1,4 +1,4 @@
-"""Path mode: which offsets of which segments a query reads, as tasks of about the same size.
+"""Planning of a query that reads log directories: its offsets and segments, as tasks of about the same size.
 
     options, filters -> partitions -> a range of offsets for each -> stretches of segments -> tasks
 

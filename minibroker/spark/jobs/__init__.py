@@ -1,4 +1,4 @@
-"""The jobs: what one does with topics and log directories on Spark.
+"""Jobs on Spark, for topics and log directories.
 
 Each is a module with a function that people call (`export(spark, ...)`), and for `minibroker spark NAME` and
 spark-submit DESCRIPTION, perhaps EPILOG, `add_arguments(parser)` and `run(spark, options, progress)`, which returns a

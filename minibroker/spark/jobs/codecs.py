@@ -24,9 +24,16 @@ from minibroker.spark.jobs.codecs_advice import (
     cost_of,
     reference_bytes,
 )
-from minibroker.spark.jobs.codecs_measuring import Measured, Setting, Work, measure, setting_of
+from minibroker.spark.jobs.codecs_measuring import (
+    Measurement,
+    Setting,
+    Work,
+    measure,
+    pieces_of,
+    read_piece,
+    setting_of,
+)
 from minibroker.spark.jobs.codecs_report import outcome, report
-from minibroker.spark.jobs.codecs_sample import pieces_of, read_piece
 from minibroker.spark.jobs.page import bytes_text
 from minibroker.spark.jobs.profile import write_report
 from minibroker.spark.jobs.progress import Progress
@@ -168,7 +175,7 @@ def _sampled(
 
 
 def _tables(
-    measured: Sequence[Measured],
+    measured: Sequence[Measurement],
     advice: Mapping[str, Advice],
     comparisons: Mapping[str, Sequence[Comparison]],
     load: Load,

@@ -1,4 +1,4 @@
-"""What follows from measured codecs: costs at a rate, which one to take, and how far the articles were right.
+"""Advice on codecs that were measured: costs at a rate, which one to take, how far articles were right.
 
 Costs, for records that come at a rate (bytes a second, uncompressed):
     producers compress once; consumers decompress, each group all of it
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from minibroker.log.compression import GZIP, LEVELS, LZ4, NONE, SNAPPY, ZSTD
-from minibroker.spark.jobs.codecs_measuring import Measured, Setting
+from minibroker.spark.jobs.codecs_measuring import Measurement, Setting
 from minibroker.spark.jobs.page import bytes_text, size_text
 
 THROUGHPUT, SIZE, BALANCED = GOALS = ("throughput", "size", "balanced")
@@ -44,7 +44,7 @@ class Cost(NamedTuple):
     disk: float  # bytes a second, on all replicas
 
 
-def cost_of(measured: Measured, load: Load) -> Cost:
+def cost_of(measured: Measurement, load: Load) -> Cost:
     packed = load.rate / measured.ratio
     compress = _seconds(measured.compress_mb_s) * load.rate
     decompress = _seconds(measured.decompress_mb_s) * load.rate
@@ -58,7 +58,7 @@ def cost_of(measured: Measured, load: Load) -> Cost:
     )
 
 
-def way_seconds(measured: Measured, load: Load) -> float:
+def way_seconds(measured: Measurement, load: Load) -> float:
     """Return how long a byte of records is under way, counting all work and all links one after the other."""
     work = _seconds(measured.compress_mb_s) + (1 + load.consumers) * _seconds(measured.decompress_mb_s)
     return work + (load.replicas + load.consumers) / (measured.ratio * load.link)
@@ -72,7 +72,7 @@ def _seconds(mb_s: float | None) -> float:
 class Advice(NamedTuple):
     topic: str
     goal: str
-    best: Measured
+    best: Measurement
     reason: str
 
     @property
@@ -85,12 +85,12 @@ class Advice(NamedTuple):
         return found | {f"compression.{setting.name}.level": str(setting.level)}
 
 
-def reference_bytes(found: Sequence[Measured]) -> int:
+def reference_bytes(found: Sequence[Measurement]) -> int:
     """Return the size of batches to judge by: that of Kafka's producers, or the nearest."""
     return min({each.batch_bytes for each in found}, key=lambda size: (abs(size - REFERENCE_BYTES), size))
 
 
-def advise(found: Sequence[Measured], goal: str, load: Load) -> Advice:
+def advise(found: Sequence[Measurement], goal: str, load: Load) -> Advice:
     """Return which setting to take for a topic; there must be one."""
     reference = reference_bytes(found)
     rows = [each for each in found if each.batch_bytes == reference]
@@ -114,7 +114,7 @@ def advise(found: Sequence[Measured], goal: str, load: Load) -> Advice:
     return Advice(best.topic, goal, best, reason)
 
 
-def _smallest(worth: list[Measured]) -> tuple[Measured, str]:
+def _smallest(worth: list[Measurement]) -> tuple[Measurement, str]:
     highest = max(each.ratio for each in worth)
     best = max([each for each in worth if each.ratio >= highest * (1 - SAME)], key=_compress_speed)
     reason = f"the smallest: {best.ratio:.2f} times at {_compress_speed(best):,.0f} MB/s a core"
@@ -123,7 +123,7 @@ def _smallest(worth: list[Measured]) -> tuple[Measured, str]:
     return best, reason
 
 
-def _shortest(worth: list[Measured], plain: list[Measured], load: Load) -> tuple[Measured, str]:
+def _shortest(worth: list[Measurement], plain: list[Measurement], load: Load) -> tuple[Measurement, str]:
     by_way = sorted((way_seconds(each, load) * 1e9, place, each) for place, each in enumerate(worth + plain))
     ways = [f"{each.setting.label} {way:.1f}" for way, _, each in by_way[1:4]]
     ways += [f"none {way:.1f}" for way, _, each in by_way[4:] if each.setting.codec == NONE]
@@ -135,7 +135,7 @@ def _shortest(worth: list[Measured], plain: list[Measured], load: Load) -> tuple
     return best, reason
 
 
-def _compress_speed(measured: Measured) -> float:
+def _compress_speed(measured: Measurement) -> float:
     return measured.compress_mb_s or 0.0
 
 
@@ -175,7 +175,7 @@ class Comparison(NamedTuple):
     reason: str  # empty if it holds everywhere
 
 
-def compare(found: Sequence[Measured]) -> list[Comparison]:
+def compare(found: Sequence[Measurement]) -> list[Comparison]:
     """Return each expectation for which both codecs were measured at their default levels."""
     by_place = {
         (each.batch_bytes, each.setting.codec): each
@@ -208,11 +208,11 @@ def _is_default(setting: Setting) -> bool:
     return setting.codec not in LEVELS or setting.is_default
 
 
-def _figure(figure: str, measured: Measured) -> float:
+def _figure(figure: str, measured: Measurement) -> float:
     return measured.ratio if figure == "ratio" else _compress_speed(measured)
 
 
-def _order(figure: str, one: Measured, other: Measured) -> int:
+def _order(figure: str, one: Measurement, other: Measurement) -> int:
     """Return 1 if the first is higher, -1 if lower, 0 if the noise does not let one say."""
     first, second = _figure(figure, one), _figure(figure, other)
     noise = SAME if figure == "ratio" else max(SAME, (one.compress_spread + other.compress_spread) / 2)

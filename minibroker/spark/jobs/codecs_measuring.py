@@ -6,14 +6,16 @@ What is timed is our own codecs (minibroker/log/compression.py): the libraries o
 JNI, with the same framing. Time is that of the thread on a processor, so what else the machine does disturbs less; a
 round takes all settings one after the other, so that a busy moment meets them all. Figures are medians of rounds.
 What must hold: what was decompressed is what was compressed. A ratio is that of whole batches, headers included.
-Not here: where records come from (codecs_sample.py), what follows from the figures (codecs_advice.py).
+Records are a sample: a few long runs of each topic, each from one partition, as what a codec makes of a batch depends
+on how much its records have in common. Batches are built within a run.
+Not here: what follows from the figures (codecs_advice.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,60 @@ from minibroker.log.compression import CODEC_NAMES, LEVELS, NONE, check_level, c
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.spark.columns.building import RowColumns, build_batches
-from minibroker.spark.jobs.codecs_sample import rows_in
+from minibroker.spark.jobs.profile_sizes import sizes_of
+from minibroker.spark.options import Options
+from minibroker.spark.reading import reader_of
+
+RUNS_MAX = 4  # of a topic
+COLUMNS = ["key", "value", "timestamp", "headers"]
+
+
+class Piece:
+    """Where a run begins, and how long it is to be."""
+
+    __slots__ = ("options", "size_bytes", "task")
+
+    def __init__(self, task: Any, options: Options, size_bytes: int):
+        self.task = task
+        self.options = options
+        self.size_bytes = size_bytes
+
+
+def pieces_of(tasks: Sequence[Any], options: Options, size_bytes: int) -> list[Piece]:
+    """Return what to read of a topic: its tasks are those of the data source, for the options with headers."""
+    count = min(RUNS_MAX, len(tasks))
+    chosen = [tasks[len(tasks) * number // count] for number in range(count)]
+    return [Piece(task, options, -(-size_bytes // count)) for task in chosen]
+
+
+def read_piece(piece: Piece) -> bytes:
+    """Return the run as an Arrow stream."""
+    found: list[pa.RecordBatch] = []
+    left = piece.size_bytes
+    batches = reader_of(piece.task, piece.options).batches()
+    try:
+        for batch in batches:
+            part = batch.select(COLUMNS)
+            sizes = np.cumsum(sum(np.maximum(sizes_of(part.column(name)), 0) for name in ("key", "value")))
+            count = int(np.searchsorted(sizes, left)) + 1
+            found.append(part.slice(0, count))
+            left -= int(sizes[min(count, len(sizes)) - 1])
+            if left <= 0:
+                break
+    finally:
+        batches.close()
+    sink = pa.BufferOutputStream()
+    if found:
+        with pa.ipc.new_stream(sink, found[0].schema) as stream:
+            for part in found:
+                stream.write_batch(part)
+    return bytes(sink.getvalue())
+
+
+def rows_in(run: bytes) -> pa.Table:
+    """Return the records of a run that is not empty."""
+    return pa.ipc.open_stream(run).read_all().combine_chunks()
+
 
 Timer = Callable[[], float]
 
@@ -51,7 +106,7 @@ class Setting(NamedTuple):
         return self.level is None or self.level == LEVELS[self.codec][2]
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """What came out for a setting and a size of batches. Throughput is MB of uncompressed records per CPU second."""
 
     topic: str
@@ -96,7 +151,7 @@ def setting_of(text: str) -> Setting:
         raise ValueError(f"{text}: {error}") from None
 
 
-def measure(work: Work) -> list[Measured]:
+def measure(work: Work) -> list[Measurement]:
     """Measure all settings on batches of one size."""
     sections, records = sections_of(work.runs, work.batch_bytes)
     if not sections:
@@ -177,12 +232,12 @@ class Trial:
         spans = compressed - started, self._timer() - compressed
         self._times = _times_for(spans[0]), _times_for(spans[1])
 
-    def measured(self, work: Work, records: list[int]) -> Measured:
+    def measured(self, work: Work, records: list[int]) -> Measurement:
         count = len(self._sections)
         section_bytes = sum(map(len, self._sections))
         headers = HEADER_BYTES * count
         packed = section_bytes if self._setting.codec == NONE else sum(map(len, self._packed))
-        return Measured(
+        return Measurement(
             work.topic,
             self._setting,
             work.batch_bytes,

@@ -12,7 +12,7 @@ from minibroker.log.compression import CODEC_NAMES, NONE
 from minibroker.spark.jobs import charts, page
 from minibroker.spark.jobs.charts import Axis, Dot, Series
 from minibroker.spark.jobs.codecs_advice import Advice, Comparison, Load, cost_of, reference_bytes
-from minibroker.spark.jobs.codecs_measuring import Measured
+from minibroker.spark.jobs.codecs_measuring import Measurement
 from minibroker.spark.jobs.page import bytes_text, figure, size_text, time_text
 
 WIDE = 1080
@@ -20,7 +20,7 @@ DAY_SECONDS = 86_400
 
 
 def report(
-    found: dict[str, list[Measured]],
+    found: dict[str, list[Measurement]],
     advice: dict[str, Advice],
     comparisons: dict[str, list[Comparison]],
     load: Load,
@@ -37,7 +37,7 @@ def report(
     return made.add("How it was measured", _manner()).html()
 
 
-def _advice(advice: dict[str, Advice], found: dict[str, list[Measured]]) -> str:
+def _advice(advice: dict[str, Advice], found: dict[str, list[Measurement]]) -> str:
     html = ""
     for name, each in advice.items():
         best = each.best
@@ -58,7 +58,7 @@ def _advice(advice: dict[str, Advice], found: dict[str, list[Measured]]) -> str:
     )
 
 
-def _by_size(advice: Advice, found: Sequence[Measured]) -> str:
+def _by_size(advice: Advice, found: Sequence[Measurement]) -> str:
     """Say what larger batches would do."""
     largest = max(
         (each for each in found if each.setting == advice.best.setting), key=lambda each: each.batch_bytes, default=None
@@ -71,7 +71,7 @@ def _by_size(advice: Advice, found: Sequence[Measured]) -> str:
     )
 
 
-def _topic(found: Sequence[Measured], comparisons: Sequence[Comparison], load: Load) -> str:
+def _topic(found: Sequence[Measurement], comparisons: Sequence[Comparison], load: Load) -> str:
     reference = reference_bytes(found)
     here = [each for each in found if each.batch_bytes == reference]
     names = [(CODEC_NAMES[codec], codec) for codec in sorted({each.setting.codec for each in found} - {NONE})]
@@ -91,7 +91,7 @@ def _topic(found: Sequence[Measured], comparisons: Sequence[Comparison], load: L
     return html + "<h3>All that was measured</h3>" + _measured(found)
 
 
-def _trade(here: Sequence[Measured], reference: int, names: list[tuple[str, int]]) -> str:
+def _trade(here: Sequence[Measurement], reference: int, names: list[tuple[str, int]]) -> str:
     series = []
     for name, codec in names:
         dots = [
@@ -116,7 +116,11 @@ def _trade(here: Sequence[Measured], reference: int, names: list[tuple[str, int]
 
 
 def _by_batch(
-    title: str, found: Sequence[Measured], names: list[tuple[str, int]], value: Callable[[Measured], float], axis: Axis
+    title: str,
+    found: Sequence[Measurement],
+    names: list[tuple[str, int]],
+    value: Callable[[Measurement], float],
+    axis: Axis,
 ) -> str:
     series = []
     for name, codec in names:
@@ -138,16 +142,16 @@ def _by_batch(
     )
 
 
-def _of_default(found: Sequence[Measured], codec: int) -> list[Measured]:
+def _of_default(found: Sequence[Measurement], codec: int) -> list[Measurement]:
     mine = [each for each in found if each.setting.codec == codec]
     return [each for each in mine if each.setting.is_default] or mine
 
 
-def _cell(found: Sequence[Measured], codec: int, size: int, value: Callable[[Measured], float]) -> str:
+def _cell(found: Sequence[Measurement], codec: int, size: int, value: Callable[[Measurement], float]) -> str:
     return next((_number(value(each)) for each in _of_default(found, codec) if each.batch_bytes == size), "–")
 
 
-def _measured(found: Sequence[Measured]) -> str:
+def _measured(found: Sequence[Measurement]) -> str:
     rows = [
         [
             each.setting.label,
@@ -168,7 +172,7 @@ def _speed(mb_s: float | None, spread: float) -> str | None:
     return None if mb_s is None else f"{mb_s:,.0f} ±{spread / 2:.0%}"
 
 
-def _costs(here: Sequence[Measured], load: Load, reference: int) -> str:
+def _costs(here: Sequence[Measurement], load: Load, reference: int) -> str:
     rows = []
     for each in sorted(here, key=lambda each: -each.ratio):
         cost = cost_of(each, load)

@@ -29,7 +29,7 @@ from minibroker.log.reading import aborted_between
 from minibroker.log.segment import Segment
 from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
 from minibroker.spark.jobs.compact_keys import Keys
-from minibroker.spark.jobs.compact_segments import KEYLESS, Look, Rewrite, Seen, Source, look, rewrite
+from minibroker.spark.jobs.compact_segments import KEYLESS, Look, Rewrite, SeenBatch, Source, look, rewrite
 from minibroker.spark.jobs.directory_in import SourceDirectory, SourceLog
 from minibroker.spark.jobs.directory_out import Copy, NewDirectory, WrittenSegment, copies_of, copy
 from minibroker.spark.jobs.progress import Progress
@@ -101,7 +101,7 @@ class Plan:
             found.append(work)
         return found
 
-    def rewrites(self, target: str, seen: list[list[Seen]], superseded: Mapping[int, bytes]) -> list[Rewrite]:
+    def rewrites(self, target: str, seen: list[list[SeenBatch]], superseded: Mapping[int, bytes]) -> list[Rewrite]:
         """Return the work on each group; `seen` is what was looked at, by segments."""
         log, settings = self.log, self.log.settings
         horizon_ms = self._legacy_horizon_ms()

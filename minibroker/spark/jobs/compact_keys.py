@@ -1,4 +1,4 @@
-"""Keys and offsets of the records of a segment, as columns: what a compaction shuffles to find what is superseded.
+"""Keys and offsets of the records of a segment, as columns: a compaction shuffles them by key.
 
 What a task can see by itself, in the columns that it has at once, it says by itself: of a record whose key comes again
 there the key is left out. So a key that comes very often is no burden to whoever brings equal keys together.

@@ -1,4 +1,4 @@
-"""What tasks of a compaction do with segments: look where transactions begin and end, and write groups of them anew.
+"""Segments of a compaction, in tasks: where transactions begin and end, and groups of them written anew.
 
     look      batch headers of a segment  ->  the few batches by which `Transactions` of any place behind is known
     rewrite   neighbouring segments       ->  one, without what has been superseded
@@ -47,7 +47,7 @@ class Look:
         self.aborted = aborted  # those that may have records in it
 
 
-class Seen:
+class SeenBatch:
     """A batch as `Transactions` wants to see it."""
 
     def __init__(self, batch: Batch, record: Record | None):
@@ -61,24 +61,24 @@ class Seen:
         return iter(() if self._record is None else (self._record,))
 
 
-def look(work: Look) -> list[Seen]:
+def look(work: Look) -> list[SeenBatch]:
     """Return the markers of a segment, and of the data what changes something."""
     segment = Segment(opened(work.root, work.directory), work.directory, work.base_offset)
     transactions = Transactions()
     transactions.add_aborted(work.aborted)
-    found: list[Seen] = []
+    found: list[SeenBatch] = []
     known: dict[int, bool] = {}  # producer id -> whether its data since the last marker was aborted
     scan = Scan(segment)
     for batch in _placed(scan):
         if batch.is_control:
-            found.append(Seen(batch, next(batch.records(), None)))
+            found.append(SeenBatch(batch, next(batch.records(), None)))
             transactions.see(batch)
             known.pop(batch.producer_id, None)
         elif batch.is_transactional:
             is_aborted = transactions.see(batch)
             if known.get(batch.producer_id) is not is_aborted:
                 known[batch.producer_id] = is_aborted
-                found.append(Seen(batch, None))
+                found.append(SeenBatch(batch, None))
     segment.close()
     return found
 
@@ -120,7 +120,7 @@ class Rewrite:
         self.may_be_keyless = False  # brokers take no records without keys for topics that are compacted
 
 
-class Superseded(OffsetMap):
+class SupersededOffsets(OffsetMap):
     """An offset map of which only the answers are known: a bit for each offset of a record whose key comes again."""
 
     def __init__(self, bits: Mapping[int, bytes], end_offset: int):
@@ -147,7 +147,7 @@ def rewrite(work: Rewrite) -> WrittenSegment:
     storage, transactions = opened(work.root, work.directory), work.transactions
     new = begin_segment(work.target, work.directory, work.sources[0].base_offset)
     keep = BatchFilter(
-        Superseded(work.superseded, work.end_offset),
+        SupersededOffsets(work.superseded, work.end_offset),
         transactions,
         now_ms=work.now_ms,
         delete_retention_ms=work.delete_retention_ms,

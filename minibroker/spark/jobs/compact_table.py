@@ -1,4 +1,4 @@
-"""Which records of logs are superseded: keys and offsets of all of them, shuffled by key, a bit for each that is.
+"""Superseded records of logs: keys and offsets of all records, shuffled by key, a bit for each superseded one.
 
     segments -> keys and offsets -> by log and digest of the key: the last offset -> bits by offset
 

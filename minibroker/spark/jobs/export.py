@@ -21,7 +21,7 @@ from minibroker.spark.jobs.export_files import (
     JSON,
     STRING,
     VALUES,
-    Written,
+    WrittenFile,
     json_schema,
     rewrite,
     shaped,
@@ -170,7 +170,7 @@ class _Export:
         self.target = target
         self.lake = lake
         self.progress = progress
-        self.written = Written()
+        self.written = WrittenFile()
         self.rewritten = 0
         self.was_unfinished = False
         self.topic_ids: dict[str, str] = {}

@@ -30,11 +30,11 @@ DATE = """
         unix_micros(timestamp) div 86400000000 - if(unix_micros(timestamp) % 86400000000 < 0, 1, 0),
         2932896), -719162) as int))
 """
-# Written by default are 96 bits, which only Spark's friends read and which filters do not skip by.
+# WrittenFile by default are 96 bits, which only Spark's friends read and which filters do not skip by.
 SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
 
-class Written:
+class WrittenFile:
     """Files that a run has staged."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ def _is_object(text: str) -> bool:
 # Writing
 
 
-def write(frame: Any, folder: Folder, run: str, ranges: Ranges, compression: str) -> Written:
+def write(frame: Any, folder: Folder, run: str, ranges: Ranges, compression: str) -> WrittenFile:
     """Write rows below a run's staging folder."""
     offsets = sum(end - first for first, end in ranges.values())
     tasks = max(offsets // FILE_RECORDS_MIN, 1)
@@ -130,9 +130,9 @@ def _set(spark: Any, settings: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.set(name, value)
 
 
-def staged(spark: Any, folder: Folder, run: str) -> Written:
+def staged(spark: Any, folder: Folder, run: str) -> WrittenFile:
     """Return what a run has staged, and the names that the files get: they begin with the run's."""
-    found = Written()
+    found = WrittenFile()
     staging = staging_of(run)
     sizes = {
         entry.name.removeprefix(f"{staging}/"): entry.size_bytes
@@ -183,7 +183,9 @@ def small_files(files: Mapping[str, Mapping[str, int]], small_bytes: int, file_b
     return [group for group in found if len(group) > 1]
 
 
-def rewrite(spark: Any, folder: Folder, run: str, groups: list[list[str]], schema: Any, compression: str) -> Written:
+def rewrite(
+    spark: Any, folder: Folder, run: str, groups: list[list[str]], schema: Any, compression: str
+) -> WrittenFile:
     """Write each group of files as one, below a run's staging folder."""
     frames = [
         spark.read.schema(schema)

@@ -1,9 +1,9 @@
-"""Which offsets an export takes: from where the manifest ends to where the topics do.
+"""Offsets that an export takes: from where the manifest ends to where the topics do.
 
 What must hold: a range begins where the last one ended, or at a later offset if what was between them is gone: then it
 is in `lost`, in words and in the manifest, and ends the job unless it may go on. A topic that ends before the manifest
 does, or has another id than the manifest notes, is another one of the same name, and is refused whatever was said.
-Not here: where a log begins and ends (planning.py in path/ and wire/).
+Not here: where a log begins and ends (planning.py in files/ and brokers/).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a profile counts: of topics, partitions and hours, of batches and producers. Plain objects, no Spark.
+"""Counts of a profile: of topics, partitions and hours, of batches and producers. Plain objects, no Spark.
 
     counts = Counts(now_ms); counts.read(task ...); counts.merge(those of another task)
 
@@ -22,7 +22,7 @@ from minibroker.log.formats import ABORT, COMMIT, BatchHeader
 from minibroker.log.records import control_type
 from minibroker.spark.columns.batches import Units, unit_at
 from minibroker.spark.columns.rows import fixed_fields
-from minibroker.spark.columns.varints import Plane
+from minibroker.spark.columns.varints import BufferView
 from minibroker.spark.jobs.profile_keys import Keys
 from minibroker.spark.jobs.profile_sizes import Sizes, sizes_of
 from minibroker.spark.jobs.profile_stretch import Stretch
@@ -290,7 +290,7 @@ def _add_producers(partition: PartitionCounts, view: memoryview, units: Units) -
 
 
 def _headers_of(view: memoryview, units: Units, which: Int64s) -> NDArray[Any]:
-    return Plane(view).at(fixed_fields(BatchHeader), units.positions[which])
+    return BufferView(view).at(fixed_fields(BatchHeader), units.positions[which])
 
 
 def _add_transactions(stretch: Stretch, view: memoryview, units: Units) -> None:

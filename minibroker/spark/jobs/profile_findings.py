@@ -1,4 +1,4 @@
-"""What stands out in a profile, in sentences: each with its figure, and what one may do about it.
+"""Findings of a profile, in sentences: each with its figure, and what one may do about it.
 
 Nothing here is an error of the data; what is one are `problems`.
 """

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from minibroker.spark.columns.varints import WORD_BYTES, Plane
+from minibroker.spark.columns.varints import WORD_BYTES, BufferView
 from minibroker.spark.jobs.profile_sizes import offsets_of, sizes_of
 
 EXACT_MAX = 100_000
@@ -192,10 +192,10 @@ def hashes(values: pa.BinaryArray) -> NDArray[np.uint64]:
     data, offsets = values.buffers()[2], offsets_of(values)
     places, left = offsets[:-1], np.diff(offsets)
     found = _mixed(left.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
-    plane = Plane(memoryview(data) if data is not None else b"")
+    buffer = BufferView(memoryview(data) if data is not None else b"")
     which = np.flatnonzero(left)
     while which.size:
-        words = plane.words_at(places[which]).view(np.uint64)
+        words = buffer.words_at(places[which]).view(np.uint64)
         missing = np.clip(WORD_BYTES - left[which], 0, WORD_BYTES - 1).astype(np.uint64) * np.uint64(8)
         found[which] = _mixed(found[which] * np.uint64(31) + (words & (np.uint64(0xFFFFFFFFFFFFFFFF) >> missing)))
         places, left = places + WORD_BYTES, left - WORD_BYTES

@@ -1,4 +1,4 @@
-"""What tasks of a profile do: read, count, and hand back counts instead of records.
+"""Tasks of a profile: they read, count, and hand back counts instead of records.
 
 Log directories and brokers are read by the readers of the data source, with what they have of plan, patience and care
 for what is broken; only what they would make rows of is counted here, and the headers of batches with it.
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from minibroker.spark.brokers import planning as wire_planning
-from minibroker.spark.brokers.fetching import Answer
+from minibroker.spark.brokers.fetching import FetchAnswer
 from minibroker.spark.brokers.planning import WireTask
 from minibroker.spark.brokers.rows import WireTaskReader
 from minibroker.spark.columns.batches import AbortedUnits, Units, find_units
@@ -123,7 +123,7 @@ class WireCounter(WireTaskReader):
         super().__init__(task, options)
         self._counter = Counter(counts, task)
 
-    def _reader(self, answer: Answer, first_offset: int) -> ColumnReader:
+    def _reader(self, answer: FetchAnswer, first_offset: int) -> ColumnReader:
         return self._counter.columns(
             answer.records, first_offset, self.task.end_offset, answer.aborted, begin_offset=first_offset
         )

@@ -1,4 +1,4 @@
-"""What depends on the order of records in a partition: gaps, times that go back, transactions.
+"""Figures that depend on the order of records in a partition: gaps, times that go back, transactions.
 
     stretch of one task, .then(the next one), ...: as if one had read them all
 

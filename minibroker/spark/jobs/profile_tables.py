@@ -1,4 +1,4 @@
-"""What was counted as tables and sentences: the same for the summary, for scripts, and for the report.
+"""Tables of a profile: the same for the summary, for scripts, and for the report.
 
 Not here: counting (profile_counts.py), what the report looks like (profile_report.py).
 """

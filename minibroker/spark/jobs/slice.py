@@ -2,8 +2,12 @@
 
     cut(spark, source, Cut(share=0.01, masks=parse_masks(["value.email=fake"]), salt="..."), to_files="fixtures")
 
-What must hold: an entity is in the slice in all topics or in none (slice_sampling.py); what is to be masked is masked
-before it is written anywhere (slice_masking.py); order within a partition stays.
+An entity is what records are about: by default their key, or a field of the JSON in their value or key. Whether one is
+in the slice is a hash of it and the seed, so an order is there if and only if its customer is, whatever topic they are
+in, and tomorrow's slice has the same ones. Entities are compared as text: a key `17`, a field 17 and a field "17" are
+the same.
+What must hold: an entity is in the slice in all topics or in none; what is to be masked is masked before it is written
+anywhere (slice_masking.py); order within a partition stays.
 Not here: lines of JSON (slice_lines.py), writing to brokers and directories (loading.py).
 """
 
@@ -28,7 +32,6 @@ from minibroker.spark.jobs.export_ranges import Ranges, available
 from minibroker.spark.jobs.loading_rules import time_ms
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.slice_masking import HOWS, MASKS_MAX, Mask, Masker, parse_masks, unused
-from minibroker.spark.jobs.slice_sampling import By, newest, sampled
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError, duration_ms
 from minibroker.spark.session import use_source
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from minibroker.clock import Clock
+
 
 DESCRIPTION = "Take a sampled, masked, shifted part of topics, as a fixture for tests or as a broker's directory."
 EPILOG = """examples:
@@ -202,7 +206,7 @@ def cut(
 
 def _masking(masks: Sequence[Mask], salt: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def mask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from minibroker.spark.jobs.slice_arrow import masked
+        from minibroker.spark.jobs.slice_masking import masked
 
         masker = Masker(masks, salt)
         for batch in batches:
@@ -211,7 +215,7 @@ def _masking(masks: Sequence[Mask], salt: str) -> Callable[[Iterator[pa.RecordBa
     return mask
 
 
-class _Found:
+class _Contents:
     """What is in the slice."""
 
     def __init__(self, rows: list[Any]):
@@ -228,7 +232,7 @@ class _Found:
         return sum(records for _, _, records in self.partitions)
 
 
-def _look(rows: Any, asked: Cut) -> _Found:
+def _look(rows: Any, asked: Cut) -> _Contents:
     from pyspark.sql import functions as sql  # pyright: ignore
 
     met = sql.col("met") if asked.masks else sql.lit(0)
@@ -238,10 +242,10 @@ def _look(rows: Any, asked: Cut) -> _Found:
         sql.bit_or(met).alias("met"),
         sql.sum(sql.shiftright(met, MASKS_MAX)).alias("whole"),
     )
-    return _Found(counted.collect())
+    return _Contents(counted.collect())
 
 
-def _shift_ms(asked: Cut, found: _Found, clock: Clock) -> int:
+def _shift_ms(asked: Cut, found: _Contents, clock: Clock) -> int:
     if asked.shift_to is None:
         return asked.shift_ms
     try:
@@ -264,7 +268,7 @@ def _moved(rows: Any, shift_ms: int, prefix: str) -> Any:
     return rows.select(*names)
 
 
-def _write_files(spark: Any, rows: Any, found: _Found, place: str, asked: Cut, progress: Progress) -> None:
+def _write_files(spark: Any, rows: Any, found: _Contents, place: str, asked: Cut, progress: Progress) -> None:
     from pyspark.sql import functions as sql  # pyright: ignore
 
     from minibroker.spark.jobs.slice_lines import LINES_DDL, as_lines
@@ -281,7 +285,7 @@ def _write_files(spark: Any, rows: Any, found: _Found, place: str, asked: Cut, p
 def _write_records(
     spark: Any,
     rows: Any,
-    found: _Found,
+    found: _Contents,
     target: dict[str, str],
     there: Ranges,
     asked: Cut,
@@ -303,7 +307,7 @@ def _write_records(
         load(spark, mine.drop("partition") if asked.by_key else mine, told, job="slice", progress=progress)
 
 
-def _summary(where: str, found: _Found, shift_ms: int, asked: Cut) -> Summary:
+def _summary(where: str, found: _Contents, shift_ms: int, asked: Cut) -> Summary:
     figures: dict[str, Any] = {
         "target": where,
         "records": found.records,
@@ -319,3 +323,70 @@ def _summary(where: str, found: _Found, shift_ms: int, asked: Cut) -> Summary:
     if not found.records:
         notes.append("nothing was found to take")
     return Summary("slice", figures, [Table("partitions", ["topic", "partition", "records"], rows)], (), notes)
+
+
+SHARES = 1 << 30  # into how many parts entities fall
+
+
+class By:
+    """What a record is about: `[TOPIC:]key[.PATH]` or `value.PATH`."""
+
+    def __init__(self, text: str):
+        self.topic, _, rest = text.rpartition(":")
+        self.place, dot, self.path = rest.partition(".")
+        if self.place not in ("key", "value") or (dot and not self.path) or (self.place == "value" and not self.path):
+            raise OptionError(f"--by {text}: write it as key, key.FIELD or value.FIELD, perhaps with TOPIC: in front")
+
+    def column(self, sql: Any) -> Any:
+        text = sql.col(self.place).cast("string")
+        if not self.path:
+            return text
+        steps = "".join("['" + step.replace("'", "") + "']" for step in self.path.split("."))
+        return sql.get_json_object(text, f"${steps}")
+
+
+def entity(by: Sequence[By]) -> Any:
+    """Return the column with what a record is about; null if it does not say."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    common = [each for each in by if not each.topic]
+    if len(common) > 1 or len({each.topic for each in by}) < len(by):
+        raise OptionError("--by: a topic can be sampled by one thing only")
+    rest = (common[0] if common else By("key")).column(sql)
+    for each in by:
+        if each.topic:
+            rest = sql.when(sql.col("topic") == each.topic, each.column(sql)).otherwise(rest)
+    return rest
+
+
+def sampled(
+    frame: Any, *, share: float, by: Sequence[By], seed: int, entities: Sequence[str], keep_others: bool
+) -> Any:
+    """Return the rows of a share of the entities, or of those that are named.
+
+    keep_others: whether rows that are about nothing are sampled one by one; else they are left out.
+    """
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    if not 0 < share <= 1:
+        raise OptionError(f"--sample is {share}: it must be above 0 and at most 1")
+    about = entity(by)
+    if entities:
+        return frame.where(about.isin(list(entities)))
+
+    def is_in(*columns: Any) -> Any:
+        return sql.pmod(sql.xxhash64(sql.lit(seed), *columns), sql.lit(SHARES)) < sql.lit(round(share * SHARES))
+
+    others = is_in("topic", "partition", "offset") if keep_others else sql.lit(False)
+    if share == 1:
+        return frame if keep_others else frame.where(about.isNotNull())
+    return frame.where(sql.when(about.isNotNull(), is_in(about)).otherwise(others))
+
+
+def newest(frame: Any, count: int) -> Any:
+    """Return the last rows of each partition."""
+    from pyspark.sql import Window  # pyright: ignore
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    order = Window.partitionBy("topic", "partition").orderBy(sql.col("offset").desc())
+    return frame.withColumn("_row", sql.row_number().over(order)).where(sql.col("_row") <= count).drop("_row")

@@ -11,7 +11,7 @@ What must hold: the same content under the same salt becomes the same, in whatev
 or text; so what could be joined still can. Without the salt nobody can try contents until one fits. What a mask cannot
 look into is masked as a whole: nothing is let through because it was no JSON.
 Values in which nothing is masked keep their bytes; others are written anew, as compact JSON with their fields in order.
-Not here: which records (slice_sampling.py).
+Not here: which records (slice.py).
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
+import pyarrow as pa
+
+from minibroker.spark.columns.rows_of_query import ROWS
 from minibroker.spark.option_values import OptionError
 
 Header = tuple[str, bytes | None]
@@ -245,3 +248,24 @@ def _nothing_of(value: Any) -> Any:
         if isinstance(value, kind):
             return made()
     return STARS
+
+
+MASKED = ROWS.append(pa.field("met", pa.int64()))
+
+
+def masked(batch: pa.RecordBatch, masker: Masker) -> pa.RecordBatch:
+    """Return the batch masked, and a column with bits for the masks that met something."""
+    columns = {name: batch.column(name) for name in ROWS.names}
+    keys, values, headers, mets = [], [], [], []
+    texts = (columns[name].to_pylist() for name in ("topic", "key", "value", "headers"))
+    for topic, key, value, given in zip(*texts, strict=True):
+        pairs = None if given is None else [(each["key"], each["value"]) for each in given]
+        key, value, kept, met = masker.masked(topic, key, value, pairs)
+        keys.append(key)
+        values.append(value)
+        headers.append(None if kept is None else [{"key": name, "value": data} for name, data in kept])
+        mets.append(met)
+    for name, made in (("key", keys), ("value", values), ("headers", headers)):
+        columns[name] = pa.array(made, ROWS.field(name).type)
+    arrays = [columns[name].cast(ROWS.field(name).type) for name in ROWS.names]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(mets, pa.int64())], schema=MASKED)

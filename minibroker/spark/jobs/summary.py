@@ -1,4 +1,4 @@
-"""What a job says in the end: figures, tables, problems; for people as text, for scripts as JSON.
+"""Summary of a job: figures, tables, problems; for people as text, for scripts as JSON.
 
 The exit status is 0 if all went well, 1 if the job did its work and found something wrong (`problems`).
 """

@@ -1,4 +1,4 @@
-"""Work that is the same for many pieces, each done in a task of Spark: a function, what it is given, what it returns.
+"""Tasks of Spark that do the same work on many pieces: a function, its arguments, its results.
 
     found = run_tasks(spark, read_piece, works)
 

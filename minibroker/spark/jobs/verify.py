@@ -1,4 +1,4 @@
-"""verify: do log directories keep what logs promise, and do replicas hold the same? Distributed over their segments.
+"""verify: log directories checked to the last record, and replicas compared, distributed over segments.
 
     every segment, large ones in pieces  ->  read by tasks  ->  put together by partition in the driver
 
@@ -27,10 +27,8 @@ from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError, positive
-from minibroker.tools.verify.findings import Piece, Problem
-from minibroker.tools.verify.indexes import are_doubtful, borders
-from minibroker.tools.verify.log_directory import LogVerifier, Verified, check_root, read_checkpoints
-from minibroker.tools.verify.segment_piece import read_piece
+from minibroker.tools.verify.log_directory import LogVerifier, VerifiedCounts, check_root, read_checkpoints
+from minibroker.tools.verify.segment_piece import Piece, Problem, are_doubtful, borders, read_piece
 
 DESCRIPTION = (
     "Read everything in log directories and say what is wrong: checksums, offsets, indexes, leader epochs, sequence "
@@ -120,7 +118,7 @@ class Root:
             key = split_name(name)
             assert key is not None, name
             start = None if is_alone else self.checkpoints.get(LOG_STARTS, {}).get(key, 0)
-            self.logs[key] = Log(self.storage, name, LogVerifier(self.storage, name, Verified(), start))
+            self.logs[key] = Log(self.storage, name, LogVerifier(self.storage, name, VerifiedCounts(), start))
         if not is_all:
             self.checkpoints = {
                 name: {key: offset for key, offset in offsets.items() if key in self.logs}
@@ -175,7 +173,7 @@ def read(work: Work) -> list[Piece]:
     from minibroker.spark.columns.checking import sound_batches  # numpy, which the driver does without
 
     found: list[Piece] = []
-    verifier = LogVerifier(storage, work.directory, Verified())
+    verifier = LogVerifier(storage, work.directory, VerifiedCounts())
     for base, number, count, is_active in work.parts:
         segment = Segment(storage, work.directory, base)
         cuts = borders(segment, count)
@@ -221,7 +219,7 @@ def _key(name: str) -> tuple[str, int]:
 
 def _summary(roots: list[Root]) -> Summary:
     columns = ("log", "directory", "segments", "batches", "records", "bytes", "start", "end", "problems")
-    rows, told, sums = [], [], Verified()
+    rows, told, sums = [], [], VerifiedCounts()
     for root in roots:
         for (topic, partition), log in root.logs.items():
             seen, verifier = log.verifier.verified, log.verifier

@@ -1,4 +1,4 @@
-"""Replicas: do the logs of a follower hold the same batches as those of the leader, byte for byte?
+"""Comparison of replicas: the logs of a follower beside those of the leader, byte for byte.
 
     the leader's segments in pieces  ->  each task finds the same offsets in the follower's  ->  the first difference
 
@@ -23,9 +23,9 @@ from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
-from minibroker.tools.verify.indexes import borders
+from minibroker.tools.verify.segment_piece import borders
 
-Found = tuple[ReadOnlySegment, Place]
+PlacedBatch = tuple[ReadOnlySegment, Place]
 
 
 class Side:
@@ -36,7 +36,7 @@ class Side:
         self.directory = files.directory
         self.parts = [(part.base_offset, part.suffix, part.size_bytes) for part in files.parts]
 
-    def from_offset(self, offset: int) -> Generator[Found, None, None]:
+    def from_offset(self, offset: int) -> Generator[PlacedBatch, None, None]:
         """Yield the batches from the one that ends at an offset or behind it on."""
         storage = ReadOnlyStorage(self.root)
         for number, (base, suffix, size_bytes) in enumerate(self.parts):
@@ -63,7 +63,7 @@ class Pair:
         self.end_offset = end_offset
 
 
-class Compared:
+class PairResult:
     """What a task has seen."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class Replicas:
                 segment.close()
         yield from ((offset, part.size_bytes // len(offsets)) for offset in offsets)
 
-    def take(self, compared: Compared) -> None:
+    def take(self, compared: PairResult) -> None:
         self.batches += compared.batches
         self.size_bytes += compared.size_bytes
         if compared.offset is not None and (self.offset is None or compared.offset < self.offset):
@@ -204,9 +204,9 @@ def _end(files: PartitionFiles) -> int:
     return files.end_offset if files.high_watermark is None else min(files.high_watermark, files.end_offset)
 
 
-def look(pair: Pair) -> Compared:
+def look(pair: Pair) -> PairResult:
     """Compare the batches of both sides between two offsets: what a task does."""
-    found = Compared()
+    found = PairResult()
     mine, others = pair.leader.from_offset(pair.first_offset), pair.follower.from_offset(pair.first_offset)
     offset = pair.first_offset
     while offset < pair.end_offset:
@@ -229,7 +229,7 @@ def look(pair: Pair) -> Compared:
     return found
 
 
-def _next(batches: Iterator[Found], end_offset: int) -> Found | str | None:
+def _next(batches: Iterator[PlacedBatch], end_offset: int) -> PlacedBatch | str | None:
     """Return the next batch before the end, None if there is none, or what hides it."""
     try:
         found = next(batches, None)
@@ -238,12 +238,12 @@ def _next(batches: Iterator[Found], end_offset: int) -> Found | str | None:
     return None if found is None or found[1].last_offset >= end_offset else found
 
 
-def _bytes(found: Found) -> memoryview:
+def _bytes(found: PlacedBatch) -> memoryview:
     segment, place = found
     return segment.view(place.position, place.size_bytes)
 
 
-def _told(side: Side, found: Found | str | None) -> str:
+def _told(side: Side, found: PlacedBatch | str | None) -> str:
     """Say what a side has at a place."""
     where = f"{side.root}/{side.directory}"
     if found is None:

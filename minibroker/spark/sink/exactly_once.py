@@ -1,6 +1,6 @@
-"""Exactly once: what a task has written of a batch is found again when the batch is repeated.
+"""Exactly once: records that a task has written of a batch are found again when the batch is repeated.
 
-Each task keeps notes on the brokers, in a slot (notes.py), one for each partition that it writes to: an
+Each task keeps notes on the brokers, in a slot (batch_notes.py), one for each partition that it writes to: an
 offset below which nothing of this batch lies, the producer id and epoch it is written with, and whose turn it is.
 
     first attempt:  offsets -> notes read -> notes written -> records
@@ -13,7 +13,7 @@ requests, and gives up when they name another. So of an attempt that was thought
 carries sequence numbers that the next attempt uses too: the broker takes only one of them. The other one is told so, or
 believes that its batch was written; hence the first batch in each partition is read back and compared.
 Kafka: epochs are counted up without asking a broker, as its own producer does without transactions (KIP-360).
-Not here: sending (task.py), comparing rows (found.py). docs/adr/0006 says why it is made so.
+Not here: sending (task.py), comparing rows (written_records.py). docs/adr/0006 says why it is made so.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from minibroker.log.batches import SEQUENCE_MAX, Batch, batches
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.spark.brokers.fetching import CLEANED_MS, is_compacted
 from minibroker.spark.columns.reader import ColumnReader
-from minibroker.spark.sink.found import Found, digests_of
-from minibroker.spark.sink.notes import (
+from minibroker.spark.sink.batch_notes import (
+    BatchNotes,
     Note,
-    Notes,
     NotRepeatable,
     Slots,
     first_of,
@@ -43,6 +42,7 @@ from minibroker.spark.sink.notes import (
     newest,
 )
 from minibroker.spark.sink.rows import Rows
+from minibroker.spark.sink.written_records import WrittenRecords, digests_of
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -53,11 +53,11 @@ DECOMPRESSED_BYTES_MAX = 1 << 30
 EMPTY_MS_MAX, EMPTY_PAUSE_MS = 120_000, 100  # how long records that are there may fail to come
 
 
-class Superseded(Exception):
+class OtherAttempt(Exception):
     """Another attempt of the same task is at work; this one is to end."""
 
 
-class Once:
+class ExactlyOnce:
     """The notes of one task on one batch."""
 
     def __init__(self, cluster: Cluster, name: str, task: int, batch: int, run: str):
@@ -68,7 +68,7 @@ class Once:
         self.run = run
         self.producer, self.epoch = -1, -1
         self.is_repeat = False
-        self.found = Found()
+        self.found = WrittenRecords()
         self.sequences: dict[TopicPartition, int] = {}  # the next one, where something was found
         self._cluster = cluster
         self._slots = Slots(cluster, name)
@@ -97,7 +97,7 @@ class Once:
             await self._slots.write(self.group, self._noted)
             await self.look_again()
 
-    async def _find_slot(self, placed: list[Rows]) -> tuple[str, Notes]:
+    async def _find_slot(self, placed: list[Rows]) -> tuple[str, BatchNotes]:
         own = self._slots.of(self.task)
         notes = (await self._slots.read([own]))[own]
         self._check_batch(notes)
@@ -121,7 +121,7 @@ class Once:
             return self._slots.of(self.task, self._attempt), {}
         return own, slots[own]
 
-    def _check_batch(self, notes: Notes) -> None:
+    def _check_batch(self, notes: BatchNotes) -> None:
         last = newest(notes)
         if last is not None and last.batch > self.batch:
             raise NotRepeatable(
@@ -129,21 +129,21 @@ class Once:
                 "topics, or another query uses a copy of it. With exactlyOnce false it is written nevertheless"
             )
 
-    async def _has_some_of(self, notes: Notes, placed: list[Rows]) -> bool:
+    async def _has_some_of(self, notes: BatchNotes, placed: list[Rows]) -> bool:
         """Return whether any of the rows is among the records of a slot."""
-        other = Once(self._cluster, self._slots.name, self.task, self.batch, self.run)
+        other = ExactlyOnce(self._cluster, self._slots.name, self.task, self.batch, self.run)
         await other.read_slot(notes)
         count = other.found.count
         for rows in placed:
             other.found.leave_out(rows)
         return other.found.count < count
 
-    async def read_slot(self, notes: Notes) -> None:
+    async def read_slot(self, notes: BatchNotes) -> None:
         """Find what lies there of the batch, for looking only."""
         self._take_up(notes)
         await self.look_again()
 
-    def _take_up(self, notes: Notes) -> None:
+    def _take_up(self, notes: BatchNotes) -> None:
         last = newest(notes)
         assert last is not None
         self.is_repeat = True
@@ -172,10 +172,10 @@ class Once:
         self._noted |= added
 
     async def check(self) -> None:
-        """Raise Superseded if the notes are another attempt's."""
+        """Raise OtherAttempt if the notes are another attempt's."""
         for note in (await self._slots.read([self.group]))[self.group].values():
             if note.batch > self.batch or (note.batch == self.batch and note.attempt != self._attempt):
-                raise Superseded(
+                raise OtherAttempt(
                     f"{self}: another attempt of this task has begun with batch {note.batch}, so this one ends"
                 )
 
@@ -289,7 +289,7 @@ async def unclaimed(cluster: Cluster, name: str, groups: Iterable[str], batch: i
     """Return which of these slots have records of a batch, in words; empty if none has."""
     found = []
     for group, notes in (await Slots(cluster, name).read(list(groups))).items():
-        once = Once(cluster, name, -1, batch, "")
+        once = ExactlyOnce(cluster, name, -1, batch, "")
         if any(note.batch == batch for note in notes.values()):
             await once.read_slot(notes)
         if once.found.count:

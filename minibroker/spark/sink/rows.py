@@ -1,4 +1,4 @@
-"""Rows to be written: columns of a DataFrame as Arrow hands them over, in pieces, sorted into topics and partitions.
+"""Rows to be written: columns of a DataFrame in pieces, sorted into topics and partitions.
 
     record batches of Spark -> pieces of about PIECE_BYTES -> rows of one topic -> a partition for each row
 
@@ -21,8 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from minibroker.log.batches import crc32c
-from minibroker.spark.columns.building import RowColumns
-from minibroker.spark.columns.building_records import Part
+from minibroker.spark.columns.building import Part, RowColumns
 from minibroker.spark.columns.partitions import partitions_of
 from minibroker.spark.columns.reader import HEADERS
 from minibroker.spark.sink.options import WriteOptions

@@ -1,4 +1,4 @@
-"""Writing DataFrames to topics, in batches and streams: what Spark asks for.
+"""Writers of DataFrames to topics, in batches and streams, as Spark calls them.
 
     orders.write.format("minibroker").mode("append").option("kafka.bootstrap.servers", ...).option("topic", ...).save()
 
@@ -29,13 +29,13 @@ from pyspark.sql.types import StructType  # pyright: ignore
 from minibroker.client.groups import Groups
 from minibroker.client.produce import new_producer
 from minibroker.errors import KafkaError
-from minibroker.spark.brokers.loop import run
+from minibroker.spark.brokers.planning import run
 from minibroker.spark.option_values import OptionError
+from minibroker.spark.sink.batch_notes import NotRepeatable
 from minibroker.spark.sink.exactly_once import unclaimed
-from minibroker.spark.sink.notes import NotRepeatable
 from minibroker.spark.sink.options import WriteOptions, check_columns, parse
-from minibroker.spark.sink.queue import WriteFailed, error_in
-from minibroker.spark.sink.task import Sent, open_cluster, write_rows
+from minibroker.spark.sink.row_queue import WriteFailed, error_in
+from minibroker.spark.sink.task import TaskResult, open_cluster, write_rows
 from minibroker.spark.workers import naming_packages, prepare, settle
 
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
@@ -75,10 +75,10 @@ def _new_write(options: WriteOptions) -> int:
         raise WriteFailed(error_in(f"brokers at {options.servers}", error)) from error
 
 
-class Written(WriterCommitMessage):
+class WriteResult(WriterCommitMessage):
     """What a task tells the driver."""
 
-    def __init__(self, name: str, batch: int, sent: Sent):
+    def __init__(self, name: str, batch: int, sent: TaskResult):
         self.name = name  # of the groups with notes; empty: there are none
         self.batch = batch
         self.sent = sent
@@ -98,7 +98,7 @@ class TopicWriter(DataSourceArrowWriter):
         """Forget the notes of a batch that nobody will repeat; those of streams are used again."""
         check_claims(messages, self.options)
         own = f"{self.options.group_prefix}-write-{self.write_id}"
-        slots = [each.sent.slot for each in messages if isinstance(each, Written) and each.name == own]
+        slots = [each.sent.slot for each in messages if isinstance(each, WriteResult) and each.name == own]
         slots = [slot for slot in slots if slot]
         if not slots:
             return
@@ -132,7 +132,7 @@ class TopicStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
 
 def check_claims(messages: list[WriterCommitMessage | None], options: WriteOptions) -> None:
     """Raise if a task of a run before has written records that no task has taken for its own."""
-    tasks = [each for each in messages if isinstance(each, Written)]
+    tasks = [each for each in messages if isinstance(each, WriteResult)]
     left = {slot for task in tasks for slot in task.sent.in_doubt} - {task.sent.slot for task in tasks}
     if not left:
         return
@@ -150,7 +150,7 @@ def check_claims(messages: list[WriterCommitMessage | None], options: WriteOptio
         )
 
 
-def write_task(iterator: Iterator[pa.RecordBatch], options: WriteOptions, write_id: int) -> Written:
+def write_task(iterator: Iterator[pa.RecordBatch], options: WriteOptions, write_id: int) -> WriteResult:
     """Write what one task has."""
     settle()
     context = TaskContext.get()
@@ -163,4 +163,4 @@ def write_task(iterator: Iterator[pa.RecordBatch], options: WriteOptions, write_
     query_run = context.getLocalProperty(RUN_ID) if query else None
     with naming_packages():
         sent = write_rows(iterator, options, name, batch, context.partitionId(), query_run or "")
-    return Written(name, batch, sent)
+    return WriteResult(name, batch, sent)

@@ -1,6 +1,6 @@
-"""Sending the rows of one task: pieces of rows in, acknowledged batches out.
+"""Sender of one task: pieces of rows in, acknowledged batches out.
 
-    write_rows(record_batches, options, name, batch, task, run) -> Sent
+    write_rows(record_batches, options, name, batch, task, run) -> TaskResult
 
 A piece is sorted into partitions and goes out in rounds: to each leader one request, in it one batch of each partition
 that has any left. The next round waits for the answers, so retries never reorder, and of each producer id one batch for
@@ -25,9 +25,9 @@ from minibroker.client.produce import form_for, new_producer, send
 from minibroker.client.security import Security, SecurityError
 from minibroker.errors import Error, KafkaError
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.sink.exactly_once import Once, Superseded
+from minibroker.spark.sink.exactly_once import ExactlyOnce, OtherAttempt
 from minibroker.spark.sink.options import WriteOptions
-from minibroker.spark.sink.queue import Queue, WriteFailed, error_in
+from minibroker.spark.sink.row_queue import RowQueue, WriteFailed, error_in
 from minibroker.spark.sink.rows import Rows, Spread, by_partition, joined, pieces
 
 ANSWER_MS_EXTRA = 5_000  # for the way, when a broker has waited for its replicas as long as it may
@@ -58,7 +58,7 @@ def open_cluster(options: WriteOptions) -> Cluster:
         raise OptionError(f"kafka.bootstrap.servers is {options.servers!r}: {error}") from None
 
 
-class Sent(NamedTuple):
+class TaskResult(NamedTuple):
     """What a task has done."""
 
     record_count: int  # written by this attempt
@@ -73,14 +73,14 @@ def write_rows(
     batch: int = 0,
     task: int = 0,
     run: str = "",
-) -> Sent:
+) -> TaskResult:
     """Write what a task has, exactly once if there is a name for groups with notes.
 
     batch, task, run: which micro-batch and which task of it this is; what the run of a query is known by.
     """
     cluster = open_cluster(options)
-    once = Once(cluster, name, task, batch, run) if name else None
-    sender = Sender(cluster, options, once)
+    exactly_once = ExactlyOnce(cluster, name, task, batch, run) if name else None
+    sender = Sender(cluster, options, exactly_once)
     with asyncio.Runner() as runner:
         try:
             for piece in pieces(batches, options, cluster.clock.now_ms()):
@@ -90,17 +90,18 @@ def write_rows(
             raise WriteFailed(error_in(f"brokers at {options.servers}", error)) from error
         finally:
             runner.run(cluster.close())
-    return Sent(sender.record_count, once.group, once.in_doubt) if once else Sent(sender.record_count)
+    slot = (exactly_once.group, exactly_once.in_doubt) if exactly_once else ()
+    return TaskResult(sender.record_count, *slot)
 
 
 class Sender:
     """Sends for one task."""
 
-    def __init__(self, cluster: Cluster, options: WriteOptions, once: Once | None):
+    def __init__(self, cluster: Cluster, options: WriteOptions, exactly_once: ExactlyOnce | None):
         self.record_count = 0  # written by this attempt
         self._cluster = cluster
         self._options = options
-        self._once = once
+        self._exactly_once = exactly_once
         self._has_begun = False
         self._producer: tuple[int, int] | None = None  # id and epoch
         self._spreads: dict[str, Spread] = {}
@@ -115,27 +116,27 @@ class Sender:
         for rows in piece:
             self._check_sizes(rows)
             placed.append(await self._place(rows))
-        if self._once is not None and not self._has_begun:
-            await self._once.begin(placed)
+        if self._exactly_once is not None and not self._has_begun:
+            await self._exactly_once.begin(placed)
             self._has_begun = True
         await self._admit(placed)
 
     async def finish(self) -> None:
         """Send what was held back; raise if this attempt must not count."""
-        if self._once is None or not self._has_begun:
+        if self._exactly_once is None or not self._has_begun:
             return
-        if not self._once.found.count:
+        if not self._exactly_once.found.count:
             await self._admit([])
-        await self._once.end()
+        await self._exactly_once.end()
 
     async def _admit(self, placed: list[Rows]) -> None:
         """Send rows that are not there yet, once all that is there has been met."""
         while True:
-            if self._once is not None:
-                placed = [self._once.found.leave_out(rows) for rows in placed]
+            if self._exactly_once is not None:
+                placed = [self._exactly_once.found.leave_out(rows) for rows in placed]
                 self._held += [rows for rows in placed if len(rows)]
                 size_bytes = sum(rows.size_bytes for rows in self._held)
-                if self._once.found.count and size_bytes < HELD_BYTES_MAX:
+                if self._exactly_once.found.count and size_bytes < HELD_BYTES_MAX:
                     return
                 placed, self._held = self._held, []
             by_topic: dict[str, list[Rows]] = {}
@@ -148,20 +149,20 @@ class Sender:
 
     async def _resolve(self) -> None:
         """Somebody else has written with our producer id: find out what."""
-        assert self._once is not None
+        assert self._exactly_once is not None
         clock, options = self._cluster.clock, self._options
         if self._conflict_since is None:
             self._conflict_since = clock.steady_ms()
         elif clock.steady_ms() - self._conflict_since >= options.delivery_timeout_ms:
             raise WriteFailed(
-                f"{self._once}: brokers refuse sequence numbers that follow what is in the log, since "
+                f"{self._exactly_once}: brokers refuse sequence numbers that follow what is in the log, since "
                 f"{options.delivery_timeout_ms} ms (kafka.delivery.timeout.ms): another attempt is at work, or a "
                 "broker has lost records that it had acknowledged"
             )
         else:  # what the other one wrote may not be replicated, and so not to be seen
             await clock.sleep(options.retry_pause_ms)
-        await self._once.look_again()
-        self._sequences |= self._once.sequences
+        await self._exactly_once.look_again()
+        self._sequences |= self._exactly_once.sequences
 
     # Where rows go
 
@@ -212,16 +213,16 @@ class Sender:
         if not parts:
             return []
         await self._identify()
-        if self._once is not None:
-            await self._once.note(sorted_rows)
-        queues = {_key(part): Queue(part, self._options, self._producer) for part in parts}
+        if self._exactly_once is not None:
+            await self._exactly_once.note(sorted_rows)
+        queues = {_key(part): RowQueue(part, self._options, self._producer) for part in parts}
         for key, queue in queues.items():
             queue.sequence = self._sequences.get(key, 0)
         conflict = False
         pause_ms = self._options.retry_pause_ms
         while queues and not conflict:
-            if self._once is not None:
-                await self._once.check()
+            if self._exactly_once is not None:
+                await self._exactly_once.check()
             failures, conflict = await self._round(list(queues.values()))
             queues = {key: queue for key, queue in queues.items() if not queue.is_empty}
             if failures:
@@ -235,15 +236,15 @@ class Sender:
         """See to it that there is a producer id, if one is wanted."""
         if self._producer is not None or not self._options.idempotent:
             return
-        if self._once is None:
+        if self._exactly_once is None:
             self._producer = await new_producer(self._cluster)
             return
-        self._producer = (self._once.producer, self._once.epoch)
-        self._sequences |= self._once.sequences
+        self._producer = (self._exactly_once.producer, self._exactly_once.epoch)
+        self._sequences |= self._exactly_once.sequences
 
-    async def _round(self, queues: list[Queue]) -> tuple[int, bool]:
+    async def _round(self, queues: list[RowQueue]) -> tuple[int, bool]:
         """Send a batch of each queue; return how many failed for now, and whether one met another attempt's."""
-        by_leader: dict[int, list[Queue]] = {}
+        by_leader: dict[int, list[RowQueue]] = {}
         failed = 0
         for queue in queues:
             try:
@@ -260,16 +261,16 @@ class Sender:
             for queue, outcome in answers:
                 if isinstance(outcome, int):
                     conflict |= not await self._acknowledged(queue, outcome)
-                elif self._once is not None and outcome.code in CONFLICTS:
+                elif self._exactly_once is not None and outcome.code in CONFLICTS:
                     conflict = True
                 else:
                     self._judge(queue, outcome)
                     failed += 1
         return failed, conflict
 
-    def _requests(self, queues: list[Queue]) -> list[list[Queue]]:
+    def _requests(self, queues: list[RowQueue]) -> list[list[RowQueue]]:
         """Cut the batches for one leader into requests that are not too large."""
-        made: list[list[Queue]] = []
+        made: list[list[RowQueue]] = []
         size_bytes = 0
         for queue in queues:
             size_bytes += queue.head().size_bytes
@@ -279,10 +280,10 @@ class Sender:
             made[-1].append(queue)
         return made
 
-    async def _acknowledged(self, queue: Queue, base_offset: int) -> bool:
+    async def _acknowledged(self, queue: RowQueue, base_offset: int) -> bool:
         """Go on behind a batch that is written; return False if it is not, whatever the broker says."""
         key, count = (queue.topic, queue.partition), queue.head().count
-        if self._once is not None and not await self._once.written(queue.head_rows(), key, base_offset):
+        if self._exactly_once is not None and not await self._exactly_once.written(queue.head_rows(), key, base_offset):
             return False
         queue.advance()
         self._sequences[key] = queue.sequence
@@ -290,19 +291,19 @@ class Sender:
         self._conflict_since = None
         return True
 
-    def _judge(self, queue: Queue, error: KafkaError) -> None:
+    def _judge(self, queue: RowQueue, error: KafkaError) -> None:
         """Prepare another try, or raise."""
         if error.code in (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE) and queue.head().count > 1:
             queue.split()
             return
-        if error.code == Error.INVALID_PRODUCER_EPOCH and self._once is not None:
-            raise Superseded(f"{self._once}: another attempt has written to {queue} with a higher epoch")
+        if error.code == Error.INVALID_PRODUCER_EPOCH and self._exactly_once is not None:
+            raise OtherAttempt(f"{self._exactly_once}: another attempt has written to {queue} with a higher epoch")
         self._cluster.forget(queue.topic)
         queue.failed(error, self._cluster.clock.steady_ms())
 
     # One request
 
-    async def _request(self, leader: int, queues: list[Queue]) -> list[tuple[Queue, int | KafkaError]]:
+    async def _request(self, leader: int, queues: list[RowQueue]) -> list[tuple[RowQueue, int | KafkaError]]:
         """Send one batch of each queue; return base offsets or errors."""
         clock = self._cluster.clock
         rest_ms = self._rest_until.get(leader, 0) - clock.steady_ms()

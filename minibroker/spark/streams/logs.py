@@ -1,4 +1,4 @@
-"""What a stream asks of its logs again and again: where they begin and end, and tasks. Of files, or of brokers.
+"""Logs of a stream, of files or of brokers: where they begin and end, and tasks on them.
 
 What must hold: a partition that has gone is missing in `bounds`, which is no error; of topics that a query names and
 that were never there, the first question says so.

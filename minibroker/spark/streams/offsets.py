@@ -1,4 +1,4 @@
-"""Offsets of a stream, by the rules of Spark's Kafka source: where a micro-batch ends, and what lies between two.
+"""Offsets of a stream, by the rules of Spark's Kafka source: the end of a micro-batch, and its ranges.
 
     start, latest -> end        maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay
     start, end    -> ranges     new partitions from their beginning, lost ones reported

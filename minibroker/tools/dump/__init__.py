@@ -1,4 +1,4 @@
-"""What is in the files of a log directory, for people: the text of kafka-dump-log and a lesson about offsets.
+"""Text of kafka-dump-log for the files of a log directory, and a lesson about offsets.
 
 files.py     which file is dumped how            batches.py   finding batches, their lines and those of records
 indexes.py   indexes and producer snapshots      decoders.py  what records of internal topics mean

@@ -1,4 +1,4 @@
-"""What became of a log: two states of one partition, batch by batch.
+"""Comparison of two states of a partition, before and after cleaning, batch by batch.
 
     for change in changes(Side(before_paths, view), Side(after_paths, view), cleaned_end):
         change.batch            as it was, None if it is new
@@ -25,7 +25,7 @@ from minibroker.tools.dump.reasons import LOST, MARKER, RETENTION, Reason, Reaso
 UNKNOWN_END = 1 << 63  # above all offsets
 
 
-class Placed(NamedTuple):
+class BatchInFile(NamedTuple):
     """A batch and the file that it is in."""
 
     path: str
@@ -53,11 +53,11 @@ class Side:
         last = Side(self.paths[-1:], self._view)
         return max((batch.next_offset for batch in last.batches()), default=last.start)
 
-    def placed(self) -> Iterator[Placed]:
+    def placed(self) -> Iterator[BatchInFile]:
         for path in self.paths:
             name = path[path.rfind("/") + 1 :]
             for batch in file_batches(self._view(path), name):
-                yield Placed(path, batch)
+                yield BatchInFile(path, batch)
 
     def batches(self) -> Iterator[Batch]:
         return (placed.batch for placed in self.placed())
@@ -78,7 +78,7 @@ class Change:
     def __init__(self, path: str, batch: Batch | None):
         self.path = path  # its file before; of one that is new, its file now
         self.batch = batch
-        self.left: list[Placed] = []
+        self.left: list[BatchInFile] = []
         self.is_untouched = False
         self.is_older = False  # from before the first segment that there was to compare with
         self.records_before = 0
@@ -203,7 +203,7 @@ class _Walk:
             self._left_open[batch.producer_id] = change.left[-1].batch.last_offset
 
 
-def _new(placed: Placed, *, is_older: bool = False) -> Change:
+def _new(placed: BatchInFile, *, is_older: bool = False) -> Change:
     change = Change(placed.path, None)
     change.left.append(placed)
     change.is_older = is_older

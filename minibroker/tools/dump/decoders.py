@@ -1,4 +1,4 @@
-"""What records mean, as kafka-dump-log writes it: JSON of Kafka's own converters, made from our declarations.
+"""Decoders of kafka-dump-log: records as JSON of Kafka's own converters, made from our declarations.
 
 A decoder takes a record and returns the text for its key and for its value, None where the line has none.
 What cannot be read is said in the line and does not end the dump.

@@ -1,4 +1,4 @@
-"""Why a record has gone from a log: what cleaning may take, and what it must not.
+"""Reasons why a record has gone from a log: what cleaning may take, and what it must not.
 
     reasons = Reasons(before, after, Transactions([*before, *after]), cleaned_end=34, is_whole=True)
     reasons.of(batch, record)       Reason("superseded", 29): a later record of its key, at 29, has taken its place

@@ -1,1 +1,1 @@
-"""Looks for what is wrong in a log directory: `minibroker verify`."""
+"""Verification of log directories: `minibroker verify`."""

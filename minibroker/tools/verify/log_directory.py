@@ -1,4 +1,4 @@
-"""Verification: does a log directory keep what logs promise? Reads everything and changes nothing.
+"""Verification of a log directory: everything is read, nothing is changed.
 
 Every batch is read to its last record, and whatever else lies beside the batches is compared with what they say:
 
@@ -35,8 +35,15 @@ from minibroker.log.producers import Producer, ProducerStates
 from minibroker.log.segment import Segment
 from minibroker.log.snapshots import load_snapshot_file, snapshot_offsets
 from minibroker.stored.producers import AbortedTxn
-from minibroker.tools.verify.findings import NOTHING, Piece, Problem
-from minibroker.tools.verify.segment_piece import are_numbered, epoch_problem, read_piece, sequence_problem
+from minibroker.tools.verify.segment_piece import (
+    NOTHING,
+    Piece,
+    Problem,
+    are_numbered,
+    epoch_problem,
+    read_piece,
+    sequence_problem,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +54,7 @@ if TYPE_CHECKING:
 SWAP_SUFFIXES = (".cleaned", ".swap", ".tmp")  # .deleted files wait a minute, and a clean stop leaves them
 
 
-class Verified:
+class VerifiedCounts:
     """How much has been looked at."""
 
     def __init__(self) -> None:
@@ -69,7 +76,11 @@ def _shown_bytes(size_bytes: int) -> str:
 
 
 def verify_directory(
-    storage: Storage, verified: Verified, progress: Callable[[str], object] = lambda name: None, *, own_name: str = ""
+    storage: Storage,
+    verified: VerifiedCounts,
+    progress: Callable[[str], object] = lambda name: None,
+    *,
+    own_name: str = "",
 ) -> Iterator[Problem]:
     """Yield what is wrong with a log directory and all logs in it, or with the one log that it is.
 
@@ -133,7 +144,13 @@ class LogVerifier:
     """
 
     def __init__(
-        self, storage: Storage, directory: str, verified: Verified, log_start: int | None = None, *, name: str = ""
+        self,
+        storage: Storage,
+        directory: str,
+        verified: VerifiedCounts,
+        log_start: int | None = None,
+        *,
+        name: str = "",
     ):
         self.log_start = log_start  # by the checkpoint; None: the log lies alone
         self.has_sequences = are_numbered(directory or name)

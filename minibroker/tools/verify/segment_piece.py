@@ -1,9 +1,11 @@
-"""Verification of a piece of a segment: its batches to the last record, and the indexes against them.
+"""Verification of a piece of a segment: its batches to the last record, and its two sparse indexes against them.
 
-A piece is a whole segment, or what lies between two places where its index says that batches begin. What can be said
-of a piece alone is said here. What depends on what came before is noted: first and last offsets, epochs, and of
-producers the few batches from which all of their state follows (`Told`), so that whoever puts the pieces of a log
-together (verify.py) finds the same as somebody who reads it in one go.
+A piece is a whole segment, or what lies between two places where its index says that batches begin. Problems of a piece
+alone are found here. What depends on the batches before it is noted: first and last offsets, epochs, and of producers
+the few batches from which all of their state follows (`ProducerBatch`), so that log_directory.py, which puts the pieces
+of a log together, finds the same as a reader of the whole log. A piece can go to another process.
+Of a segment that was read whole each entry of an index is judged. Of one that was cut each piece counts the entries
+that belong to it and are right; where one is not, or no piece knows an entry, the segment is to be read whole.
 What must hold: problems are the same however a segment was cut. Where that cannot be promised, as a piece does not end
 with a batch or an index entry does not fit to what is in it, `is_doubtful` asks for the segment to be read whole.
 Not here: snapshots, markers against `.txnindex`, checkpoints of the directory.
@@ -12,6 +14,7 @@ Not here: snapshots, markers against `.txnindex`, checkpoints of the directory.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Container
 
@@ -20,16 +23,103 @@ from minibroker.log.batches import SEQUENCE_MAX, Batch, batches
 from minibroker.log.checkpoints import LEADER_EPOCHS
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.formats import CREATE_TIME
-from minibroker.log.index import NO_TIMESTAMP
+from minibroker.log.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from minibroker.log.producers import BATCHES_KEPT, ProducerStates
 from minibroker.log.records import Record
-from minibroker.tools.verify.findings import Piece, Problem, Told
-from minibroker.tools.verify.indexes import check_form, check_offset_index, check_time_index, look_at_indexes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Iterator
+    from typing import Protocol
+
+    from minibroker.log.batches import Batch
     from minibroker.log.producers import AnyBatch, Producer
+    from minibroker.log.records import Record
     from minibroker.log.segment import Segment
+
+    class PieceBatches(Protocol):
+        """The batches of a piece: where each lies, its last offset, its largest timestamp."""
+
+        piece: Piece
+        positions: array[int]
+        ends: array[int]
+        times: array[int]
+
+
+NOTHING = -1
+
+
+class Problem:
+    """Something that is not as it should be."""
+
+    __slots__ = ("path", "place", "reason")
+
+    def __init__(self, path: str, place: str, reason: str):
+        self.path = path
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.place}: {self.reason}" if self.place else f"{self.path}: {self.reason}"
+
+
+class ProducerBatch:
+    """A batch of a producer, as far as `ProducerStates` wants to know it."""
+
+    __slots__ = (
+        "base_sequence",
+        "control",
+        "first_offset",
+        "gap_end",
+        "is_control",
+        "is_first",
+        "is_transactional",
+        "last_offset",
+        "last_sequence",
+        "max_timestamp",
+        "position",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, batch: Batch, gap_end: int, *, is_first: bool, control: Record | None):
+        self.producer_id = batch.producer_id
+        self.producer_epoch = batch.producer_epoch
+        self.base_sequence = batch.base_sequence
+        self.last_sequence = batch.last_sequence
+        self.first_offset = batch.base_offset
+        self.last_offset = batch.last_offset
+        self.max_timestamp = batch.max_timestamp
+        self.is_transactional = batch.is_transactional
+        self.is_control = batch.is_control
+        self.control = control
+        self.position = batch.position
+        self.gap_end = gap_end  # where in the piece the last gap before the batch ends
+        self.is_first = is_first  # nothing in the piece says what was due here
+
+
+class Piece:
+    """What has been found in some bytes of a segment. It can go to another process."""
+
+    def __init__(self, base_offset: int, start: int, end: int):
+        self.base_offset = base_offset  # of the segment
+        self.start = start
+        self.end = end
+        self.problems: list[Problem] = []  # of batches
+        self.index_problems: list[Problem] = []
+        self.is_doubtful = False
+        self.batches = self.records = 0
+        self.first: tuple[int, int] | None = None  # offset and position of the first batch
+        self.next_offset = NOTHING  # behind the last batch
+        self.gap_end = NOTHING  # the first offset behind the last gap between batches
+        self.first_epoch: tuple[int, int] | None = None  # of the first batch that has one, and where that lies
+        self.last_epoch = NOTHING
+        self.told: list[ProducerBatch] = []  # in the order of their offsets
+        self.newest = NO_TIMESTAMP
+        # If the segment was cut: how many entries of its indexes were found right, and the first time among them.
+        self.offset_entries = self.time_entries = 0
+        self.first_noted: int | None = None
 
 
 def read_piece(
@@ -173,8 +263,8 @@ class _Producers:
 
     def __init__(self) -> None:
         self._states = ProducerStates()
-        self._told: dict[int, Told] = {}  # by position
-        self._last: dict[int, deque[Told]] = {}  # by producer id
+        self._told: dict[int, ProducerBatch] = {}  # by position
+        self._last: dict[int, deque[ProducerBatch]] = {}  # by producer id
         self._in_transaction: set[int] = set()
 
     def take(self, batch: Batch, gap_end: int) -> str:
@@ -186,7 +276,7 @@ class _Producers:
         begins_epoch = known is None or known.epoch != batch.producer_epoch
         self._states.apply(batch)
         control = next(batch.records(), None) if batch.is_control else None
-        told = Told(batch, gap_end, is_first=is_first, control=control)
+        told = ProducerBatch(batch, gap_end, is_first=is_first, control=control)
         if batch.is_control:
             self._in_transaction.discard(producer_id)
         else:
@@ -198,14 +288,14 @@ class _Producers:
             self._told[batch.position] = told
         return reason
 
-    def told(self) -> list[Told]:
+    def told(self) -> list[ProducerBatch]:
         for last in self._last.values():
             for each in last:
                 self._told[each.position] = each
         return [self._told[position] for position in sorted(self._told)]
 
 
-def sequence_problem(producer: Producer, batch: AnyBatch | Told, gap_end: int) -> str:
+def sequence_problem(producer: Producer, batch: AnyBatch | ProducerBatch, gap_end: int) -> str:
     """Say what a leader would have refused: sequence numbers that come again or out of order, an epoch of before.
 
     gap_end: where the last gap before the batch ends. What came before it tells nothing: cleaning has been there. Nor
@@ -224,3 +314,128 @@ def sequence_problem(producer: Producer, batch: AnyBatch | Told, gap_end: int) -
         return f"{about}: sequence {first} to {last} comes again, it is at offset {stored.first_offset} already"
     due = (producer.last_sequence + 1) & SEQUENCE_MAX if batch.producer_epoch == producer.epoch else 0
     return f"{about}: sequence {first} comes where {due} is due" if first != due else ""
+
+
+# Indexes of a whole segment
+
+
+def check_offset_index(segment: Segment, found: PieceBatches) -> Iterator[Problem]:
+    index = segment.offset_index
+    entries = index.entries() if index.exists else []
+    wanted = {offset for offset, _ in entries}
+    last_at = {offset: at for at, offset in enumerate(found.ends) if offset in wanted}
+    for number, (offset, position) in enumerate(entries):
+        at = _at(found.positions, position)
+        if at is None:
+            yield Problem(index.path, f"entry {number}", f"no batch begins at byte {position}")
+        # Kafka up to 3.9 names the last offset of all batches that were appended together.
+        elif last_at.get(offset, -1) < at:
+            yield Problem(index.path, f"entry {number}", f"no batch from byte {position} on ends with offset {offset}")
+
+
+def _at(positions: array[int], position: int) -> int | None:
+    """Return which batch begins at a position."""
+    at = bisect_left(positions, position)
+    return at if at < len(positions) and positions[at] == position else None
+
+
+def check_time_index(segment: Segment, found: PieceBatches) -> Iterator[Problem]:
+    index, ends, times = segment.time_index, found.ends, found.times
+    entries = index.entries() if index.exists else []
+    at, newest = 0, NO_TIMESTAMP
+    for number, (timestamp, offset) in enumerate(entries):
+        held = NO_TIMESTAMP
+        while at < len(ends) and (at == 0 or ends[at - 1] < offset):
+            held = times[at]
+            newest = max(newest, held)
+            at += 1
+        if at and ends[at - 1] < offset:
+            yield Problem(index.path, f"entry {number}", f"offset {offset} is behind the segment's end")
+        elif timestamp != newest or (held != NO_TIMESTAMP and held != timestamp):
+            yield Problem(
+                index.path, f"entry {number}", f"{timestamp} at offset {offset}; the largest so far is {newest}"
+            )
+
+
+def check_form(segment: Segment, index: OffsetIndex | TimeIndex, is_active: bool) -> Iterator[Problem]:
+    """Check an index by itself: its length, and that its entries go up."""
+    yield from _check_length(segment, index.path, index.count * index.entry.size, index.entry.size, is_active)
+    if index.exists:
+        try:
+            index.check()
+        except ProtocolError as error:
+            yield Problem(index.path, "", str(error))
+
+
+def _check_length(segment: Segment, path: str, used_bytes: int, entry_bytes: int, is_active: bool) -> Iterator[Problem]:
+    """Only the active segment's indexes are longer than their entries, and only by zeros."""
+    if not segment.storage.exists(path):
+        if segment.size_bytes:
+            yield Problem(path, "", "is missing; the next start makes it")
+        return
+    size_bytes = segment.storage.size_bytes(path)
+    if size_bytes % entry_bytes:
+        yield Problem(path, f"byte {size_bytes}", f"ends within an entry of {entry_bytes} bytes")
+    elif size_bytes > used_bytes and not is_active:
+        yield Problem(path, f"byte {used_bytes}", f"{size_bytes - used_bytes} bytes of zeros at the end")
+    elif size_bytes > used_bytes:
+        file = segment.storage.open(path)
+        try:
+            if any(file.read_at(used_bytes, size_bytes - used_bytes)):
+                yield Problem(path, f"byte {used_bytes}", "entries behind zeros")
+        finally:
+            file.close()
+
+
+# Indexes of a segment that was cut
+
+
+def borders(segment: Segment, count: int) -> list[int]:
+    """Return positions that cut a segment into at most so many pieces of about the same size, both ends among them."""
+    index = segment.offset_index
+    known = [position for _, position in index.entries()] if count > 1 and index.exists else []
+    found = [0]
+    for number in range(1, count):
+        at = bisect_left(known, segment.size_bytes * number // count)
+        if at < len(known) and found[-1] < known[at] < segment.size_bytes:
+            found.append(known[at])
+    return [*found, segment.size_bytes]
+
+
+def look_at_indexes(segment: Segment, found: PieceBatches) -> None:
+    """Count the entries that belong to a piece and are right; any that is not makes it doubtful."""
+    piece, positions, ends, times = found.piece, found.positions, found.ends, found.times
+    if not positions or piece.first is None or any(after <= offset for after, offset in zip(ends[1:], ends)):
+        piece.is_doubtful = True
+        return
+    for offset, position in segment.offset_index.entries() if segment.offset_index.exists else ():
+        if piece.start <= position < piece.end:
+            at, last = _at(positions, position), bisect_left(ends, offset)
+            is_right = at is not None and last < len(ends) and ends[last] == offset and last >= at
+            piece.is_doubtful = piece.is_doubtful or not is_right
+            piece.offset_entries += 1
+    newest, upto = NO_TIMESTAMP, 0
+    for timestamp, offset in segment.time_index.entries() if segment.time_index.exists else ():
+        if piece.first[0] <= offset <= ends[-1]:
+            at = bisect_left(ends, offset)
+            newest = max(newest, max(times[upto : at + 1], default=NO_TIMESTAMP))
+            piece.is_doubtful = piece.is_doubtful or not timestamp == newest == times[at]
+            upto = at + 1
+            piece.time_entries += 1
+            if piece.first_noted is None:
+                piece.first_noted = timestamp
+
+
+def are_doubtful(segment: Segment, pieces: list[Piece]) -> bool:
+    """Return whether a segment must be read whole to say what is wrong with it; pieces in their order."""
+    if len(pieces) == 1:
+        return False
+    newest = NO_TIMESTAMP
+    for piece in pieces:
+        if piece.is_doubtful or (piece.first_noted is not None and piece.first_noted < newest):
+            return True
+        newest = max(newest, piece.newest)
+    offsets, times = segment.offset_index, segment.time_index
+    return sum(piece.offset_entries for piece in pieces) != (offsets.count if offsets.exists else 0) or sum(
+        piece.time_entries for piece in pieces
+    ) != (times.count if times.exists else 0)

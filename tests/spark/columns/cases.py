@@ -13,7 +13,7 @@ from minibroker.log.batches import Batch, batches
 from minibroker.log.formats import APPEND_TIME
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
 from minibroker.spark.columns import opening as column_opening
-from minibroker.spark.columns import record_starts as column_lanes
+from minibroker.spark.columns import record_starts as record_starts
 from minibroker.spark.columns import rows as column_rows
 from minibroker.spark.columns.reader import ColumnReader, Columns
 
@@ -132,7 +132,7 @@ def both_ways(chunk: bytes, **options: Any) -> Found:
 def few_are_many() -> Iterator[None]:
     """Let the least number of records be treated like a large one."""
     with (
-        mock.patch.multiple(column_lanes, NARROW=0, STEPS=3, LANE_RECORDS=1),
+        mock.patch.multiple(record_starts, NARROW=0, STEPS=3, RUN_RECORDS=1),
         mock.patch.multiple(column_rows, NARROW=0, CHUNK_ROWS=3),
     ):
         yield

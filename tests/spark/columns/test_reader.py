@@ -27,7 +27,7 @@ from minibroker.spark.columns.batches import Units
 from minibroker.spark.columns.opening import Opened, open_units
 from minibroker.spark.columns.reader import ColumnReader
 from minibroker.spark.columns.record_starts import _Steps, find_starts
-from minibroker.spark.columns.varints import Plane
+from minibroker.spark.columns.varints import BufferView
 from tests import goldens
 from tests.log.golden_batches import TIMESTAMP_TYPES, records_of
 from tests.spark.columns.cases import both_ways, few_are_many, one_by_one, rows_of, side_by_side
@@ -475,8 +475,8 @@ def test_a_false_beginning_is_not_believed() -> None:
 
     walk_alone = _Steps.alone
     with few_are_many(), mock.patch.object(_Steps, "alone", alone):
-        found = find_starts(Plane(section), 2, np.array([0]), np.array([len(section)]), np.array([300]))
-    assert walked_again[1:] == [(0, len(section))], "nothing misled it"  # behind the lane at the end of the plane
+        found = find_starts(BufferView(section), 2, np.array([0]), np.array([len(section)]), np.array([300]))
+    assert walked_again[1:] == [(0, len(section))], "nothing misled it"  # behind the lane at the end of the buffer
     assert (len(found.places), found.counts.tolist(), found.broken.tolist()) == (300, [300], [False])
     assert side_by_side(data) == one_by_one(data)
 

@@ -22,16 +22,19 @@ from minibroker.spark.jobs.codecs import settings_of, size_of
 from minibroker.spark.jobs.codecs_advice import Load, advise, compare, cost_of, reference_bytes, way_seconds
 from minibroker.spark.jobs.codecs_measuring import (
     ROUNDS_MIN,
-    Measured,
+    Measurement,
+    Piece,
     Setting,
     Trial,
     Work,
     measure,
+    pieces_of,
+    read_piece,
+    rows_in,
     sections_of,
     setting_of,
 )
 from minibroker.spark.jobs.codecs_report import outcome, report
-from minibroker.spark.jobs.codecs_sample import Piece, pieces_of, read_piece, rows_in
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
 from tests.spark.logs import START_MS, open_at
@@ -67,12 +70,12 @@ def topic_of(root: Path, records: list[Record], name: str = "orders-0") -> Optio
     return parse({"path": str(root), "subscribe": name[:-2], "includeHeaders": "true"})
 
 
-def measured(codec: str, ratio: float, speed: float, size: int = 16 * KIB, spread: float = 0.0) -> Measured:
+def measured(codec: str, ratio: float, speed: float, size: int = 16 * KIB, spread: float = 0.0) -> Measurement:
     setting = setting_of(codec)
     is_none = setting.codec == NONE
     packed = round(1_000_000 / ratio)
     speeds = (None, None) if is_none else (speed, 4 * speed)
-    return Measured("orders", setting, size, 10, 100, 1_000_000, packed, *speeds, spread, spread, 5)
+    return Measurement("orders", setting, size, 10, 100, 1_000_000, packed, *speeds, spread, spread, 5)
 
 
 # Samples

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from minibroker.spark.jobs.slice import By
 from minibroker.spark.jobs.slice_lines import line_of, record_of
 from minibroker.spark.jobs.slice_masking import WHOLE, Masker, parse_masks, unused
-from minibroker.spark.jobs.slice_sampling import By
 from minibroker.spark.option_values import OptionError
 
 

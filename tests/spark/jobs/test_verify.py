@@ -20,7 +20,7 @@ from minibroker.spark.jobs import verify_replicas
 from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.option_values import OptionError
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests.goldens import LOG_DIRECTORIES
 from tests.log.written import write_logs
 from tests.spark.logs import START_MS, golden_directory, open_at, promise, tree, written
@@ -52,7 +52,7 @@ def directory(logs: Path, tmp_path: Path) -> Path:
 
 
 def by_broker(root: Path) -> tuple[list[str], dict[str, int]]:
-    verified = Verified()
+    verified = VerifiedCounts()
     problems = verify_directory(OsStorage(str(root)), verified, own_name=root.name)
     return sorted(f"{root}/{problem}".replace("//", "/") for problem in problems), vars(verified)
 

@@ -20,8 +20,8 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.spark.columns.building import RowColumns, build_batches
 from minibroker.spark.sink import rows as sending_rows
 from minibroker.spark.sink import task as sending_task
-from minibroker.spark.sink.exactly_once import EPOCH_MAX, Superseded, unclaimed
-from minibroker.spark.sink.notes import Note, NotRepeatable
+from minibroker.spark.sink.batch_notes import Note, NotRepeatable
+from minibroker.spark.sink.exactly_once import EPOCH_MAX, OtherAttempt, unclaimed
 from minibroker.spark.sink.options import WriteOptions, parse
 from minibroker.spark.sink.task import write_rows
 
@@ -314,7 +314,7 @@ def test_an_attempt_ends_when_another_has_begun(broker: Broker) -> None:
         write_rows(batches(range(ROWS)), options(broker), GROUP, 1)
         yield from batches(range(200, ROWS))
 
-    with pytest.raises(Superseded, match="another attempt of this task has begun"):
+    with pytest.raises(OtherAttempt, match="another attempt of this task has begun"):
         write_rows(rows(), options(broker), GROUP, 1)
     check_once_and_in_order(broker)
 
@@ -326,7 +326,7 @@ def test_an_attempt_ends_when_a_later_batch_has_begun(broker: Broker) -> None:
         write_rows(batches(range(200, ROWS)), options(broker), GROUP, 2)
         yield from batches(range(200, ROWS))
 
-    with pytest.raises(Superseded, match="has begun with batch 2"):
+    with pytest.raises(OtherAttempt, match="has begun with batch 2"):
         write_rows(rows(), options(broker), GROUP, 1)
     check_once_and_in_order(broker)
 
@@ -339,7 +339,7 @@ def test_an_attempt_that_has_written_all_does_not_count_when_another_has_begun(b
         with pytest.raises(Killed):
             write_rows(batches(range(ROWS), killed=True), options(broker), GROUP, 1)
 
-    with pytest.raises(Superseded):
+    with pytest.raises(OtherAttempt):
         write_rows(rows(), options(broker), GROUP, 1)
     check_once_and_in_order(broker)
 

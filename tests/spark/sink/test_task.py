@@ -14,7 +14,7 @@ from minibroker.errors import Error
 from minibroker.spark.columns.reader import HEADERS
 from minibroker.spark.sink import rows as sending_rows
 from minibroker.spark.sink.options import WriteOptions, parse
-from minibroker.spark.sink.queue import WriteFailed
+from minibroker.spark.sink.row_queue import WriteFailed
 from minibroker.spark.sink.rows import BadRow
 from minibroker.spark.sink.task import write_rows
 

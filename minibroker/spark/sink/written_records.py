@@ -1,4 +1,4 @@
-"""What of a batch is written already: a multiset of records, from which the rows of a repeated batch are taken out.
+"""Records of a batch that are written already: the rows of a repeated batch are taken out of this multiset.
 
 Records are known by a digest of topic, key, value and headers, and by their time where that is the row's own: the time
 of the write is another one at each attempt, and a topic with LogAppendTime keeps none of the rows'. A row with a key,
@@ -42,7 +42,7 @@ def digests_of(topic: str, keys: pa.Array | None, values: pa.Array, headers: pa.
     return found
 
 
-class Found:
+class WrittenRecords:
     """Records that are in the log and have not been met among the rows."""
 
     def __init__(self) -> None:

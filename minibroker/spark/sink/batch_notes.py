@@ -1,4 +1,4 @@
-"""Notes: what tasks of a query leave on the brokers about what they write, and how a task finds its own again.
+"""Notes of tasks on the brokers about what they write, by which a task finds its own records again.
 
 Notes are committed offsets of groups that nobody reads with. Each task writes them into a slot, which is a group: as a
 rule that of its own number. When a query has begun anew, its first batch may be one that was written in part; then a
@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from minibroker.client.cluster import Cluster, TopicPartition
 from minibroker.client.groups import CommittedOffset, Groups
-from minibroker.spark.sink.found import digests_of
 from minibroker.spark.sink.rows import Rows, by_partition
+from minibroker.spark.sink.written_records import digests_of
 
 FIRST_DIGITS = 16  # of a digest, in a note
 
@@ -74,7 +74,7 @@ def first_of(placed: Iterable[Rows]) -> dict[TopicPartition, str]:
     return found
 
 
-Notes = dict[TopicPartition, Note]
+BatchNotes = dict[TopicPartition, Note]
 
 
 class Slots:
@@ -87,20 +87,20 @@ class Slots:
     def of(self, task: int, attempt: int | None = None) -> str:
         return f"{self.name}.{task}" if attempt is None else f"{self.name}.{task}.{attempt}"
 
-    async def read(self, groups: list[str]) -> dict[str, Notes]:
+    async def read(self, groups: list[str]) -> dict[str, BatchNotes]:
         found = await self._groups.fetch_offsets(groups)
         return {group: {key: Note.read(group, each) for key, each in found.get(group, {}).items()} for group in groups}
 
     async def write(self, group: str, notes: Mapping[TopicPartition, Note]) -> None:
         await self._groups.alter_offsets(group, {key: note.committed() for key, note in notes.items()})
 
-    async def read_all(self) -> dict[str, Notes]:
+    async def read_all(self) -> dict[str, BatchNotes]:
         name = re.compile(re.escape(self.name) + r"\.\d+(\.\d+)?")
         listed = [group.id for group in await self._groups.list_groups()]
         return await self.read([group for group in listed if name.fullmatch(group)])
 
 
-def in_doubt(slots: Mapping[str, Notes], batch: int, run: str) -> list[str]:
+def in_doubt(slots: Mapping[str, BatchNotes], batch: int, run: str) -> list[str]:
     """Return the slots with notes of a batch that another run of the query has left."""
     return [
         group
@@ -109,12 +109,12 @@ def in_doubt(slots: Mapping[str, Notes], batch: int, run: str) -> list[str]:
     ]
 
 
-def matches(notes: Notes, batch: int, first: Mapping[TopicPartition, str]) -> bool:
+def matches(notes: BatchNotes, batch: int, first: Mapping[TopicPartition, str]) -> bool:
     """Return whether the first records of a slot are those of a task."""
     of_batch = {key: note.first for key, note in notes.items() if note.batch == batch}
     common = [key for key in of_batch if key in first]
     return bool(common) and all(of_batch[key] == first[key] for key in common)
 
 
-def newest(notes: Notes) -> Note | None:
+def newest(notes: BatchNotes) -> Note | None:
     return max(notes.values(), key=lambda note: (note.batch, note.epoch), default=None)

@@ -1,4 +1,4 @@
-"""The batches of one partition on their way out: which is the next, what is left, for how long it has been failing.
+"""Rows of one partition on their way out: the batch that is next, the rows that are left, since when it fails.
 
 What must hold: a batch that may have arrived is sent again with the same bytes, and so with its sequence numbers.
 Not here: who sends and when (task.py).
@@ -45,7 +45,7 @@ def error_in(where: str, error: KafkaError) -> str:
     return f"{where}: {error.code.name}, {error.message or error.code.meaning}{'; ' + advice if advice else ''}"
 
 
-class Queue:
+class RowQueue:
     """Rows of one partition, and the batches that are made of them."""
 
     def __init__(self, rows: Rows, options: WriteOptions, producer: tuple[int, int] | None):
