@@ -12,7 +12,7 @@ from minibroker.client import Cluster as Client
 from minibroker.client import Producer
 from minibroker.embedded import BrokerError
 from minibroker.log.storage import OsStorage
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests.interop import kafka
 
 PARTITIONS = 2
@@ -100,7 +100,7 @@ def test_every_replica_holds_the_same_bytes(written: tuple[Path, dict[str, int]]
 
 def test_our_own_verification_finds_nothing_wrong(written: tuple[Path, dict[str, int]]) -> None:
     for broker in (1, 2, 3):
-        verified = Verified()
+        verified = VerifiedCounts()
         problems = verify_directory(OsStorage(str(written[0] / f"broker-{broker}")), verified)
         assert [str(problem) for problem in problems] == []
         assert verified.logs == PARTITIONS

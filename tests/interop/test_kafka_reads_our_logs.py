@@ -18,7 +18,7 @@ from minibroker.log.directory import LogDirectory
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.storage import OsStorage
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests.log.audit import all_batches, audit
 from tests.log.written import START_MS, settings, write_logs
 
@@ -227,7 +227,7 @@ def check_appended(log: PartitionLog, old: list[tuple[str, ...]]) -> None:
 def test_what_kafkas_broker_appends_to_our_logs_we_see_behind_our_own(directory: Path) -> None:
     before = facts_of_kafka("append", directory)
     (directory / "recovery-point-offset-checkpoint").unlink()  # Kafka's LogManager would have written it anew
-    verified = Verified()
+    verified = VerifiedCounts()
     assert [str(problem) for problem in verify_directory(OsStorage(str(directory)), verified)] == []
     assert verified.logs == len(before)
     with opened(directory) as logs:

@@ -17,7 +17,7 @@ from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
 from minibroker.log.settings import LogSettings
 from minibroker.simulation.disk import SimulatedStorage
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 
 from .audit import audit
 
@@ -106,7 +106,7 @@ def test_nothing_is_noted_of_a_log_that_somebody_took_away() -> None:
     directory.close({("orders", 0): 1, ("bills", 0): 1})
     take_away(storage, "orders-0")
     opened(storage, "bills").close()  # the replica has been moved elsewhere meanwhile
-    assert list(verify_directory(storage, Verified())) == []
+    assert list(verify_directory(storage, VerifiedCounts())) == []
     assert read_offsets(storage, POINTS) == {("bills", 0): 1}
 
 

@@ -18,7 +18,7 @@ from minibroker.log.checkpoints import CLEAN_SHUTDOWN
 from minibroker.log.directory import LogDirectory, split_name
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 
 from .answers import Answers, answers
 from .audit import all_batches, audit
@@ -85,7 +85,7 @@ def flipped(seed: int) -> tuple[Written, str, str, Files]:
 
 
 def verified(files: Files) -> list[str]:
-    return [str(problem) for problem in verify_directory(stored(files), Verified())]
+    return [str(problem) for problem in verify_directory(stored(files), VerifiedCounts())]
 
 
 @pytest.mark.parametrize("part", PARTS)

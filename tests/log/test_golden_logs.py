@@ -13,7 +13,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests import goldens
 
 from .answers import Answers, answers
@@ -197,7 +197,7 @@ def test_a_derived_file_that_is_gone_is_not_missed(name: str, log: str, was_clea
 
 @pytest.mark.parametrize("name", goldens.LOG_DIRECTORIES)
 def test_verify_finds_nothing_in_what_kafka_wrote(name: str) -> None:
-    verified = Verified()
+    verified = VerifiedCounts()
     problems = [str(problem) for problem in verify_directory(stored(goldens.log_files(name)), verified)]
     assert [text for text in problems if ".deleted: " not in text] == []
     meaning = goldens.log_meaning(name)["partitions"].values()

@@ -17,7 +17,7 @@ from minibroker.metadata.image import Partition
 from minibroker.replication.network import CONTROLLER
 from minibroker.simulation.disk import SimulatedStorage
 from minibroker.simulation.run import World
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 
 from .invariants import Invariants, Key, Violation
 
@@ -278,7 +278,7 @@ class ClusterFaults:
     def take_away_damaged(self, broker: int) -> None:
         """Do what the documentation tells: let a broker that is stopped copy anew what is damaged and others have."""
         disk = self.cluster.storages[broker]
-        for problem in list(verify_directory(disk, Verified())):
+        for problem in list(verify_directory(disk, VerifiedCounts())):
             name = problem.path.partition("/")[0]
             key = split_name(name)
             if (
@@ -313,6 +313,6 @@ class ClusterFaults:
         Snapshots of producers are not flushed: a power loss may break one, and the start takes another.
         """
         for who, storage in self.cluster.storages.items():
-            for problem in verify_directory(storage, Verified()):
+            for problem in verify_directory(storage, VerifiedCounts()):
                 if not problem.path.endswith(".snapshot"):
                     raise Violation("L4", f"on the disk of {who}: {problem}")

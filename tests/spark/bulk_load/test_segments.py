@@ -25,7 +25,7 @@ from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
 from minibroker.spark.bulk_load.plans import LoadError
 from minibroker.spark.option_values import OptionError
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests.spark.loading import NOW_MS, Load, batch_of, loaded, opened, rows_of
 from tests.spark.logs import read, tree
 
@@ -57,7 +57,7 @@ def split(chance: Random, records: list[Record], tasks: int) -> list[list[pa.Rec
 
 
 def problems(root: Path) -> list[str]:
-    return [str(problem) for problem in verify_directory(OsStorage(str(root)), Verified())]
+    return [str(problem) for problem in verify_directory(OsStorage(str(root)), VerifiedCounts())]
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)

@@ -26,7 +26,7 @@ from minibroker.spark.columns import reader as columns_module
 from minibroker.spark.columns.batches import Units
 from minibroker.spark.columns.opening import Opened, open_units
 from minibroker.spark.columns.reader import ColumnReader
-from minibroker.spark.columns.record_starts import _Steps, find_starts
+from minibroker.spark.columns.record_starts import _Hops, find_starts
 from minibroker.spark.columns.varints import BufferView
 from tests import goldens
 from tests.log.golden_batches import TIMESTAMP_TYPES, records_of
@@ -469,12 +469,12 @@ def test_a_false_beginning_is_not_believed() -> None:
     section = data[61:]
     walked_again = []
 
-    def alone(step: _Steps, begin: int, end: int) -> list[int] | None:
+    def alone(step: _Hops, begin: int, end: int) -> list[int] | None:
         walked_again.append((begin, end))
         return walk_alone(step, begin, end)
 
-    walk_alone = _Steps.alone
-    with few_are_many(), mock.patch.object(_Steps, "alone", alone):
+    walk_alone = _Hops.alone
+    with few_are_many(), mock.patch.object(_Hops, "alone", alone):
         found = find_starts(BufferView(section), 2, np.array([0]), np.array([len(section)]), np.array([300]))
     assert walked_again[1:] == [(0, len(section))], "nothing misled it"  # behind the lane at the end of the buffer
     assert (len(found.places), found.counts.tolist(), found.broken.tolist()) == (300, [300], [False])

@@ -26,7 +26,7 @@ from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.jobs.compact_keys import Keys, keys_of
 from minibroker.spark.jobs.directory_in import SourceDirectory
 from minibroker.spark.option_values import OptionError
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests.cleaner.dirty_logs import NOW_MS, DirtyLog
 from tests.spark.jobs.test_verify import here
 from tests.spark.logs import one_by_one, tree
@@ -114,7 +114,7 @@ def segment_files(root: Path) -> dict[str, bytes]:
 
 
 def problems_in(storage: OsStorage) -> list[str]:
-    return [str(problem) for problem in verify_directory(storage, Verified())]
+    return [str(problem) for problem in verify_directory(storage, VerifiedCounts())]
 
 
 def fill(dirty: DiskLog, chance: Random, steps: int) -> None:

@@ -21,7 +21,7 @@ from minibroker.spark.jobs import convert as job
 from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.option_values import OptionError
-from minibroker.tools.verify.log_directory import Verified, verify_directory
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests.interop import kafka
 from tests.interop.test_kafka_reads_our_logs import complaints
 from tests.log.written import write_logs
@@ -45,7 +45,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def problems_in(root: Path) -> list[str]:
-    return [str(problem) for problem in verify_directory(OsStorage(str(root)), Verified())]
+    return [str(problem) for problem in verify_directory(OsStorage(str(root)), VerifiedCounts())]
 
 
 def names_in(root: Path) -> list[str]:
