@@ -17,7 +17,6 @@ from minibroker import cli, errors
 from minibroker.broker.apis import NOT_IN_USE, SERVED
 from minibroker.broker.releases import ranges_of
 from minibroker.config.ignored import REASONS, reason_of
-from minibroker.config.old_defaults import OLD_DEFAULTS
 from minibroker.config.setting import HONOURED, IGNORED, LATER, REFUSED, Setting
 from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
 from minibroker.groups.classic_states import STATES
@@ -124,9 +123,10 @@ def settings_page() -> str:
         if setting.reason
     ]
     lines = [_SETTINGS, *ours, _OLD_DEFAULTS]
-    for name, changes in OLD_DEFAULTS.items():
-        before = ", ".join(f"`{default}` below {below}" for below, default in changes)
-        lines.append(f"| `{name}` | {before} | {_shown(broker_settings()[name].default)} |")
+    for setting in broker:
+        if setting.old_defaults:
+            before = ", ".join(f"`{default}` below {below}" for below, default in setting.old_defaults)
+            lines.append(f"| `{setting.name}` | {before} | {_shown(setting.default)} |")
     for title, settings, treatment in (
         ("Settings of a broker", broker, HONOURED),
         ("Settings of a topic", topic, HONOURED),

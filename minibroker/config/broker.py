@@ -9,7 +9,13 @@ Not here: where the start got its settings (sources.py), rules for altering (alt
 from __future__ import annotations
 
 from minibroker.config.setting import NEWEST, READ_ONLY
-from minibroker.config.tables import LISTENER_PREFIX, find_broker_setting, get_broker_setting, without_listener
+from minibroker.config.tables import (
+    LISTENER_PREFIX,
+    find_broker_setting,
+    get_broker_setting,
+    old_defaults,
+    without_listener,
+)
 from minibroker.config.values import BadValue, ConfigError, format_value, parse_text, parse_value
 
 TYPE_CHECKING = False
@@ -50,8 +56,6 @@ class BrokerConfig:
 
     def appear_as(self, release: str, defaults_of: str | None) -> None:
         """Know the settings of a release, and have the defaults of one, by its whole number; None: the newest."""
-        from minibroker.config.old_defaults import old_defaults
-
         self.release = release
         self._old_defaults = {} if defaults_of is None else old_defaults(defaults_of)
         self._values.clear()

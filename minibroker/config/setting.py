@@ -1,15 +1,17 @@
-"""What one setting is, and the notation of the tables.
+"""Setting: one row of a table of settings, and the notation of these tables (`*.txt` in this folder).
 
-A row of a table is one line, and below it, indented, a sentence on what the setting does and a default of our own:
+A row is one line, and below it, indented, a sentence on what the setting does, a default of our own, and the defaults
+that older releases had, the oldest first:
 
     name | type and flags | default | valid values | the broker's names for it, first wins
       What it does.
       here 1: why our default is another one
+      before 4.0 2: KIP or reason
 
 Flags: how the value can be changed (read-only, per-broker, cluster-wide); `at-start` for what Kafka changes while it
 runs and we do not; `later`, `ignored` or `refused` for what we do not honour; `internal` for what Kafka does not show;
-the last release that has it, unless that is the newest.
-`null` is no value. Valid values are in Kafka's own notation; values.py checks them.
+`since-` and the first of the known releases that has it, unless that is the oldest; the last release that has it,
+unless that is the newest. A line that begins with `#` is a comment; `null` is no value. Valid values are in Kafka's own notation; values.py checks them.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Setting:
         "kafka_default",
         "kind",
         "name",
+        "old_defaults",
         "reason",
+        "since",
         "synonyms",
         "treatment",
         "until",
@@ -54,7 +58,9 @@ class Setting:
         self.at_start = False  # read at the start only, whatever `update` says of Kafka
         self.treatment = HONOURED
         self.internal = False
+        self.since = ""
         self.until = NEWEST
+        self.old_defaults: tuple[tuple[str, str], ...] = ()  # release and what it was before, the oldest first
         self.synonyms: tuple[str, ...] = ()  # of a topic's or group's setting: the broker's names
         self.doc = ""
 
@@ -76,6 +82,8 @@ def parse_rows(text: str, treatment: str = HONOURED) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     setting = None
     for line in text.splitlines():
+        if line.startswith("#"):
+            continue
         if not line.startswith("  "):
             setting = _parse_row(line, treatment)
             found[setting.name] = setting
@@ -84,6 +92,9 @@ def parse_rows(text: str, treatment: str = HONOURED) -> dict[str, Setting]:
         if line.startswith("  here "):
             default, _, setting.reason = line.removeprefix("  here ").partition(": ")
             setting.default = default
+        elif line.startswith("  before "):
+            release, default = line.partition(":")[0].removeprefix("  before ").split(" ")
+            setting.old_defaults += ((release, default),)
         else:
             setting.doc = line.strip()
     return found
@@ -106,6 +117,8 @@ def _parse_row(line: str, treatment: str) -> Setting:
             setting.at_start = True
         elif word == "internal":
             setting.internal = True
+        elif word.startswith("since-"):
+            setting.since = word.removeprefix("since-")
         else:
             assert word in RELEASES, line
             setting.until = word

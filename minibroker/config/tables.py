@@ -1,49 +1,63 @@
-"""The tables of settings, each read from its text at the first use of it.
+"""Tables of settings, each read from its file at the first use of it.
 
 Invariant: a start that is given only settings that mean something here never reads the long table of the others.
 """
 
 from __future__ import annotations
 
-from minibroker.config.setting import IGNORED, Setting, parse_rows
+from functools import cache
 
-_tables: dict[str, dict[str, Setting]] = {}
+from minibroker.config.setting import HONOURED, IGNORED, Setting, parse_rows
 
 LISTENER_PREFIX = "listener.name."
 
 
+def read_text(name: str) -> str:
+    """Return a file of this folder, also when the package is a zip."""
+    data: bytes = __spec__.loader.get_data(__file__.removesuffix("tables.py") + name)  # type: ignore[name-defined]
+    return data.decode()
+
+
+@cache
+def _table(name: str, treatment: str = HONOURED) -> dict[str, Setting]:
+    return parse_rows(read_text(name), treatment)
+
+
 def broker_settings() -> dict[str, Setting]:
     """Return the broker's settings that mean something here."""
-    if "broker" not in _tables:
-        from minibroker.config.broker_rows import BROKER
-
-        _tables["broker"] = parse_rows(BROKER)
-    return _tables["broker"]
+    return _table("broker.txt")
 
 
 def other_settings() -> dict[str, Setting]:
     """Return the broker's settings that are accepted and ignored."""
-    if "other" not in _tables:
-        from minibroker.config.other_rows import OTHER
-
-        _tables["other"] = parse_rows(OTHER, IGNORED)
-    return _tables["other"]
+    return _table("other.txt", IGNORED)
 
 
 def topic_settings() -> dict[str, Setting]:
-    if "topic" not in _tables:
-        from minibroker.config.topic_rows import TOPIC
-
-        _tables["topic"] = parse_rows(TOPIC)
-    return _tables["topic"]
+    return _table("topic.txt")
 
 
 def group_settings() -> dict[str, Setting]:
-    if "group" not in _tables:
-        from minibroker.config.group_rows import GROUP
+    return _table("group.txt")
 
-        _tables["group"] = parse_rows(GROUP)
-    return _tables["group"]
+
+def old_defaults(release: str) -> dict[str, str]:
+    """Return the defaults of a release that are not those of the newest.
+
+    Compared with the classes of these releases by tests/interop/test_defaults_are_those_of_the_release.py.
+    """
+    number = _number(release)
+    found = {}
+    for setting in broker_settings().values():
+        for below, default in setting.old_defaults:
+            if number < _number(below):
+                found[setting.name] = default
+                break
+    return found
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in release.split("."))
 
 
 def find_broker_setting(name: str) -> Setting | None:

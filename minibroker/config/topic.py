@@ -24,25 +24,6 @@ if TYPE_CHECKING:
     from minibroker.config.setting import Setting
     from minibroker.config.values import Value
 
-# The first of the known releases that has a topic's setting, where that is not the oldest.
-SINCE = {
-    **dict.fromkeys(
-        (
-            *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
-            *("local.retention.bytes", "local.retention.ms", "remote.storage.enable"),
-            *("remote.log.copy.disable", "remote.log.delete.on.disable"),
-            *("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
-        ),
-        "3.9",
-    ),
-    **dict.fromkeys(
-        (
-            *("errors.deadletterqueue.group.enable", "internal.segment.bytes", "max.decompressed.message.bytes"),
-            *("remote.copy.lag.bytes", "remote.copy.lag.ms"),
-        ),
-        "4.4",
-    ),
-}
 OLD_VALID = {"segment.bytes": "[14,...]"}  # 4.x wants a MiB at least
 NO_LIMIT_MS = (1 << 63) - 1
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
@@ -95,7 +76,7 @@ def _as_kind_of(setting: Setting, name: str, value: Value) -> Value:
 
 def is_known(setting: Setting | None, release: str) -> bool:
     """Whether a release of Kafka has a setting; their numbers compare as text."""
-    return setting is not None and SINCE.get(setting.name, release) <= release <= setting.until
+    return setting is not None and setting.since <= release <= setting.until
 
 
 def check_topic_config(overrides: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
