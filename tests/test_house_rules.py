@@ -160,7 +160,7 @@ DOORS = {
 # Milliseconds each, so never at the top of a module that a client imports; inside a function they are fine.
 HEAVY = {
     *("asyncio", "dataclasses", "enum", "inspect", "json", "logging", "pathlib", "re", "tokenize", "typing"),
-    *("google_crc32c", "lz4", "re2", "snappy", "uvloop", "zstandard"),
+    *("google_crc32c", "lz4", "re2", "snappy", "uvloop", "xxhash", "zstandard"),
 }
 LIGHT_PARTS = {
     *("__init__", "errors", "clock", "events", "event_kinds", "schema", "protocol", "stored", "log"),

@@ -1,4 +1,4 @@
-"""One number for the topics that a group subscribes to: it changes with their ids, partitions or racks (KIP-1101).
+"""Metadata hash of a group: one number for its topics; it changes with their ids, partitions or racks (KIP-1101).
 
 The coordinator stores it with the group epoch; another number later means that partitions must be shared out anew.
 It is Kafka's number, so a log that Kafka wrote causes no rebalance.
@@ -7,8 +7,6 @@ It is Kafka's number, so a log that Kafka wrote causes no rebalance.
 from __future__ import annotations
 
 from functools import lru_cache
-
-from minibroker.groups.xxh3 import xxh3_64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     if not found:
         return NOTHING
     hashes = [_topic_hash(topic.topic_id, topic.name, tuple(map(tuple, topic.racks))) for topic in found]
-    return _signed(xxh3_64(b"".join(value.to_bytes(8, "little") for value in hashes)))
+    return _signed(xxh3(b"".join(value.to_bytes(8, "little") for value in hashes)))
 
 
 @lru_cache(1000)
@@ -36,7 +34,14 @@ def _topic_hash(topic_id: bytes, name: str, racks: tuple[tuple[str, ...], ...]) 
         parts.append(_int32(partition))
         for rack in sorted(names, key=utf16):
             parts += [_int32(len(utf16(rack)) // 2), _string(rack)]
-    return xxh3_64(b"".join(parts))
+    return xxh3(b"".join(parts))
+
+
+def xxh3(data: bytes) -> int:
+    """Return XXH3 with 64 bits and no seed, as a number without sign."""
+    from xxhash import xxh3_64_intdigest
+
+    return xxh3_64_intdigest(data)
 
 
 def utf16(text: str) -> bytes:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minibroker.groups.assignors import ASSIGNORS, Wish
 from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline, java_hash
-from minibroker.groups.xxh3 import xxh3_64
+from minibroker.groups.metadata_hash import xxh3
 from tests.groups.goldens import golden
 
 
@@ -125,4 +125,4 @@ def test_tables_hand_out_their_keys_in_the_order_of_java() -> None:
 
 def test_xxh3_is_that_of_kafka() -> None:
     for data, expected in golden("xxh3"):
-        assert xxh3_64(bytes.fromhex(data)) == expected % (1 << 64), len(data) // 2
+        assert xxh3(bytes.fromhex(data)) == expected % (1 << 64), len(data) // 2
