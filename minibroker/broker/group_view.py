@@ -14,7 +14,8 @@ from __future__ import annotations
 from minibroker.clock import LoopClock
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.groups.classic import ClassicGroup
-from minibroker.groups.names import OFFSETS_TOPIC, partition_of
+from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.hash_order import partition_of
 from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ from contextlib import suppress
 from minibroker.broker.metadata_standalone import StandaloneMetadata
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import KafkaError
-from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

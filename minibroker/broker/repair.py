@@ -14,7 +14,7 @@ from __future__ import annotations
 from minibroker.broker.internal_topics import plan_of
 from minibroker.controller.placement import new_partition
 from minibroker.errors import ProtocolError
-from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.log.checkpoints import read_leader_epochs, read_topic_id
 from minibroker.metadata.image import TOPIC, partition_record
 from minibroker.metadata.rescue import forgotten

@@ -1,1 +1,3 @@
-"""Consumer groups: who shares the work, and how far each group has read."""
+"""Group coordinator: consumer groups of both protocols, and how far each group has read."""
+
+OFFSETS_TOPIC = "__consumer_offsets"  # where groups and their offsets are kept

@@ -10,7 +10,8 @@ from minibroker.config.group import GroupConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.image_topics import ImageTopics
-from minibroker.groups.names import OFFSETS_TOPIC, partition_of
+from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.hash_order import partition_of
 from minibroker.groups.offsets_partition import OffsetsPartition
 from minibroker.metadata.image import GROUP
 

@@ -1,4 +1,4 @@
-"""In which order Java's hash tables hand out what is in them.
+"""Java's hash codes, and what follows from them: the partition of a group, and the order of hash tables.
 
 Kafka's assignors go through hash maps of members and topics, so who gets which partition depends on that order. It
 follows from the hash codes alone, and taking it over gives a group the same assignment here as there.
@@ -7,6 +7,8 @@ Not here: which table Kafka uses where (assignors.py, target.py), chance: two ru
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +33,13 @@ def java_hash(key: str | bytes | int) -> int:
     for high, low in zip(units[::2], units[1::2]):
         code = code * 31 + (high << 8 | low) & 0xFFFFFFFF
     return code
+
+
+@lru_cache(10_000)  # asked with each request of a group
+def partition_of(group_id: str, partition_count: int) -> int:
+    """Return the partition of __consumer_offsets that a group belongs to."""
+    code = signed(java_hash(group_id))
+    return (0 if code == -(1 << 31) else abs(code)) % partition_count
 
 
 def as_filled(keys: Iterable[Key]) -> list[Key]:
@@ -74,7 +83,7 @@ def as_timeline(keys: Iterable[Key], most: int = 0) -> list[Key]:
     while (max(len(listed), most) + 1) * 0.75 > 1 << bits:
         bits += 1
     listed.reverse()
-    return sorted(listed, key=lambda key: (_signed(java_hash(key)) * FIBONACCI & (1 << 64) - 1) >> 64 - bits)
+    return sorted(listed, key=lambda key: (signed(java_hash(key)) * FIBONACCI & (1 << 64) - 1) >> 64 - bits)
 
 
 def _in_slots(keys: list[Key], slots: int) -> list[Key]:
@@ -87,5 +96,5 @@ def _in_slots(keys: list[Key], slots: int) -> list[Key]:
     return sorted(keys, key=slot)
 
 
-def _signed(code: int) -> int:
+def signed(code: int) -> int:
     return code - (1 << 32) if code >= 1 << 31 else code

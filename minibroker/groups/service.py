@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.metadata.features import GROUP_VERSION
 
 TYPE_CHECKING = False

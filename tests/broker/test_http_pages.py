@@ -12,7 +12,7 @@ import pytest
 from minibroker import Broker
 from minibroker.broker.http_pages import _metrics_page
 from minibroker.client import Cluster, Groups, Producer
-from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.groups.test_growth import steps_of

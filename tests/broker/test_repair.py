@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.broker.broker import Node
 from minibroker.errors import Error, StorageError
-from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.offsets import commit_row
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch

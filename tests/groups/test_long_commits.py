@@ -12,7 +12,7 @@ from minibroker.broker.broker import Node
 from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers import group_offsets
 from minibroker.errors import Error
-from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.protocol.messages.join_group import JoinGroupRequest
 from minibroker.protocol.messages.leave_group import LeaveGroupRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from minibroker.client.connection import Connection
 from minibroker.errors import Error
-from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest

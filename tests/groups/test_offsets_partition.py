@@ -14,7 +14,8 @@ from minibroker.client.connection import Connection
 from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.names import OFFSETS_TOPIC, java_hash, partition_of
+from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.hash_order import java_hash, partition_of, signed
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -45,7 +46,7 @@ FetchedTopics = FetchedGroup.OffsetFetchRequestTopics
 
 @pytest.mark.parametrize("row", goldens.table("hashes"), ids=lambda row: row["text"][:10])
 def test_groups_fall_on_kafkas_partitions(row: dict[str, Any]) -> None:
-    assert java_hash(row["text"]) == row["javaHash"]
+    assert signed(java_hash(row["text"])) == row["javaHash"]
     assert partition_of(row["text"], 50) == row["coordinatorPartitionOf50"]
 
 

@@ -21,7 +21,8 @@ from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import COMPLETING, DEAD
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.consumer_member import UNREVOKED
-from minibroker.groups.names import OFFSETS_TOPIC, partition_of
+from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.hash_order import partition_of
 from minibroker.groups.offsets_partition import RETRY_MS, OffsetsPartition
 from minibroker.simulation.run import World
 

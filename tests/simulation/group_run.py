@@ -22,7 +22,7 @@ from minibroker.errors import KafkaError
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import STABLE
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.names import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.log.batches import batches
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.simulation.disk import SimulatedStorage

@@ -5,7 +5,8 @@ from __future__ import annotations
 from minibroker.broker.dispatch import no_transactions
 from minibroker.broker.internal_topics import make_missing
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.names import OFFSETS_TOPIC, partition_of
+from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.hash_order import partition_of
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 TYPE_CHECKING = False
