@@ -11,10 +11,11 @@ What must hold: looking changes nothing. What cannot be known is None.
 
 from __future__ import annotations
 
+from minibroker.broker.handlers.group_admin import described
 from minibroker.clock import LoopClock
 from minibroker.errors import Error, KafkaError, ProtocolError
-from minibroker.groups.classic import ClassicGroup
 from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.hash_order import partition_of
 from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
 
@@ -313,7 +314,7 @@ def _assigned(data: bytes) -> list[Place]:
 
 def _consumer_members(led: OffsetsPartition, group: ConsumerGroup) -> list[GroupMember]:
     coordinator = led.coordinator
-    described = group.describe(coordinator.topics, coordinator.settings_of(group.group_id))
+    members = described(group, coordinator.topics, coordinator.settings_of(group.group_id)).members
     return [
         GroupMember(
             member.member_id,
@@ -324,7 +325,7 @@ def _consumer_members(led: OffsetsPartition, group: ConsumerGroup) -> list[Group
             _places(member.assignment),
             _places(member.target_assignment),
         )
-        for member in described.members
+        for member in members
     ]
 
 

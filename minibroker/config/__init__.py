@@ -5,7 +5,7 @@ alter.py and describe.py are for what requests ask, and not imported until then.
 """
 
 from minibroker.config.broker import BrokerConfig
-from minibroker.config.topic import TopicConfig, check_topic_config, log_settings
+from minibroker.config.resources import TopicConfig, check_topic_config, log_settings
 from minibroker.config.values import ConfigError
 
 __all__ = ["BrokerConfig", "ConfigError", "TopicConfig", "check_topic_config", "log_settings"]

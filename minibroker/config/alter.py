@@ -9,11 +9,10 @@ Not here: which resource a request may name, who must hear of a change.
 from __future__ import annotations
 
 from minibroker.config.broker import BrokerConfig
-from minibroker.config.group import check_group_config
+from minibroker.config.resources import check_group_config, check_topic_config, is_known
 from minibroker.config.setting import CLUSTER_WIDE, PER_BROKER, REFUSED
 from minibroker.config.start import check_together
 from minibroker.config.tables import find_broker_setting, group_settings, topic_settings
-from minibroker.config.topic import check_topic_config, is_known
 from minibroker.config.values import BadValue, ConfigError, format_value, parse_value
 from minibroker.errors import Error, KafkaError
 

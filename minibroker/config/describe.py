@@ -8,7 +8,7 @@ Not here: which resource a request may name, the answer's versions.
 from __future__ import annotations
 
 from minibroker.config.broker import FAMILY_OF
-from minibroker.config.group import GroupConfig
+from minibroker.config.resources import GroupConfig, TopicConfig, is_known, value_of
 from minibroker.config.setting import NEWEST
 from minibroker.config.tables import (
     broker_settings,
@@ -18,7 +18,6 @@ from minibroker.config.tables import (
     topic_settings,
     without_listener,
 )
-from minibroker.config.topic import TopicConfig, is_known, value_of
 from minibroker.config.values import TYPE_CODES, UNKNOWN_TYPE, format_value
 
 TYPE_CHECKING = False

@@ -11,7 +11,8 @@ that older releases had, the oldest first:
 Flags: how the value can be changed (read-only, per-broker, cluster-wide); `at-start` for what Kafka changes while it
 runs and we do not; `later`, `ignored` or `refused` for what we do not honour; `internal` for what Kafka does not show;
 `since-` and the first of the known releases that has it, unless that is the oldest; the last release that has it,
-unless that is the newest. A line that begins with `#` is a comment; `null` is no value. Valid values are in Kafka's own notation; values.py checks them.
+unless that is the newest. A line that begins with `#` is a comment; `null` is no value.
+Valid values are in Kafka's own notation; values.py checks them.
 """
 
 from __future__ import annotations

@@ -7,38 +7,37 @@ from __future__ import annotations
 
 from functools import cache
 
-from minibroker.config.setting import HONOURED, IGNORED, Setting, parse_rows
+from minibroker.config.setting import IGNORED, Setting, parse_rows
 
 LISTENER_PREFIX = "listener.name."
 
 
 def read_text(name: str) -> str:
     """Return a file of this folder, also when the package is a zip."""
-    data: bytes = __spec__.loader.get_data(__file__.removesuffix("tables.py") + name)  # type: ignore[name-defined]
+    data: bytes = __spec__.loader.get_data(__file__.removesuffix("tables.py") + name)  # type: ignore[union-attr]
     return data.decode()
 
 
 @cache
-def _table(name: str, treatment: str = HONOURED) -> dict[str, Setting]:
-    return parse_rows(read_text(name), treatment)
-
-
 def broker_settings() -> dict[str, Setting]:
     """Return the broker's settings that mean something here."""
-    return _table("broker.txt")
+    return parse_rows(read_text("broker.txt"))
 
 
+@cache
 def other_settings() -> dict[str, Setting]:
     """Return the broker's settings that are accepted and ignored."""
-    return _table("other.txt", IGNORED)
+    return parse_rows(read_text("other.txt"), IGNORED)
 
 
+@cache
 def topic_settings() -> dict[str, Setting]:
-    return _table("topic.txt")
+    return parse_rows(read_text("topic.txt"))
 
 
+@cache
 def group_settings() -> dict[str, Setting]:
-    return _table("group.txt")
+    return parse_rows(read_text("group.txt"))
 
 
 def old_defaults(release: str) -> dict[str, str]:

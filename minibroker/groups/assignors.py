@@ -1,4 +1,4 @@
-"""Who shall read which partition: the server-side assignors `uniform` and `range`.
+"""Server-side assignors `uniform` and `range`: who shall read which partition.
 
 range      for each topic the members in order of their ids take a run of its partitions: equal counts of partitions
            give a member the same numbers in all topics, so joins find their other half. Not sticky.
@@ -9,34 +9,30 @@ uniform    all partitions of all topics are shared out evenly, and who holds one
 What must hold: each partition of a topic that somebody wants goes to exactly one member that wants it.
 The order in which members and topics come decides who gets what: callers give them in Kafka's (target.py), and what is
 a set in Kafka is gone through in the order of its hash table (hash_order.py).
-Not here: when an assignment is due and what becomes of it (target.py, reconciliation.py).
+Not here: when an assignment is due and what becomes of it (target.py, consumer_change.py).
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from minibroker.groups.hash_order import as_copied, as_filled
-from minibroker.groups.metadata_hash import utf16
+from minibroker.groups.topics import utf16
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import NamedTuple
 
-    class Wish(NamedTuple):
-        """What an assignor knows of a member."""
+class Wish(NamedTuple):
+    """What an assignor knows of a member."""
 
-        instance_id: str | None
-        topic_ids: Sequence[bytes]  # of the topics it wants and that exist
-        held: Mapping[bytes, Sequence[int]]  # what it was to have so far
+    instance_id: str | None
+    topic_ids: Sequence[bytes]  # of the topics it wants and that exist
+    held: Mapping[bytes, Sequence[int]]  # what it was to have so far
 
-    Shares = dict[str, dict[bytes, list[int]]]  # by member and topic, in the order in which they were given
-    Counts = Mapping[bytes, int]  # partitions of each topic
-    IsHeld = Callable[[bytes, int], bool]  # whether the assignment so far gives the partition to somebody
-    Assignor = Callable[[Mapping[str, Wish], Counts, IsHeld, bool], Shares]
-else:
-    Wish = namedtuple("Wish", "instance_id topic_ids held")
+
+Shares = dict[str, dict[bytes, list[int]]]  # by member and topic, in the order in which they were given
+Counts = Mapping[bytes, int]  # partitions of each topic
+IsHeld = Callable[[bytes, int], bool]  # whether the assignment so far gives the partition to somebody
+Assignor = Callable[[Mapping[str, Wish], Counts, IsHeld, bool], Shares]
 
 NOBODY = -1
 ROUNDS_MAX = 16  # of evening out

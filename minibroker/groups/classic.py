@@ -12,32 +12,27 @@ Not here: requests and their versions (broker/handlers/groups.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.classic_members import Joined, Member, Members, Synced
+from minibroker.groups.classic_members import Joined, JoinReply, Member, Members, Protocols, Synced, SyncReply
 from minibroker.groups.classic_rebalance import Rebalance
-from minibroker.groups.classic_states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
-from minibroker.groups.subscriptions import CONSUMER_PROTOCOL, subscribed_topics
-from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
+from minibroker.groups.classic_states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, State
+from minibroker.groups.consumer_protocol import CONSUMER, subscribed_topics
+from minibroker.groups.records import Row
+from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Protocol
+Done = Callable[[Error], None]
+Write = Callable[[list[Row], Done], None]
+Clock = Callable[[], int]
+Told = Callable[[str, str, str], None]  # state before and now, the same if it is about a member, and why
 
-    from minibroker.groups.classic_members import JoinReply, Protocols, SyncReply
-    from minibroker.groups.classic_states import State
-    from minibroker.groups.records import Row
-    from minibroker.stored.group_offsets import OffsetCommitValue
 
-    Done = Callable[[Error], None]
-    Write = Callable[[list[Row], Done], None]
-    Clock = Callable[[], int]
-    Told = Callable[[str, str, str], None]  # state before and now, the same if it is about a member, and why
+class Settings(Protocol):
+    """The broker's, by Kafka's names."""
 
-    class Settings(Protocol):
-        """The broker's, by Kafka's names."""
-
-        def __getitem__(self, name: str) -> Any: ...
+    def __getitem__(self, name: str) -> Any: ...
 
 
 class ClassicGroup:
@@ -227,7 +222,7 @@ class ClassicGroup:
     def note_topics(self) -> None:
         """Look what the members read, if they say it in a way that is known here."""
         self.topics = None
-        if self.protocol_type == CONSUMER_PROTOCOL and (self.protocol is not None or not self.members):
+        if self.protocol_type == CONSUMER and (self.protocol is not None or not self.members):
             self.topics = subscribed_topics(member.metadata(self.protocol) for member in self.members)
 
     # Sync
@@ -379,7 +374,7 @@ class ClassicGroup:
 
     def check_offset_delete(self) -> None:
         """Raise unless offsets can be deleted while members may be there: it must be known what they read."""
-        if self.state is not EMPTY and self.protocol_type != CONSUMER_PROTOCOL:
+        if self.state is not EMPTY and self.protocol_type != CONSUMER:
             raise KafkaError(Error.NON_EMPTY_GROUP, f"the group is {self.state}")
 
     def reads(self, topic: str) -> bool:

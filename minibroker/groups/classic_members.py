@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from minibroker.errors import Error, KafkaError
 from minibroker.stored.group_offsets import GroupMetadataValue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    JoinReply = Callable[["Joined"], None]
-    SyncReply = Callable[["Synced"], None]
-    Protocols = list[tuple[str, bytes]]  # what a member can do, the best first, and what it says for each
+JoinReply = Callable[["Joined"], None]
+SyncReply = Callable[["Synced"], None]
+Protocols = list[tuple[str, bytes]]  # what a member can do, the best first, and what it says for each
 
 
 class Joined:

@@ -8,27 +8,29 @@ Not here: groups that change their protocol altogether (migration.py), waiting f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import classic_members, consumer_checks
+from minibroker.groups import classic_members
 from minibroker.groups.classic_members import Joined, Synced
+from minibroker.groups.consumer import ConsumerGroup, Settings
 from minibroker.groups.consumer_change import Change
-from minibroker.groups.consumer_member import UNKNOWN_TIMEOUT, UNRELEASED, UNREVOKED, new_member
-from minibroker.groups.embedded_protocol import CONSUMER, read_subscription, write_assignment
+from minibroker.groups.consumer_protocol import CONSUMER, read_subscription, write_assignment
+from minibroker.groups.consumer_state import (
+    UNKNOWN_TIMEOUT,
+    UNRELEASED,
+    UNREVOKED,
+    ClassicMetadata,
+    Member,
+    check_not_replaced,
+    new_member,
+)
 from minibroker.groups.migration import allows, downgrade, may_downgrade
+from minibroker.groups.records import Row
 from minibroker.groups.timers import JOIN, SESSION, SYNC
+from minibroker.groups.topics import Topics
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from minibroker.stored.consumer_groups import ConsumerGroupMemberMetadataValue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from minibroker.groups.consumer import ConsumerGroup, Settings
-    from minibroker.groups.consumer_member import Member
-    from minibroker.groups.records import Row
-    from minibroker.groups.topics import Topics
-
-ClassicMetadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
 Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
@@ -50,8 +52,7 @@ def join(
     if not (allows(config, "upgrade") or allows(config, "downgrade")):
         words = f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration"
         raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL, f"{words} is disabled.")
-    members_max = config.broker["group.consumer.max.size"]
-    consumer_checks.check_room(state, new.id, new.instance_id, members_max)
+    group.check_room(new.id, new.instance_id, config)
     _check_protocols(group, new)
     if needs_id_first and not has_id and new.instance_id is None:
         return [], Joined.refused(Error.MEMBER_ID_REQUIRED, new.id)
@@ -120,7 +121,7 @@ def _find_or_make(group: ConsumerGroup, new: classic_members.Member, has_id: boo
     if new.instance_id is None:
         return [], state.members.get(new.id) or new_member(new.id)
     if has_id:
-        return [], consumer_checks.get_static_member(state, new.instance_id, new.id)
+        return [], state.get_static_member(new.instance_id, new.id)
     before = state.static_member(new.instance_id)
     if before is None:
         return [], state.members.get(new.id) or new_member(new.id)
@@ -184,10 +185,10 @@ def leave(
     for member_id, instance_id in members:
         try:
             if instance_id is None:
-                member = consumer_checks.get_member(group.state, member_id)
+                member = group.state.get_member(member_id)
             else:
                 known = group.state.static.get(instance_id, "")
-                member = consumer_checks.get_static_member(group.state, instance_id, member_id or known)
+                member = group.state.get_static_member(instance_id, member_id or known)
             gone[member.member_id] = member
             errors.append(Error.NONE)
         except KafkaError as error:
@@ -199,13 +200,13 @@ def _check(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[Member, ClassicMetadata]:
     if instance_id is None:
-        member = consumer_checks.get_member(group.state, member_id)
+        member = group.state.get_member(member_id)
     else:
         known = group.state.static_member(instance_id)
         if known is None:
             words = f"Member with instance id {instance_id} is not a member of group {group.group_id}."
             raise KafkaError(Error.UNKNOWN_MEMBER_ID, words)
-        consumer_checks.check_not_replaced(known, instance_id, member_id)
+        check_not_replaced(known, instance_id, member_id)
         member = known
     if member.classic is None:
         raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")

@@ -10,16 +10,16 @@ rebalance for each of them, and again for as long while more come, up to their r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from minibroker.errors import Error
-from minibroker.groups.classic_members import Synced
+from minibroker.groups.classic_members import Member, Synced
 from minibroker.groups.classic_states import COMPLETING, EMPTY, PREPARING, STABLE
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from minibroker.groups.classic import ClassicGroup
-    from minibroker.groups.classic_members import Member
+
 
 NEW_MEMBER_JOIN_MS = 300_000  # who was never answered has so long: it may never hear of its id
 

@@ -5,11 +5,9 @@ The picture in docs/groups.md is drawn from this table.
 
 from __future__ import annotations
 
-from minibroker.errors import Error
+from collections.abc import Iterable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from minibroker.errors import Error
 
 
 class State:

@@ -11,7 +11,7 @@ with `apply` and writes them. Only timers and the like, which no row holds, chan
                      expire(now_ms, ...)          -> rows for what is due first; again until deadline_ms() is later
     topics changed   topics_changed(names)        the next heartbeat looks whether that concerns the group
     offsets          check_commit(...), check_fetch(...)
-    admin            describe(topics, config), state.name, tombstones()
+    admin            state.name, tombstones()
 
 A group that is not in the log is made when a member joins, that is with epoch 0; other epochs are refused before
 (`group_not_found`). An empty group stays until its tombstones are written.
@@ -23,49 +23,61 @@ protocol (migration.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import consumer_checks, consumer_member, patterns
+from minibroker.groups import patterns
 from minibroker.groups.consumer_change import Change
-from minibroker.groups.consumer_checks import check_heartbeat, get_member, get_static_member
-from minibroker.groups.consumer_describe import described
-from minibroker.groups.consumer_member import JOINING, LEAVING, LEFT_FOR_A_WHILE, UNREVOKED, new_member
-from minibroker.groups.consumer_state import ConsumerState
-from minibroker.groups.metadata_hash import metadata_hash
-from minibroker.groups.target import target_epoch_row, target_row
-from minibroker.groups.timers import REBALANCE, REFRESH, SESSION, Timers
-from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from minibroker.stored.consumer_groups import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
+from minibroker.groups.consumer_state import (
+    JOINING,
+    LEAVING,
+    LEFT_FOR_A_WHILE,
+    UNKNOWN_TIMEOUT,
+    UNREVOKED,
+    ConsumerState,
+    Member,
+    Owned,
+    current_row,
+    epoch_row,
+    has_all,
+    left_for_a_while,
+    metadata_row,
+    new_member,
+    pattern_row,
+    removal_rows,
+    target_epoch_row,
+    target_row,
+    told_assignment,
 )
+from minibroker.groups.records import Row
+from minibroker.groups.timers import REBALANCE, REFRESH, SESSION, Timers
+from minibroker.groups.topics import Topics, metadata_hash
+from minibroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from minibroker.stored.group_offsets import OffsetCommitValue
+from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from typing import Any, Protocol
-
-    from minibroker.groups.consumer_checks import CheckPartition
-    from minibroker.groups.consumer_member import Member
     from minibroker.groups.migration import Downgrade
-    from minibroker.groups.records import Row
-    from minibroker.groups.topics import Topics
-    from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
-    from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-    from minibroker.stored.group_offsets import OffsetCommitValue
-    from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
-    class Settings(Protocol):
-        """Settings of the group, and of the broker beneath; GroupConfig is one."""
-
-        def __getitem__(self, name: str) -> Any: ...
-        @property
-        def broker(self) -> Mapping[str, Any] | Any: ...
-
+CheckPartition = Callable[[str, bytes, int], None]  # name and id of the topic, partition: raises if refused
 
 REFRESH_AFTER_MS = 0x7FFFFFFF  # topics are looked at again if nothing was said to have changed for so long
 UNCHANGED = -1
+MEMBER_MAKES_ITS_ID_SINCE = 1  # ConsumerGroupHeartbeat
+COMMIT_WITH_MEMBER_EPOCH_SINCE = 9  # OffsetCommit
+SPACES = "".join(map(chr, range(0x21)))  # what Java's trim() takes away
+
+
+class Settings(Protocol):
+    """Settings of the group, and of the broker beneath; GroupConfig is one."""
+
+    def __getitem__(self, name: str) -> Any: ...
+    @property
+    def broker(self) -> Mapping[str, Any] | Any: ...
 
 
 class ConsumerGroup:
@@ -122,9 +134,7 @@ class ConsumerGroup:
         check_heartbeat(request, version, config.broker["group.consumer.assignors"])
         if request.member_epoch in (LEAVING, LEFT_FOR_A_WHILE):
             return self._leave(request, topics, config, now_ms)
-        consumer_checks.check_room(
-            self.state, request.member_id, request.instance_id, config.broker["group.consumer.max.size"]
-        )
+        self.check_room(request.member_id, request.instance_id, config)
         member_id = request.member_id or new_member_id()
         rows, member = self._find_or_make(member_id, request)
         updated = _told(member, request)._replace(client_id=client_id, client_host=client_host, classic=None)
@@ -147,7 +157,7 @@ class ConsumerGroup:
             and request.topic_partitions is not None
         )
         if request.member_epoch == JOINING or is_full or member.held != updated.held:
-            response.assignment = consumer_member.told_assignment(updated)
+            response.assignment = told_assignment(updated)
         return rows, response
 
     def _find_or_make(self, member_id: str, request: ConsumerGroupHeartbeatRequest) -> tuple[list[Row], Member]:
@@ -155,36 +165,36 @@ class ConsumerGroup:
         is_joining, instance_id = request.member_epoch == JOINING, request.instance_id
         if instance_id is None:
             known = self.state.members.get(member_id)
-            member = known or (new_member(member_id) if is_joining else get_member(self.state, member_id))
+            member = known or (new_member(member_id) if is_joining else self.state.get_member(member_id))
         elif not is_joining:
-            member = get_static_member(self.state, instance_id, member_id)
+            member = self.state.get_static_member(instance_id, member_id)
         else:
             before = self.state.static_member(instance_id)
             if before is None:
                 return [], self.state.members.get(member_id) or new_member(member_id)
             if before.classic is None:
-                consumer_checks.check_released(before, instance_id, member_id)
+                check_released(before, instance_id, member_id)
             return self.replace(before, member_id)
-        consumer_checks.check_epoch(member, request.member_epoch, request.topic_partitions)
+        check_epoch(member, request.member_epoch, request.topic_partitions)
         return [], member
 
     def replace(self, before: Member, member_id: str) -> tuple[list[Row], Member]:
         """Give a static member's place, with all that it holds and shall hold, to another member id."""
         member = before._replace(member_id=member_id, epoch=JOINING, previous_epoch=JOINING)
         return [
-            *consumer_member.removal_rows(self.group_id, before.member_id),
-            consumer_member.metadata_row(self.group_id, member),
+            *removal_rows(self.group_id, before.member_id),
+            metadata_row(self.group_id, member),
             target_row(self.group_id, member_id, self.state.targets.get(before.member_id, {})),
-            consumer_member.current_row(self.group_id, member),
+            current_row(self.group_id, member),
         ], member
 
     def _leave(
         self, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: Settings, now_ms: int
     ) -> tuple[list[Row], ConsumerGroupHeartbeatResponse]:
         if request.instance_id is None:
-            member = get_member(self.state, request.member_id)
+            member = self.state.get_member(request.member_id)
         else:
-            member = get_static_member(self.state, request.instance_id, request.member_id)
+            member = self.state.get_static_member(request.instance_id, request.member_id)
         response = ConsumerGroupHeartbeatResponse(
             throttle_time_ms=0,
             error_code=Error.NONE,
@@ -193,8 +203,8 @@ class ConsumerGroup:
             heartbeat_interval_ms=0,
         )
         if request.instance_id is not None and request.member_epoch == LEFT_FOR_A_WHILE:
-            away = consumer_member.left_for_a_while(member)
-            return [consumer_member.current_row(self.group_id, away)], response
+            away = left_for_a_while(member)
+            return [current_row(self.group_id, away)], response
         return self.remove([member], topics, config, now_ms), response
 
     def remove(self, members: Sequence[Member], topics: Topics, config: Settings, now_ms: int) -> list[Row]:
@@ -210,14 +220,14 @@ class ConsumerGroup:
             words = f"Downgrade group {self.group_id} from consumer to classic for member leaving."
             return migration.downgrade(self, members, None, words, topics, now_ms)
         state = self.state
-        rows = [row for member in members for row in consumer_member.removal_rows(self.group_id, member.member_id)]
+        rows = [row for member in members for row in removal_rows(self.group_id, member.member_id)]
         gone = {member.member_id for member in members}
         left = {member_id: member for member_id, member in state.members.items() if member_id not in gone}
         kept = {member.pattern for member in left.values()}
         dropped = frozenset(member.pattern for member in members if member.pattern and member.pattern not in kept)
-        rows += [self.pattern_row(pattern) for pattern in sorted(dropped)]
+        rows += [pattern_row(self.group_id, pattern) for pattern in sorted(dropped)]
         epoch = state.epoch + 1
-        rows.append(self.epoch_row(epoch, metadata_hash(state.topic_names(left, dropped), topics)))
+        rows.append(epoch_row(self.group_id, epoch, metadata_hash(state.topic_names(left, dropped), topics)))
         if not left:
             rows.append(target_epoch_row(self.group_id, epoch, 0))
         for member in members:
@@ -279,33 +289,20 @@ class ConsumerGroup:
         for pattern, matched in found.items():
             if state.subscribers_of(pattern):
                 matches[pattern] = matched
-                rows.append(self.pattern_row(pattern, matched, version, now_ms))
+                rows.append(pattern_row(self.group_id, pattern, matched, version, now_ms))
         names = {name for member in state.members.values() for name in member.topic_names}
         now_hash = metadata_hash(names.union(*matches.values()), topics)
         has_changed = any(matched != state.matches.get(pattern, frozenset()) for pattern, matched in matches.items())
         if has_changed or now_hash != state.metadata_hash:
-            rows.append(self.epoch_row(state.epoch + 1, now_hash))
+            rows.append(epoch_row(self.group_id, state.epoch + 1, now_hash))
             self.topics_seen(now_ms, state.epoch + 1)
         return rows
-
-    def pattern_row(
-        self, pattern: str, matched: frozenset[str] | None = None, version: int = 0, now_ms: int = 0
-    ) -> Row:
-        key = ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=pattern)
-        if matched is None:
-            return key, None
-        topics = sorted(matched)
-        return key, ConsumerGroupRegularExpressionValue(topics=topics, version=version, timestamp=now_ms)
 
     # What the parts of an operation share
 
     def default_assignor(self, config: Settings) -> str:
         name: str = config.broker["group.consumer.assignors"][0]
         return name
-
-    def epoch_row(self, epoch: int, topics_hash: int) -> Row:
-        value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
-        return ConsumerGroupMetadataKey(group_id=self.group_id), value
 
     def topics_seen(self, now_ms: int, epoch: int) -> None:
         self._fresh_until_ms, self._fresh_epoch = now_ms + REFRESH_AFTER_MS, epoch
@@ -314,20 +311,60 @@ class ConsumerGroup:
         # An epoch below says that the row which raised it was never written: what was seen then does not count.
         return now_ms >= self._fresh_until_ms or self.state.epoch < self._fresh_epoch
 
-    # Questions
+    # What is refused
+
+    def check_room(self, member_id: str, instance_id: str | None, config: Settings) -> None:
+        """Refuse one member too many; who takes the place of a static member needs no room."""
+        members_max: int = config.broker["group.consumer.max.size"]
+        state = self.state
+        if instance_id in state.static or len(state.members) < members_max or member_id in state.members:
+            return
+        words = f"The consumer group has reached its maximum capacity of {members_max} members."
+        raise KafkaError(Error.GROUP_MAX_SIZE_REACHED, words)
 
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, is_transactional: bool, version: int
     ) -> CheckPartition | None:
-        return consumer_checks.check_commit(
-            self.state, member_id, instance_id, epoch, is_transactional=is_transactional, version=version
-        )
+        """Refuse a commit, or return what each of its partitions must pass; None: nothing.
+
+        An older epoch than the member's will do for what the member already had then and still has (KIP-1251).
+        """
+        if epoch < 0 and not self.state.members:
+            return None
+        if is_transactional and epoch == -1 and not member_id and instance_id is None:
+            return None
+        member = self.state.get_member(member_id)
+        if not is_transactional and member.classic is None and version < COMMIT_WITH_MEMBER_EPOCH_SINCE:
+            words = "OffsetCommit version 9 or above must be used by members using the consumer group protocol"
+            raise KafkaError(Error.UNSUPPORTED_VERSION, words)
+        if epoch == member.epoch:
+            return None
+        code, what = _by_protocol(member)
+        if epoch > member.epoch:
+            raise KafkaError(code, f"Received {what} {epoch} is newer than current member epoch {member.epoch}.")
+
+        def check_partition(topic: str, topic_id: bytes, partition: int) -> None:
+            given = member.held.get(topic_id, {}).get(partition)
+            if given is None:
+                given = member.to_revoke.get(topic_id, {}).get(partition)
+            if given is None:
+                words = f"Partition {topic}-{partition} is not assigned or pending revocation for member."
+                raise KafkaError(code, words)
+            if epoch < given:
+                words = f"Received {what} {epoch} is older than assignment epoch {given} for partition "
+                raise KafkaError(code, f"{words}{topic}-{partition}.")
+
+        return check_partition
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        consumer_checks.check_fetch(self.state, member_id, epoch)
-
-    def describe(self, topics: Topics, config: Settings) -> ConsumerGroupDescribeResponse.DescribedGroup:
-        return described(self.state, topics, self.default_assignor(config))
+        """Refuse to show offsets to a member that is not at this epoch; who names no member may see them."""
+        if member_id is None and epoch < 0:
+            return
+        member = self.state.get_member(member_id or "")
+        if epoch != member.epoch:
+            code, what = _by_protocol(member)
+            words = f"The received {what} {epoch} does not match the expected member epoch {member.epoch}."
+            raise KafkaError(code, words)
 
     # What is asked of groups of both protocols (classic.py has the same)
 
@@ -378,3 +415,63 @@ def group_not_found(group_id: str, *, is_leaving: bool = False) -> KafkaError:
     """Return what a heartbeat is answered with that does not join, if there is no group."""
     kind = "Group" if is_leaving else "Consumer group"
     return KafkaError(Error.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")
+
+
+def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
+    """Refuse a request that contradicts itself."""
+    epoch = request.member_epoch
+    if version >= MEMBER_MAKES_ITS_ID_SINCE or epoch > JOINING or epoch == LEAVING:
+        _check_not_empty(request.member_id, "MemberId")
+    _check_not_empty(request.group_id, "GroupId")
+    _check_not_empty(request.instance_id, "InstanceId")
+    _check_not_empty(request.rack_id, "RackId")
+    if epoch == JOINING:
+        if request.rebalance_timeout_ms == UNKNOWN_TIMEOUT:
+            raise KafkaError(Error.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise KafkaError(Error.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            words = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            raise KafkaError(Error.INVALID_REQUEST, words)
+    elif epoch == LEFT_FOR_A_WHILE:
+        if request.instance_id is None:
+            raise KafkaError(Error.INVALID_REQUEST, "InstanceId can't be null.")
+    elif epoch < LEFT_FOR_A_WHILE:
+        raise KafkaError(Error.INVALID_REQUEST, "MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        words = f"ServerAssignor {request.server_assignor} is not supported. "
+        raise KafkaError(Error.UNSUPPORTED_ASSIGNOR, f"{words}Supported assignors: {', '.join(assignors)}.")
+
+
+def _check_not_empty(text: str | None, name: str) -> None:
+    if text is not None and not text.strip(SPACES):
+        raise KafkaError(Error.INVALID_REQUEST, f"{name} can't be empty.")
+
+
+def check_released(member: Member, instance_id: str, member_id: str) -> None:
+    """Refuse to take the place of a static member that has not left."""
+    if member.epoch != LEFT_FOR_A_WHILE:
+        words = f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
+        raise KafkaError(Error.UNRELEASED_INSTANCE_ID, f"{words}id is owned by {member.member_id} member.")
+
+
+def check_epoch(member: Member, epoch: int, owned: Owned | None) -> None:
+    """Refuse an epoch the member is not at.
+
+    The one before is taken too if the member owns no more than it was given then: the last answer may be lost.
+    """
+    if epoch in (JOINING, member.epoch):
+        return
+    which = "greater" if epoch > member.epoch else "smaller"
+    is_repeat = epoch < member.epoch and epoch == member.previous_epoch
+    if is_repeat and owned is not None and has_all(member.held, owned):
+        return
+    words = f"The consumer group member has a {which} member epoch ({epoch}) than the one known by the group "
+    words += f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+    raise KafkaError(Error.FENCED_MEMBER_EPOCH, words)
+
+
+def _by_protocol(member: Member) -> tuple[Error, str]:
+    if member.classic is not None:
+        return Error.ILLEGAL_GENERATION, "generation id"
+    return Error.STALE_MEMBER_EPOCH, "member epoch"

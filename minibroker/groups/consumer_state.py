@@ -1,19 +1,27 @@
-"""A consumer group (KIP-848) as the fold of its rows: nothing here but what rows say, and what follows from it.
+"""State of a consumer group (KIP-848) and of its members, as the fold of their records: nothing but what records say.
 
     group epoch        rises when members, their wishes or the topics they want change
       >= target epoch  the group epoch that the target assignment was computed for
       >= member epoch  how far each member is on the way to its target
 
+A member goes through epochs. In each it holds partitions; before it enters the next one it must have given up what its
+target assignment takes away. Members never change: an operation makes another one, and records bring it into the group.
 What must hold: a partition has one owner, counting those that have still to confirm that they gave it up.
-Not here: which rows to write (consumer.py).
+Not here: which records to write (consumer.py), what a member is to do next (consumer_change.py).
 """
 
 from __future__ import annotations
 
-from minibroker.groups import consumer_member
-from minibroker.groups.consumer_member import Member, is_at, new_member
-from minibroker.groups.hash_order import as_timeline
-from minibroker.groups.target import preferred_of
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from minibroker.errors import Error, KafkaError
+from minibroker.groups.hash_order import as_filled, as_timeline
+from minibroker.groups.records import Row
+from minibroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from minibroker.stored.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -29,18 +37,23 @@ from minibroker.stored.consumer_groups import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+TargetTopic = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
+HeldTopic = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+ClassicMetadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
+Assignment = ConsumerGroupHeartbeatResponse.Assignment
+# By topic and partition: the epoch at which the member got it. A commit with an older one is refused.
+Held = Mapping[bytes, Mapping[int, int]]
+Owned = Iterable[ConsumerGroupHeartbeatRequest.TopicPartitions]
+Target = Mapping[bytes, Sequence[int]]  # by topic the partitions that a member shall have
 
-    from minibroker.groups.records import Row
-    from minibroker.groups.target import Target
-    from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
-
-EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
+EMPTY, ASSIGNING, RECONCILING, ALL_STABLE = "Empty", "Assigning", "Reconciling", "Stable"
 FIRST_EPOCH = 1  # of a group that has not been written yet, and of its empty target assignment
 NO_TARGET_EPOCH = -1
+JOINING, LEAVING, LEFT_FOR_A_WHILE = 0, -1, -2  # epochs with a meaning
+STABLE, UNREVOKED, UNRELEASED, UNKNOWN = 0, 1, 2, 127  # states, as they are stored
+UNKNOWN_TIMEOUT = -1
 
 
 class ConsumerState:
@@ -69,51 +82,46 @@ class ConsumerState:
         """Take one row in: of the log while it is loaded, of an operation when it has been decided."""
         if value is not None:
             self.exists = True
-        if isinstance(key, ConsumerGroupMemberMetadataKey):
-            assert value is None or isinstance(value, ConsumerGroupMemberMetadataValue)
-            self._apply_member(key.member_id, value)
-        elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-            assert value is None or isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
-            self._apply_current(key.member_id, value)
-        elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
-            if value is None:
-                self.targets.pop(key.member_id, None)
-            else:
-                assert isinstance(value, ConsumerGroupTargetAssignmentMemberValue)
-                self.targets[key.member_id] = {topic.topic_id: topic.partitions for topic in value.topic_partitions}
-        elif isinstance(key, ConsumerGroupRegularExpressionKey):
-            assert value is None or isinstance(value, ConsumerGroupRegularExpressionValue)
-            self._apply_pattern(key.regular_expression, value)
-        elif isinstance(key, ConsumerGroupMetadataKey):
-            if value is None:
-                self.exists = False
-            else:
-                assert isinstance(value, ConsumerGroupMetadataValue)
-                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
-        elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
-            self.target_epoch, self.target_ms = NO_TARGET_EPOCH, 0
-            if value is not None:
-                assert isinstance(value, ConsumerGroupTargetAssignmentMetadataValue)
-                self.target_epoch, self.target_ms = value.assignment_epoch, value.assignment_timestamp
-        elif isinstance(key, ConsumerGroupPartitionMetadataKey):
-            self.has_partition_metadata = value is not None
+        apply = APPLY.get(type(key))
+        if apply is not None:
+            apply(self, key, value)
 
-    def _apply_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+    def _apply_member(self, key: Any, value: ConsumerGroupMemberMetadataValue | None) -> None:
         if value is not None:
-            self._update(consumer_member.with_metadata(self.members.get(member_id) or new_member(member_id), value))
-        elif member_id in self.members:
-            self._forget(self.members.pop(member_id))
+            self._update(with_metadata(self.members.get(key.member_id) or new_member(key.member_id), value))
+        elif key.member_id in self.members:
+            self._forget(self.members.pop(key.member_id))
 
-    def _apply_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+    def _apply_current(self, key: Any, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         if value is not None:
-            self._update(consumer_member.with_current(self.members.get(member_id) or new_member(member_id), value))
-        elif member_id in self.members:
-            self._update(consumer_member.without_current(self.members[member_id]))
+            self._update(with_current(self.members.get(key.member_id) or new_member(key.member_id), value))
+        elif key.member_id in self.members:
+            self._update(without_current(self.members[key.member_id]))
 
-    def _apply_pattern(self, pattern: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
-        self.matches.pop(pattern, None)
+    def _apply_target(self, key: Any, value: ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+        if value is None:
+            self.targets.pop(key.member_id, None)
+        else:
+            self.targets[key.member_id] = {topic.topic_id: topic.partitions for topic in value.topic_partitions}
+
+    def _apply_target_epoch(self, key: Any, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+        self.target_epoch, self.target_ms = NO_TARGET_EPOCH, 0
         if value is not None:
-            self.matches[pattern] = frozenset(value.topics)
+            self.target_epoch, self.target_ms = value.assignment_epoch, value.assignment_timestamp
+
+    def _apply_epoch(self, key: Any, value: ConsumerGroupMetadataValue | None) -> None:
+        if value is None:
+            self.exists = False
+        else:
+            self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+
+    def _apply_partition_metadata(self, key: Any, value: object) -> None:
+        self.has_partition_metadata = value is not None
+
+    def _apply_pattern(self, key: Any, value: ConsumerGroupRegularExpressionValue | None) -> None:
+        self.matches.pop(key.regular_expression, None)
+        if value is not None:
+            self.matches[key.regular_expression] = frozenset(value.topics)
             self.matched_version, self.matched_ms = value.version, value.timestamp
         elif not self.matches:
             self.matched_version, self.matched_ms = 0, None
@@ -160,7 +168,7 @@ class ConsumerState:
         if self.epoch > self.target_epoch:
             return ASSIGNING
         if all(is_at(member, self.target_epoch) for member in self.members.values()):
-            return STABLE
+            return ALL_STABLE
         return RECONCILING
 
     def assignor(self, default: str) -> str:
@@ -168,6 +176,21 @@ class ConsumerState:
 
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         return (topic_id, partition) in self.owners
+
+    def get_member(self, member_id: str) -> Member:
+        member = self.members.get(member_id)
+        if member is None:
+            words = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID, words)
+        return member
+
+    def get_static_member(self, instance_id: str, member_id: str) -> Member:
+        """Return the member of an instance; raise if somebody else has taken its place."""
+        member = self.static_member(instance_id)
+        if member is None:
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        check_not_replaced(member, instance_id, member_id)
+        return member
 
     def static_member(self, instance_id: str | None) -> Member | None:
         return None if instance_id is None else self.members.get(self.static.get(instance_id, ""))
@@ -201,3 +224,207 @@ class ConsumerState:
             ConsumerGroupMetadataKey(group_id=group_id),
         ]
         return [(key, None) for key in rows]
+
+
+APPLY: dict[type, Any] = {
+    ConsumerGroupMemberMetadataKey: ConsumerState._apply_member,
+    ConsumerGroupCurrentMemberAssignmentKey: ConsumerState._apply_current,
+    ConsumerGroupTargetAssignmentMemberKey: ConsumerState._apply_target,
+    ConsumerGroupTargetAssignmentMetadataKey: ConsumerState._apply_target_epoch,
+    ConsumerGroupRegularExpressionKey: ConsumerState._apply_pattern,
+    ConsumerGroupPartitionMetadataKey: ConsumerState._apply_partition_metadata,
+    ConsumerGroupMetadataKey: ConsumerState._apply_epoch,
+}
+
+
+class Member(NamedTuple):
+    """One member; compared as a whole to see whether a heartbeat has changed anything."""
+
+    member_id: str
+    epoch: int  # that it has reached; LEFT_FOR_A_WHILE: a static member that will be back
+    previous_epoch: int  # accepted too: the answer that raised the epoch may have been lost
+    state: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int  # that it may take to give partitions up
+    client_id: str
+    client_host: str
+    topic_names: frozenset[str]
+    pattern: str | None  # regular expression; None and "": none
+    assignor: str | None  # that it asks for
+    held: Held
+    to_revoke: Held  # taken away, not yet confirmed; nobody else gets them before
+    classic: ClassicMetadata | None  # what JoinGroup brought; None: it speaks ConsumerGroupHeartbeat
+
+
+def preferred_of(counts: Mapping[str, int], default: str) -> str:
+    return max(counts, key=lambda name: (counts[name], name), default=default)
+
+
+def check_not_replaced(member: Member, instance_id: str, member_id: str) -> None:
+    if member.member_id != member_id:
+        words = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+        raise KafkaError(Error.FENCED_INSTANCE_ID, words)
+
+
+def new_member(member_id: str) -> Member:
+    """Return a member of which nothing is known yet."""
+    return Member(
+        member_id, JOINING, -1, STABLE, None, None, UNKNOWN_TIMEOUT, "", "", frozenset(), "", None, {}, {}, None
+    )
+
+
+def is_at(member: Member, target_epoch: int) -> bool:
+    """Say whether the member has all that the target assignment of this epoch gives it, and nothing else."""
+    return member.state == STABLE and member.epoch == target_epoch
+
+
+def has_any(held: Held, owned: Owned) -> bool:
+    """Say whether one of the owned partitions is held."""
+    return any(partition in held.get(topic.topic_id, ()) for topic in owned for partition in topic.partitions)
+
+
+def has_all(held: Held, owned: Owned) -> bool:
+    """Say whether all owned partitions are held; of a topic that is not held not even none."""
+    return all(
+        topic.topic_id in held and all(partition in held[topic.topic_id] for partition in topic.partitions)
+        for topic in owned
+    )
+
+
+def left_for_a_while(member: Member) -> Member:
+    """Return what stays of a static member while it is away: its partitions wait for it."""
+    held = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.held.items()}
+    return member._replace(epoch=LEFT_FOR_A_WHILE, held=held, to_revoke={})
+
+
+def told_assignment(member: Member) -> Assignment:
+    """Return what the member is told to hold."""
+    return Assignment(
+        topic_partitions=[
+            Assignment.TopicPartitions(topic_id=topic_id, partitions=sorted(member.held[topic_id]))
+            for topic_id in as_filled(member.held)
+        ]
+    )
+
+
+# Members from and to records
+
+
+def with_metadata(member: Member, value: ConsumerGroupMemberMetadataValue) -> Member:
+    return member._replace(
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topic_names=frozenset(value.subscribed_topic_names),
+        pattern=value.subscribed_topic_regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.server_assignor,
+        classic=value.classic_member_metadata,
+    )
+
+
+def with_current(member: Member, value: ConsumerGroupCurrentMemberAssignmentValue) -> Member:
+    return member._replace(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=value.state if value.state in (STABLE, UNREVOKED, UNRELEASED) else UNKNOWN,
+        held=_held(value.assigned_partitions, value.member_epoch),
+        to_revoke=_held(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def without_current(member: Member) -> Member:
+    return member._replace(epoch=LEAVING, previous_epoch=LEAVING, held={}, to_revoke={})
+
+
+def _held(topics: list[HeldTopic], member_epoch: int) -> Held:
+    """Read partitions with their epochs; releases before 4.4 wrote none, then the member's counts."""
+    held = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        held[topic.topic_id] = dict(zip(topic.partitions, epochs))
+    return held
+
+
+def metadata_row(group_id: str, member: Member) -> Row:
+    return (
+        ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
+        ConsumerGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(member.topic_names),
+            subscribed_topic_regex=member.pattern,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=member.assignor,
+            classic_member_metadata=member.classic,
+        ),
+    )
+
+
+def current_row(group_id: str, member: Member) -> Row:
+    return (
+        ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=member.epoch,
+            previous_member_epoch=member.previous_epoch,
+            state=member.state,
+            assigned_partitions=_topics(member.held),
+            partitions_pending_revocation=_topics(member.to_revoke),
+        ),
+    )
+
+
+def _topics(held: Held) -> list[HeldTopic]:
+    topics = []
+    for topic_id in as_filled(held):
+        partitions = sorted(held[topic_id])
+        epochs = [held[topic_id][partition] for partition in partitions]
+        topics.append(HeldTopic(topic_id=topic_id, partitions=partitions, assignment_epochs=epochs))
+    return topics
+
+
+def target_row(group_id: str, member_id: str, target: Target) -> Row:
+    topics = [TargetTopic(topic_id=topic_id, partitions=as_filled(parts)) for topic_id, parts in target.items()]
+    return (
+        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics),
+    )
+
+
+def target_epoch_row(group_id: str, epoch: int, now_ms: int) -> Row:
+    """now_ms: when it was computed; 0: it need not wait for the next one."""
+    return (
+        ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
+        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms),
+    )
+
+
+def epoch_row(group_id: str, epoch: int, topics_hash: int) -> Row:
+    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
+    return ConsumerGroupMetadataKey(group_id=group_id), value
+
+
+def pattern_row(
+    group_id: str, pattern: str, matched: frozenset[str] | None = None, version: int = 0, now_ms: int = 0
+) -> Row:
+    """Return what an expression matches in a version of the metadata; None: nobody has it any more."""
+    key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
+    if matched is None:
+        return key, None
+    topics = sorted(matched)
+    return key, ConsumerGroupRegularExpressionValue(topics=topics, version=version, timestamp=now_ms)
+
+
+def removal_rows(group_id: str, member_id: str) -> list[Row]:
+    """Return what makes the group forget a member."""
+    return [
+        (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]

@@ -5,24 +5,24 @@ Not here: one such partition (offsets_partition.py), the groups on it (minibroke
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
 from minibroker.clock import CHORE
-from minibroker.config.group import GroupConfig
+from minibroker.config.resources import GroupConfig
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.image_topics import ImageTopics
 from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.hash_order import partition_of
 from minibroker.groups.offsets_partition import OffsetsPartition
+from minibroker.groups.topics import ImageTopics
 from minibroker.metadata.image import GROUP
+from minibroker.parts import Parts
+from minibroker.replication.replica import Replica
+from minibroker.stored.group_offsets import OffsetCommitValue
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from minibroker.clock import Timer
-    from minibroker.parts import Parts
-    from minibroker.replication.replica import Replica
-    from minibroker.stored.group_offsets import OffsetCommitValue
 
 NO_ID = bytes(16)
 UNREADABLE = """\

@@ -14,59 +14,57 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError, ProtocolError
-from minibroker.log.batches import batches
+from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.reading import read
 from minibroker.log.records import Record
 from minibroker.log.validate import COORDINATOR
+from minibroker.parts import Parts
+from minibroker.replication.replica import Replica
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
-    from typing import Protocol
-
     from minibroker.clock import Timer
-    from minibroker.log.batches import Batch
-    from minibroker.parts import Parts
-    from minibroker.replication.replica import Replica
 
-    Done = Callable[[Error], None]
-    EncodedRow = tuple[bytes, bytes | None]
+Done = Callable[[Error], None]
+EncodedRow = tuple[bytes, bytes | None]
 
-    class Owner(Protocol):
-        """Who knows what the rows say."""
 
-        def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
-            """Take the records of a batch that is loaded, from an offset on; ProtocolError if one cannot be read.
+class Owner(Protocol):
+    """Who knows what the rows say."""
 
-            It yields how long about it has taken since it last did, in microseconds; so does `prepare`.
-            """
-            ...
+    def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
+        """Take the records of a batch that is loaded, from an offset on; ProtocolError if one cannot be read.
 
-        def prepare(self) -> Iterator[int]:
-            """All has been read: make of the rows what they say."""
-            ...
+        It yields how long about it has taken since it last did, in microseconds; so does `prepare`.
+        """
+        ...
 
-        def loaded(self) -> None:
-            """From now on requests are answered."""
+    def prepare(self) -> Iterator[int]:
+        """All has been read: make of the rows what they say."""
+        ...
 
-        def unreadable(self, offset: int, failure: Exception) -> None:
-            """Nothing from an offset on can be read: the partition is not coordinated."""
+    def loaded(self) -> None:
+        """From now on requests are answered."""
 
-        def committed(self, write: Write) -> None:
-            """A write counts for whoever asks."""
+    def unreadable(self, offset: int, failure: Exception) -> None:
+        """Nothing from an offset on can be read: the partition is not coordinated."""
 
-        def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
-            """Writes that had been taken cannot reach the log: as if they had never been."""
+    def committed(self, write: Write) -> None:
+        """A write counts for whoever asks."""
 
-        def before_answers(self) -> None:
-            """Somebody is about to be answered."""
+    def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
+        """Writes that had been taken cannot reach the log: as if they had never been."""
 
-        def answered(self, write: Write) -> None:
-            """Somebody has been."""
+    def before_answers(self) -> None:
+        """Somebody is about to be answered."""
+
+    def answered(self, write: Write) -> None:
+        """Somebody has been."""
 
 
 LOAD_BYTES = 256 << 10  # read at once: half a millisecond if the disk has it at hand

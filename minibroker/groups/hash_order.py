@@ -8,14 +8,11 @@ Not here: which table Kafka uses where (assignors.py, target.py), chance: two ru
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import TypeVar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import TypeVar
-
-    Key = TypeVar("Key", str, bytes, int)
+Key = TypeVar("Key", str, bytes, int)
 
 FEWEST_SLOTS = 16  # of java.util.HashMap
 FIBONACCI = -7046029254386353131  # by which Kafka's own hash tables multiply

@@ -1,62 +1,50 @@
-"""Groups that change from the classic protocol to the consumer protocol and back while members are in them (KIP-848).
+"""Migration of groups from the classic protocol to the consumer protocol and back while members are in (KIP-848).
 
     a consumer member joins a classic group   the group is upgraded: its members stay, as classic members of the new one
     a classic member joins a consumer group   it is served from there (classic_members_in_consumer_group.py)
     the last consumer member leaves           the group is downgraded to a classic one
 
-A group is of one kind in the log: the rows that
-change it hold the tombstones of the old one in front of the new one.
+A group is of one kind in the log: the rows that change it hold the tombstones of the old one in front of the new one.
 Not here: putting the new group in the place of the old one (shard.py).
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from minibroker.errors import Error, KafkaError, ProtocolError
-from minibroker.groups import classic_members, consumer_member
-from minibroker.groups.classic_members import Members
-from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.consumer_member import STABLE, new_member
-from minibroker.groups.embedded_protocol import (
-    CONSUMER,
-    read_assignment,
-    read_subscription,
-    write_assignment,
+from minibroker.groups import classic_members, classic_states
+from minibroker.groups.classic import ClassicGroup
+from minibroker.groups.classic_members import Members, Protocols
+from minibroker.groups.consumer import ConsumerGroup, Settings
+from minibroker.groups.consumer_protocol import CONSUMER, read_assignment, read_subscription, write_assignment
+from minibroker.groups.consumer_state import (
+    STABLE,
+    ClassicMetadata,
+    Member,
+    current_row,
+    epoch_row,
+    metadata_row,
+    new_member,
+    target_epoch_row,
+    target_row,
 )
 from minibroker.groups.hash_order import as_timeline
-from minibroker.groups.metadata_hash import metadata_hash
-from minibroker.groups.target import target_epoch_row, target_row
+from minibroker.groups.records import Row
 from minibroker.groups.timers import SESSION
-from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from minibroker.stored.consumer_groups import ConsumerGroupMemberMetadataValue
+from minibroker.groups.topics import Topics, metadata_hash
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import NamedTuple
 
-    from minibroker.groups.classic import ClassicGroup
-    from minibroker.groups.classic_members import Protocols
-    from minibroker.groups.consumer import Settings
-    from minibroker.groups.consumer_member import Member
-    from minibroker.groups.records import Row
-    from minibroker.groups.topics import Topics
+class Downgrade(NamedTuple):
+    """The classic group that a consumer group becomes."""
 
-    class Downgrade(NamedTuple):
-        """The classic group that a consumer group becomes."""
-
-        generation: int
-        protocol: str
-        members: Members  # with what each has been assigned
-        rebalance: str | None  # why it must share out its partitions anew at once; None: it need not
-        since_ms: int
-else:
-    Downgrade = namedtuple("Downgrade", "generation protocol members rebalance since_ms")
-
-ClassicMetadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
-Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
+    generation: int
+    protocol: str
+    members: Members  # with what each has been assigned
+    rebalance: str | None  # why it must share out its partitions anew at once; None: it need not
+    since_ms: int
 
 
 def allows(config: Settings, what: str) -> bool:
@@ -87,14 +75,14 @@ def upgrade(classic: ClassicGroup, *, topics: Topics, config: Settings, now_ms: 
     names = {name for member in members for name in member.topic_names}
     group = ConsumerGroup(group_id)
     rows: list[Row] = [
-        *(consumer_member.metadata_row(group_id, member) for member in members),
-        group.epoch_row(epoch, metadata_hash(names, topics)),
+        *(metadata_row(group_id, member) for member in members),
+        epoch_row(group_id, epoch, metadata_hash(names, topics)),
         *(
             target_row(group_id, member.member_id, {topic: list(parts) for topic, parts in member.held.items()})
             for member in members
         ),
         target_epoch_row(group_id, epoch, 0),
-        *(consumer_member.current_row(group_id, member) for member in members),
+        *(current_row(group_id, member) for member in members),
     ]
     for row in rows:
         group.apply(*row)
@@ -209,8 +197,6 @@ def _downgraded(member: Member) -> classic_members.Member:
 
 def classic_group(becomes: Downgrade, make: Callable[[], ClassicGroup], now_ms: int) -> ClassicGroup:
     """Return the classic group; make: an empty one of the same id."""
-    from minibroker.groups import classic_states
-
     group = make()
     group.has_row = True
     group.generation = becomes.generation

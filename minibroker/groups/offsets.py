@@ -12,16 +12,13 @@ Rows that are written and not committed lie over the others (`_appended`): they 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from minibroker.groups.records import Row
 from minibroker.stored.group_offsets import OffsetCommitKey, OffsetCommitValue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from minibroker.groups.records import Row
-
-    Place = tuple[str, int]  # topic and partition
-    Mark = tuple[str, Place, "Stored"]  # what `append` returns, for `commit`
+Place = tuple[str, int]  # topic and partition
+Mark = tuple[str, Place, "Stored"]  # what `append` returns, for `commit`
 
 NO_EXPIRY = -1
 NOTHING: Mapping[Place, Stored] = {}

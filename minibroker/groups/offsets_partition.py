@@ -13,37 +13,35 @@ Not here: reading, writing, waiting (coordinator_log.py), the groups (minibroker
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from minibroker.clock import CHORE
 from minibroker.errors import EncodeError, Error, KafkaError, StorageError
-from minibroker.groups.classic import ClassicGroup
+from minibroker.event_kinds import Commit
+from minibroker.event_kinds import Group as GroupEvent
+from minibroker.groups.classic import ClassicGroup, Done
+from minibroker.groups.classic_states import DEAD
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.coordinator_log import CoordinatorLog, Write, rows_bytes
-from minibroker.groups.events import face_of, tell, tell_change, tell_commit, tell_loaded
+from minibroker.groups.coordinator_log import CoordinatorLog, EncodedRow, Write, rows_bytes
 from minibroker.groups.migration import classic_group
+from minibroker.groups.offsets import Mark
 from minibroker.groups.patterns import resolve_in_shares
-from minibroker.groups.records import decode, encode
-from minibroker.groups.shard import Shard
+from minibroker.groups.records import Row, decode, encode
+from minibroker.groups.shard import Group, Shard
+from minibroker.log.batches import Batch
 from minibroker.log.formats import COMMIT
 from minibroker.log.records import control_type
+from minibroker.parts import Parts
+from minibroker.replication.replica import Replica
 from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
 from minibroker.turns import FIRST_US
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-    from typing import Any
-
     from minibroker.clock import Timer
-    from minibroker.groups.classic import Done
     from minibroker.groups.coordinator import Coordinator
-    from minibroker.groups.coordinator_log import EncodedRow
-    from minibroker.groups.offsets import Mark
-    from minibroker.groups.records import Row
-    from minibroker.groups.shard import Group
-    from minibroker.log.batches import Batch
-    from minibroker.replication.replica import Replica
+
 
 ROW_US, BYTES_A_US = 8, 25  # what a row takes that is loaded: an offset, and a group of many members
 GROUP_US, PART_US = 20, 3  # what a group takes of which all rows are there, and each of its members and offsets
@@ -503,3 +501,58 @@ def _bytes(data) -> bytes | None:  # type: ignore[no-untyped-def]
 
 def nobody_waits(error: Error) -> None:
     """What is written because time has passed is tried again when more has passed."""
+
+
+# Events: who waits for a group knows by them when to look
+
+Face = tuple[str, frozenset[str], bool]  # state, who is in, and whether it is of the consumer protocol
+NOBODY: Face = ("Empty", frozenset(), True)
+
+
+def tell(parts: Parts, group_id: str, before: str, after: str, why: str) -> None:
+    if parts.events.observed:
+        parts.events.emit(GroupEvent(parts.node_id, group_id, before, after, why))
+
+
+def tell_commit(parts: Parts, mark: Mark) -> None:
+    if "commit" in parts.events.wanted:
+        group, (topic, partition), stored = mark
+        offset = -1 if stored.value is None else stored.value.offset
+        parts.events.emit(Commit(parts.node_id, topic, partition, group, offset))
+
+
+def tell_loaded(parts: Parts, groups: Sequence[Group]) -> None:
+    """Tell of groups that were read: another broker coordinated them before, or this one in another life."""
+    for group in groups if parts.events.observed else ():
+        tell(parts, group.group_id, group.state.name, group.state.name, f"broker {parts.node_id} coordinates it now")
+
+
+def face_of(parts: Parts, shard: Shard, group_id: str) -> Face | None:
+    """Return how a group looks, to be compared later; None: nobody wants to know."""
+    if not parts.events.observed:
+        return None
+    group = shard.groups.get(group_id)
+    if group is None:
+        return NOBODY
+    if isinstance(group, ConsumerGroup):
+        return group.state.name, frozenset(group.state.members), True
+    return group.state.name, frozenset(member.id for member in group.members), False
+
+
+def tell_change(parts: Parts, shard: Shard, group_id: str, before: Face | None) -> None:
+    """Tell of what has become of a consumer group, if anything has."""
+    after = face_of(parts, shard, group_id)
+    if before == after or before is None or after is None:
+        return
+    was = before[0] if before[2] else DEAD.name  # the classic group that it was has ended, and said so
+    came, went = sorted(after[1] - before[1]), sorted(before[1] - after[1])
+    whys = [f"{', '.join(came)} has joined"] if came else []
+    whys += [f"{', '.join(went)} is gone"] if went else []
+    tell(parts, group_id, was, after[0], " and ".join(whys) or WHYS.get(after[0], "its rows say so"))
+
+
+WHYS = {
+    "Assigning": "what its members are to have is not worked out yet",
+    "Reconciling": "members have still to give up or to get what they are to have",
+    "Stable": "every member has what it is to have",
+}

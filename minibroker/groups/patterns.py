@@ -12,14 +12,11 @@ and what is large.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from minibroker.errors import Error, KafkaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
-    from typing import Any
 
 MEMORY_BYTES_MAX = 1 << 20  # of one expression; some ten thousand instructions
 UNICODE_CLASSES_MAX = 20  # such as \pL: they are the only thing that is large before its size is known

@@ -9,16 +9,12 @@ known here, another release or a kind of group that is not served, keeps it: it 
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from minibroker.protocol.registry import STORED, message
+from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
-
-    Row = tuple[CoordinatorKey, CoordinatorValue | None]
+Row = tuple[CoordinatorKey, CoordinatorValue | None]
 
 HOMES = ("group_offsets", "consumer_groups")  # modules of minibroker/stored
 LEGACY_OFFSET, OFFSET, GROUP = 0, 1, 2  # types of keys

@@ -1,4 +1,7 @@
-"""Whether this broker coordinates groups: not before there are any, so that who needs none pays nothing for them."""
+"""Group service of a broker: starts the group coordinator when the first request of a group comes, or there are groups.
+
+So a broker without groups pays nothing for them.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,19 @@ class Groups:
     def serves_consumer_protocol(self) -> bool:
         """Whether settings and feature level allow it; if not a client is told what an older broker would say."""
         return self._knows_consumer_protocol and (
-            self.parts.emulated.is_before_4 or self.parts.metadata.may_have_feature(GROUP_VERSION, 1)
+            self._has_consumer_groups
+            or self.parts.emulated.is_before_4
+            or self.parts.metadata.may_have_feature(GROUP_VERSION, 1)
         )
+
+    @property
+    def _has_consumer_groups(self) -> bool:
+        """Whether the feature level is one at which there can be records of such groups."""
+        return self.parts.image.features.get(GROUP_VERSION, 0) >= 1
 
     def allow_consumer_group(self) -> None:
         """Raise the feature level that the records of such a group need; before 4.0 there was none for them."""
-        if not self.parts.emulated.is_before_4:
+        if not self._has_consumer_groups and not self.parts.emulated.is_before_4:
             self.parts.metadata.need_feature(GROUP_VERSION, 1)
 
     @property

@@ -12,31 +12,25 @@ Pure. Not here: reading and writing the log, timers (groups/offsets_partition.py
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterable, Iterator
+
+from minibroker.config import BrokerConfig
+from minibroker.config.resources import GroupConfig
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.classic import ClassicGroup
+from minibroker.groups.classic import ClassicGroup, Clock, Done, Write
 from minibroker.groups.classic_states import DEAD
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.offsets import Offsets, tombstone
+from minibroker.groups.offsets import Mark, Offsets, tombstone
+from minibroker.groups.records import Row
 from minibroker.stored.consumer_groups import ConsumerGroupMetadataKey
-from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
+from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
-
-    from minibroker.config import BrokerConfig
-    from minibroker.config.group import GroupConfig
-    from minibroker.groups.classic import Clock, Done, Write
-    from minibroker.groups.offsets import Mark
-    from minibroker.groups.records import Row
-    from minibroker.stored.group_offsets import GroupMetadataValue, OffsetCommitValue
-    from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
-
-    SettingsOf = Callable[[str], GroupConfig]
-    Group = ClassicGroup | ConsumerGroup
-    WriteOf = Callable[[str, list[Row], Done], None]  # for which group
-    ToldOf = Callable[[str, str, str, str], None]  # group, state before and now, why
-    IsGone = Callable[[str, OffsetCommitValue], bool]  # whether the topic that an offset is of has been deleted
+SettingsOf = Callable[[str], GroupConfig]
+Group = ClassicGroup | ConsumerGroup
+WriteOf = Callable[[str, list[Row], Done], None]  # for which group
+ToldOf = Callable[[str, str, str, str], None]  # group, state before and now, why
+IsGone = Callable[[str, OffsetCommitValue], bool]  # whether the topic that an offset is of has been deleted
 
 
 class Shard:

@@ -1,35 +1,21 @@
-"""The target assignment of a consumer group: who shall hold what once everybody has given up what must move.
+"""Target assignment of a consumer group: who shall hold what once everybody has given up what must move.
 
 It is computed for a group epoch, by the assignor that most members ask for, from the targets so far.
-Not here: how partitions are shared out (assignors.py), how members get there (reconciliation.py).
+Not here: how partitions are shared out (assignors.py), how members get there (consumer_change.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from minibroker.groups.assignors import ASSIGNORS, Wish
+from minibroker.groups.assignors import ASSIGNORS, Shares, Wish
+from minibroker.groups.consumer_state import Member, Target, preferred_of, target_epoch_row, target_row
 from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline
-from minibroker.stored.consumer_groups import (
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-)
+from minibroker.groups.records import Row
+from minibroker.groups.topics import Topics
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from minibroker.groups.assignors import Shares
-    from minibroker.groups.consumer_member import Member
-    from minibroker.groups.records import Row
-    from minibroker.groups.topics import Topics
-
-    Target = Mapping[bytes, Sequence[int]]
-    Matches = Mapping[str, Collection[str]]  # by regular expression the topics that it matched
-
-TargetTopic = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
+Matches = Mapping[str, Collection[str]]  # by regular expression the topics that it matched
 
 
 def wanted_names(member: Member, matches: Matches) -> list[str]:
@@ -64,10 +50,6 @@ def preferred_assignor(members: Iterable[Member], default: str) -> str:
     looks at a change, so that each heartbeat raises the group epoch until a member changes its mind.
     """
     return preferred_of(Counter(member.assignor for member in members if member.assignor), default)
-
-
-def preferred_of(counts: Mapping[str, int], default: str) -> str:
-    return max(counts, key=lambda name: (counts[name], name), default=default)
 
 
 def compute_target(
@@ -115,19 +97,3 @@ def compute_target(
 
 def _sets(target: Target) -> dict[bytes, set[int]]:
     return {topic_id: set(partitions) for topic_id, partitions in target.items()}
-
-
-def target_row(group_id: str, member_id: str, target: Target) -> Row:
-    topics = [TargetTopic(topic_id=topic_id, partitions=as_filled(parts)) for topic_id, parts in target.items()]
-    return (
-        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-        ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics),
-    )
-
-
-def target_epoch_row(group_id: str, epoch: int, now_ms: int) -> Row:
-    """now_ms: when it was computed; 0: it need not wait for the next one."""
-    return (
-        ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
-        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms),
-    )

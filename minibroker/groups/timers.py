@@ -1,24 +1,23 @@
-"""When something is due for a member of a group. Soft state: rows do not hold it, and each coordinator begins anew."""
+"""Timers of a consumer group: when something is due for a member.
+
+Soft state: records do not hold it, and each coordinator begins anew.
+"""
 
 from __future__ import annotations
 
-from collections import namedtuple
 from heapq import heappop, heappush
+from typing import NamedTuple
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NamedTuple
 
-    class Due(NamedTuple):
-        """A timer; it sorts by its time, and then by when it was set."""
+class Due(NamedTuple):
+    """A timer; it sorts by its time, and then by when it was set."""
 
-        at_ms: int
-        order: int
-        kind: str
-        member_id: str
-        epoch: int  # that the member must still be at; UNKNOWN_EPOCH: any
-else:
-    Due = namedtuple("Due", "at_ms order kind member_id epoch")
+    at_ms: int
+    order: int
+    kind: str
+    member_id: str
+    epoch: int  # that the member must still be at; UNKNOWN_EPOCH: any
+
 
 SESSION = "session"  # no heartbeat for so long: the member is gone
 REBALANCE = "rebalance"  # it has not given up its partitions

@@ -10,7 +10,7 @@ import pytest
 from minibroker.config import BrokerConfig, TopicConfig, check_topic_config
 from minibroker.config.alter import APPEND, DELETE, SET, SUBTRACT, alter_broker, alter_group, alter_topic
 from minibroker.config.describe import ConfigEntry, broker_entries, default_entries, group_entries, topic_entries
-from minibroker.config.group import GroupConfig
+from minibroker.config.resources import GroupConfig
 from minibroker.config.setting import REFUSED
 from minibroker.config.tables import broker_settings, other_settings
 from minibroker.config.values import TYPE_CODES

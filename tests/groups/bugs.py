@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.errors import Error
-from minibroker.groups import consumer_checks
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Member, Members
 from minibroker.groups.classic_rebalance import Rebalance
+from minibroker.groups.consumer import ConsumerGroup
+from minibroker.groups.consumer_change import Step
 from minibroker.groups.coordinator_log import CoordinatorLog, Write
 from minibroker.groups.offsets_partition import OffsetsPartition
-from minibroker.groups.reconciliation import Step
 
 SESSION_MS = 1 << 40
 assign, complete = Rebalance.assign, Rebalance._complete
 check_member, check_instance = ClassicGroup._check, Members.check
-check_commit, reconcile = consumer_checks.check_commit, Step._towards_target
+check_commit, reconcile = ConsumerGroup.check_commit, Step._towards_target
 append, take_offset, check_group = CoordinatorLog._append, OffsetsPartition._take_offset, OffsetsPartition.check
 
 
@@ -76,8 +76,8 @@ def give_before_it_is_revoked(step: Step, member: Any, epoch: int) -> Any:
         step.is_owned = is_owned
 
 
-def check_members_only(state: Any, member_id: str, *given: Any, **named: Any) -> Any:
-    return check_commit(state, member_id, *given, **named) if member_id in state.members else None
+def check_members_only(group: ConsumerGroup, member_id: str, *given: Any, **named: Any) -> Any:
+    return check_commit(group, member_id, *given, **named) if member_id in group.state.members else None
 
 
 # The coordinator's log
@@ -122,5 +122,5 @@ BUGS: dict[str, list[tuple[object, str, object]]] = {
     "old-instance-lives": [(Members, "check", check_either_instance)],
     "session-never-ends": [(ClassicGroup, "beat", beat_for_ever)],
     "shows-unsafe-offsets": [(CoordinatorLog, "_append", show_at_once)],
-    "strangers-commit": [(consumer_checks, "check_commit", check_members_only)],
+    "strangers-commit": [(ConsumerGroup, "check_commit", check_members_only)],
 }

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from minibroker.broker.handlers.group_admin import described
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import classic_members_in_consumer_group as classic_guests
 from minibroker.groups.classic_members import Member as ClassicMember
 from minibroker.groups.consumer import ConsumerGroup, group_not_found
-from minibroker.groups.embedded_protocol import read_assignment
+from minibroker.groups.consumer_protocol import read_assignment
 from minibroker.groups.records import decode, encode
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from minibroker.protocol.messages.consumer_group_heartbeat import (
@@ -224,8 +225,8 @@ class Player:
     def _describe(self, step: dict[str, Any], outcome: dict[str, Any]) -> None:
         if not self.group.state.exists:
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {GROUP} not found.")
-        described = self.group.describe(self.topics, self.settings)
-        response = ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[described])
+        found = described(self.group, self.topics, self.settings)
+        response = ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[found])
         outcome["response"] = response.encode(1).hex()
 
     def _commit(self, step: dict[str, Any], outcome: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minibroker.groups.assignors import ASSIGNORS, Wish
 from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline, java_hash
-from minibroker.groups.metadata_hash import xxh3
+from minibroker.groups.topics import xxh3
 from tests.groups.goldens import golden
 
 

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from minibroker.broker.handlers.group_admin import described
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.protocol.messages.consumer_group_heartbeat import (
@@ -480,8 +481,8 @@ def test_the_session_recorded_with_a_broker_is_answered_alike() -> None:
     assert refusal(lambda: cluster.beat("x", 0, server_assignor="nope")) == (Error.UNSUPPORTED_ASSIGNOR, words)
     left = cluster.beat("bW9uZXllZWVlZWVlZWVlZQ", -1)
     assert (left.member_epoch, left.heartbeat_interval_ms, left.assignment) == (-1, 0, None)
-    described = cluster.group.describe(cluster.topics, cluster.settings)
-    found = (described.group_state, described.group_epoch, described.assignment_epoch, described.assignor_name)
+    group = described(cluster.group, cluster.topics, cluster.settings)
+    found = (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name)
     assert found == ("Empty", 3, 3, "uniform")
     assert type(cluster.rows[0][0]) is ConsumerGroupCurrentMemberAssignmentKey
     assert type(cluster.rows[2][0]) is ConsumerGroupMemberMetadataKey

@@ -12,8 +12,8 @@ import pytest
 from minibroker.client.connection import Connection, ConnectionLost
 from minibroker.clock.steered import SteeredClock
 from minibroker.errors import Error, KafkaError, StorageError
-from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.offsets import commit_row
 from minibroker.log.batches import batches
 from minibroker.log.memory_storage import MemoryStorage

@@ -13,8 +13,8 @@ import pytest
 from minibroker.broker.broker import Node
 from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
-from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.consumer import ConsumerGroup
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

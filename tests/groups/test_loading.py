@@ -13,8 +13,8 @@ import pytest
 
 from minibroker.broker.broker import Node
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.coordinator_log import LOAD_BYTES
 from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.coordinator_log import LOAD_BYTES
 from minibroker.groups.offsets import commit_row
 from minibroker.groups.records import encode
 from minibroker.log.build import build_batch

@@ -17,11 +17,11 @@ from minibroker.cluster.cluster import Cluster
 from minibroker.cluster.nodes import PAUSED, RUNNING
 from minibroker.errors import KafkaError
 from minibroker.events import Event
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import COMPLETING, DEAD
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.consumer_member import UNREVOKED
-from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.consumer_state import UNREVOKED
 from minibroker.groups.hash_order import partition_of
 from minibroker.groups.offsets_partition import RETRY_MS, OffsetsPartition
 from minibroker.simulation.run import World

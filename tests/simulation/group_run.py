@@ -19,10 +19,10 @@ from random import Random
 
 from minibroker.cluster.cluster import Cluster
 from minibroker.errors import KafkaError
+from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import STABLE
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups import OFFSETS_TOPIC
 from minibroker.log.batches import batches
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.simulation.disk import SimulatedStorage

@@ -13,7 +13,7 @@ from minibroker.config.alter import (
     replace_topic,
 )
 from minibroker.config.describe import broker_entries, default_entries, group_entries, topic_entries
-from minibroker.config.group import GroupConfig
+from minibroker.config.resources import GroupConfig
 from minibroker.controller.controller import check_name
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.image import BROKER, GROUP, TOPIC

@@ -1,10 +1,17 @@
-"""Groups as others see them: DescribeGroups, ListGroups, DeleteGroups."""
+"""Groups as others see them: DescribeGroups, ConsumerGroupDescribe, ListGroups, DeleteGroups."""
 
 from __future__ import annotations
 
+from minibroker.broker.handlers.groups import check_id
 from minibroker.errors import Error, KafkaError, shortened
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import STABLE
+from minibroker.groups.consumer import ConsumerGroup
+from minibroker.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from minibroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -12,17 +19,24 @@ from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from minibroker.broker.dispatch import Context
+    from minibroker.groups.consumer import Settings
+    from minibroker.groups.consumer_state import ConsumerState, Member
+    from minibroker.groups.topics import Topics
     from minibroker.turns import Work
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
+DescribedConsumerGroup = ConsumerGroupDescribeResponse.DescribedGroup
 DescribedMember = DescribedGroup.DescribedGroupMember
 ListedGroup = ListGroupsResponse.ListedGroup
 Deleted = DeleteGroupsResponse.DeletableGroupResult
 
 NOT_FOUND_SINCE = 6  # DescribeGroups: says that there is no such group
 NOT_ASKED = -(1 << 31)
-DESCRIBED_US, LISTED_US, DELETED_US = 5, 2, 50
+DESCRIBED_US, MEMBER_US, LISTED_US, DELETED_US = 5, 20, 2, 50
+CLASSIC, CONSUMER = 0, 1  # types of members of a consumer group
 OPERATIONS = (3, 6, 8)  # of a group: bit n is AclOperation n
 CONFIG_OPERATIONS = (10, 11)  # groups have settings since 4.0
 
@@ -129,3 +143,114 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Work[Delete
 async def _deleted(waits: list[tuple[Deleted, Later]]) -> None:
     for answer, written in waits:
         answer.error_code = await written
+
+
+# Groups of the consumer protocol
+
+
+def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, context: Context
+) -> Work[ConsumerGroupDescribeResponse]:
+    """Describe groups of this protocol, as they are when what they are made of is committed.
+
+    Kafka: describes at once what is committed.
+    """
+    operations = all_operations(context) if request.include_authorized_operations else NOT_ASKED
+    groups: dict[str, DescribedConsumerGroup] = {}
+    context.node.groups.follow_clock()
+    for group_id in request.group_ids:
+        if group_id not in groups:
+            found = groups[group_id] = _describe_consumer(group_id, operations, context)
+            committed = None if found.error_code else _committed(group_id, context)
+            if committed is not None:
+                yield committed
+                if committed.value != Error.NONE:
+                    groups[group_id] = _undescribed(group_id, committed.value)
+            yield DESCRIBED_US + MEMBER_US * len(found.members)
+    return ConsumerGroupDescribeResponse(
+        throttle_time_ms=0, groups=[groups[group_id] for group_id in request.group_ids]
+    )
+
+
+def _committed(group_id: str, context: Context) -> Later | None:
+    """Return what is told when every row of a group is committed, or why that cannot be; None: it is so."""
+    led = context.node.groups.coordinator.find_now(group_id)
+    if led.is_safe(group_id):
+        return None
+    later = Later()
+    led.write(group_id, [], later)
+    return later
+
+
+def _describe_consumer(group_id: str, operations: int, context: Context) -> DescribedConsumerGroup:
+    if not context.node.groups.serves_consumer_protocol:
+        return _undescribed(group_id, Error.UNSUPPORTED_VERSION)
+    try:
+        check_id(group_id)
+        coordinator = context.node.groups.coordinator
+        group = coordinator.find_now(group_id).shard.find_shown(group_id)
+    except KafkaError as error:
+        return _undescribed(group_id, error.code, error.message if error.code == Error.GROUP_ID_NOT_FOUND else None)
+    if not isinstance(group, ConsumerGroup):
+        what = "not found" if group is None else "is not a consumer group"
+        return _undescribed(group_id, Error.GROUP_ID_NOT_FOUND, shortened(f"Group {group_id} {what}."))
+    answer = described(group, coordinator.topics, coordinator.settings_of(group_id))
+    answer.authorized_operations = operations
+    return answer
+
+
+def _undescribed(group_id: str, error: Error, message: str | None = None) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def described(group: ConsumerGroup, topics: Topics, config: Settings) -> DescribedConsumerGroup:
+    state = group.state
+    return DescribedConsumerGroup(
+        error_code=Error.NONE,
+        group_id=state.group_id,
+        group_state=state.name,
+        group_epoch=state.epoch,
+        assignment_epoch=state.target_epoch,
+        assignor_name=state.assignor(group.default_assignor(config)),
+        members=[_described_member(member, state, topics) for member in state.members.values()],
+    )
+
+
+def _described_member(member: Member, state: ConsumerState, topics: Topics) -> DescribedConsumerGroup.Member:
+    held: dict[bytes, list[int]] = {}
+    for part in (member.held, member.to_revoke):  # until it has confirmed, it has what it is to give up
+        for topic_id, partitions in part.items():
+            held.setdefault(topic_id, []).extend(partitions)
+    return DescribedConsumerGroup.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.pattern,
+        assignment=_assignment(held, topics),
+        target_assignment=_assignment(state.targets.get(member.member_id, {}), topics),
+        member_type=CONSUMER if member.classic is None else CLASSIC,
+    )
+
+
+def _assignment(held: Mapping[bytes, Collection[int]], topics: Topics) -> Assignment:
+    """Name the topics; one that has been deleted meanwhile is left out."""
+    parts = []
+    for topic_id, partitions in held.items():
+        topic = topics.find_id(topic_id)
+        if topic is not None:
+            part = Assignment.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
+            parts.append(part)
+    return Assignment(topic_partitions=parts)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from minibroker.broker.dispatch import Context
-    from minibroker.groups.consumer_checks import CheckPartition
+    from minibroker.groups.consumer import CheckPartition
     from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import Row
     from minibroker.groups.shard import Group

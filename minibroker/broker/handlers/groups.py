@@ -1,7 +1,7 @@
-"""Members that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Members of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; ConsumerGroupHeartbeat (KIP-848).
 
-Their group may be one of the consumer protocol: then it takes them in as they are
-(groups/classic_members_in_consumer_group.py).
+A member that speaks the classic protocol, with the first four, may be in a group of the consumer protocol: then that
+takes it in as it is (groups/classic_members_in_consumer_group.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from minibroker.errors import Error, KafkaError
 from minibroker.groups import classic_members_in_consumer_group as classic_guests
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Joined, Member, Synced
-from minibroker.groups.consumer import ConsumerGroup
+from minibroker.groups.consumer import ConsumerGroup, check_heartbeat, group_not_found
+from minibroker.groups.consumer_state import JOINING, LEAVING, LEFT_FOR_A_WHILE
+from minibroker.groups.migration import upgrade
 from minibroker.log.checkpoints import format_id
 from minibroker.metadata.bootstrap import random_id
+from minibroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from minibroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from minibroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from minibroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -29,9 +35,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.broker.dispatch import Context
+    from minibroker.config.resources import GroupConfig
     from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import Row
     from minibroker.groups.shard import Group
+    from minibroker.groups.topics import Topics
 
     Identities = Sequence[tuple[str, str | None]]  # member and instance ids
 
@@ -68,7 +76,7 @@ def check_id(group_id: str) -> None:
         raise KafkaError(Error.INVALID_GROUP_ID, "a group needs a name")
 
 
-# Members
+# The classic protocol
 
 
 def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | Later:
@@ -299,3 +307,61 @@ def _leave_classic(group: ClassicGroup | None, asked: Identities, now_ms: int) -
     if group is not None and Error.NONE in errors:
         group.left(now_ms, "a member has left")
     return errors
+
+
+# The consumer protocol
+
+
+def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, context: Context
+) -> ConsumerGroupHeartbeatResponse | Later:
+    """Take note of what a member says, and tell it what it shall have; answer when that is safe."""
+    node = context.node
+    try:
+        if not node.groups.serves_consumer_protocol:
+            return _heartbeat_refused(Error.UNSUPPORTED_VERSION)
+        if request.member_epoch == JOINING:
+            node.groups.allow_consumer_group()
+        coordinator = node.groups.coordinator
+        led = coordinator.find(request.group_id)
+        settings = coordinator.settings_of(request.group_id)
+        applied, group = _consumer_group(led, request, coordinator.topics, settings, context)
+        rows, response = group.heartbeat(
+            request,
+            version=context.api_version,
+            client_id=context.client_id or "",
+            client_host=host_of(context),
+            now_ms=context.now_ms,
+            topics=coordinator.topics,
+            config=settings,
+            new_member_id=lambda: format_id(random_id(node.chance)),
+        )
+    except KafkaError as error:
+        return _heartbeat_refused(error.code, error.message)
+    if not rows and led.is_safe(request.group_id):
+        led.arm(request.group_id)
+        return response
+    later = Later()
+    led.change(group, rows, later, applied=applied)
+    return later.into(lambda error: _heartbeat_refused(error, Error(error).name) if error else response)
+
+
+def _heartbeat_refused(error: Error, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0, error_code=error, error_message=message, member_epoch=0, heartbeat_interval_ms=0
+    )
+
+
+def _consumer_group(
+    led: OffsetsPartition, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: GroupConfig, context: Context
+) -> tuple[list[Row], ConsumerGroup]:
+    """Return the group, and what has to be written before it speaks this protocol, if it did not so far."""
+    group = led.shard.find(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return [], group
+    check_heartbeat(request, context.api_version, config.broker["group.consumer.assignors"])  # as a group does itself
+    if request.member_epoch != JOINING:
+        raise group_not_found(request.group_id, is_leaving=request.member_epoch in (LEAVING, LEFT_FOR_A_WHILE))
+    if group is None or group.is_idle:
+        return [] if group is None else group.tombstones(), ConsumerGroup(request.group_id)
+    return upgrade(group, topics=topics, config=config, now_ms=context.now_ms)

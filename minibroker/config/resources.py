@@ -1,6 +1,6 @@
-"""Settings of one topic: its own, else the broker's, else the default; and what its logs make of them.
+"""Settings of one topic or one group: its own, else the broker's, else the default; and what logs make of a topic's.
 
-A topic that is told nothing follows the broker, at once when that is altered: nothing is kept here.
+A topic or group that is told nothing follows the broker, at once when that is altered: nothing is kept here.
 Not here: altering (alter.py), telling others (describe.py).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 
 from minibroker.config.setting import NEWEST
-from minibroker.config.tables import topic_settings
+from minibroker.config.tables import find_broker_setting, group_settings, topic_settings
 from minibroker.config.values import BadValue, parse_text, parse_value
 from minibroker.errors import Error, KafkaError
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
@@ -17,7 +17,7 @@ from minibroker.log.settings import LogSettings, ValidationSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from minibroker.config.broker import BrokerConfig
@@ -29,8 +29,10 @@ NO_LIMIT_MS = (1 << 63) - 1
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
-class TopicConfig:
-    """What one topic is told: `topic["retention.ms"]` is the value in force, typed."""
+class ResourceConfig:
+    """What one topic or group is told: `topic["retention.ms"]` is the value in force, typed."""
+
+    settings: Callable[[], dict[str, Setting]]
 
     def __init__(self, overrides: Mapping[str, str], broker: BrokerConfig):
         self.overrides = overrides  # as stored; another release may have put in what we cannot read
@@ -38,7 +40,15 @@ class TopicConfig:
 
     def __getitem__(self, name: str) -> Any:
         """Return the value in force; KeyError for a name that Kafka does not have."""
-        return value_of(topic_settings()[name], self.overrides, self.broker)
+        return value_of(self.settings()[name], self.overrides, self.broker)
+
+
+class TopicConfig(ResourceConfig):
+    settings = staticmethod(topic_settings)
+
+
+class GroupConfig(ResourceConfig):
+    settings = staticmethod(group_settings)
 
 
 def value_of(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig) -> Value:
@@ -159,3 +169,47 @@ def _level(topic: TopicConfig, codec: str) -> int | None:
         return None
     level: int = topic[f"compression.{codec}.level"]
     return None if codec == "gzip" and level == -1 else level
+
+
+# Groups
+
+
+def check_group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, str]:
+    """Return a group's settings; raise what Kafka answers if it does not take them."""
+    settings = group_settings()
+    for name in overrides:
+        if not is_known(settings.get(name), broker.release):
+            raise KafkaError(Error.INVALID_CONFIG, f"Unknown group config name: {name}")
+    for name, text in overrides.items():
+        try:
+            value = parse_value(settings[name], text)
+        except BadValue as bad:
+            raise KafkaError(Error.INVALID_CONFIG, str(bad)) from None
+        _check_bounds(name, value, broker)
+    return dict(overrides)
+
+
+def _check_bounds(name: str, value: Value, broker: BrokerConfig) -> None:
+    """Compare with the broker's limits: group.consumer.min.session.timeout.ms and .max. for all groups."""
+    low, high = bound(name, "min", broker), bound(name, "max", broker)
+    if name == "streams.assignor.name":
+        known = broker["group.streams.assignors"]
+        if value not in known:
+            words = f"{name} '{value}' is not a registered task assignor. Registered assignors are: "
+            raise KafkaError(Error.INVALID_CONFIG, f"{words}[{', '.join(known)}].")
+    if not isinstance(value, int) or ((low is None or value >= low) and (high is None or value <= high)):
+        return
+    if low is not None and high is not None:
+        raise KafkaError(Error.INVALID_CONFIG, f"{name} must be in the range {low} to {high} inclusive.")
+    words = f"must be greater than or equal to {low}" if low is not None else f"must be less than or equal to {high}"
+    raise KafkaError(Error.INVALID_CONFIG, f"{name} {words}")
+
+
+def bound(name: str, which: str, broker: BrokerConfig) -> int | None:
+    """Return the smallest ("min") or largest ("max") value that the broker lets a group have, None if any."""
+    protocol, _, rest = name.partition(".")
+    setting = f"group.{protocol}.{which}.{rest.removeprefix('num.')}"
+    if find_broker_setting(setting) is None:
+        return None
+    found: int = broker[setting]
+    return found
