@@ -6,7 +6,7 @@ is silent. classic_states.py has the states, classic_rebalance.py what happens b
 What must hold: a generation has the members that joined it and no others; every one of them is answered; what the
 members were given is in the log before the first of them is told; a member that is silent for its session timeout is
 dropped then, and not earlier.
-Pure: time is an argument, answers and rows go out through what the group was given.
+Pure: time is an argument, answers and records go out through what the group was given.
 Not here: requests and their versions (broker/handlers/groups.py).
 """
 
@@ -20,11 +20,11 @@ from minibroker.groups.classic_members import Joined, JoinReply, Member, Members
 from minibroker.groups.classic_rebalance import Rebalance
 from minibroker.groups.classic_states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, State
 from minibroker.groups.consumer_protocol import CONSUMER, subscribed_topics
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 
 Done = Callable[[Error], None]
-Write = Callable[[list[Row], Done], None]
+Write = Callable[[list[CoordinatorRecord], Done], None]
 Clock = Callable[[], int]
 Told = Callable[[str, str, str], None]  # state before and now, the same if it is about a member, and why
 
@@ -43,7 +43,7 @@ class ClassicGroup:
     def __init__(
         self, group_id: str, config: Settings, write: Write, clock: Clock, told: Told = lambda before, after, why: None
     ):
-        """write: takes rows, and calls back when they are safe, or why they are not; clock: says when that is."""
+        """write: takes records, and calls back when they are safe, or why they are not; clock: says when that is."""
         self.group_id = group_id
         self.config = config
         self.write = write
@@ -58,19 +58,19 @@ class ClassicGroup:
         self.rebalance = Rebalance(self)
         self._wake_ms: int | None = None
         self.told = told
-        self.has_row = False  # one was written, or was about to be: what is in the log has to be deleted there
+        self.has_record = False  # one was written, or was about to be: what is in the log has to be deleted there
 
     # As the log tells
 
     def restore(self, value: GroupMetadataValue, now_ms: int) -> None:
-        """Be as when the row was written; members have a session timeout to show up."""
-        self.has_row = True
+        """Be as when the record was written; members have a session timeout to show up."""
+        self.has_record = True
         self.generation, self.protocol = value.generation, value.protocol
         self.protocol_type = value.protocol_type or None
         if value.current_state_timestamp != -1:
             self.since_ms = value.current_state_timestamp
         for each in value.members:
-            self.members.add(Member.from_row(each, value.protocol or ""))
+            self.members.add(Member.from_stored(each, value.protocol or ""))
         self.members.leader = value.leader or self.members.leader
         self.state = STABLE if value.members else EMPTY
         self.note_topics()
@@ -81,9 +81,9 @@ class ClassicGroup:
         for member in self.members:
             self.beat(member, now_ms)
 
-    def row(self, assignments: Mapping[str, bytes] | None = None) -> Row:
+    def record(self, assignments: Mapping[str, bytes] | None = None) -> CoordinatorRecord:
         """Return the group as it is written down; assignments: those that are not given out yet."""
-        self.has_row = True
+        self.has_record = True
         given = {each.id: each.assignment for each in self.members} if assignments is None else assignments
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -91,7 +91,7 @@ class ClassicGroup:
             protocol=self.protocol,
             leader=self.members.leader,
             current_state_timestamp=self.since_ms,
-            members=[each.row(self.protocol, given.get(each.id, b"")) for each in self.members],
+            members=[each.stored(self.protocol, given.get(each.id, b"")) for each in self.members],
         )
         return GroupMetadataKey(group=self.group_id), value
 
@@ -196,12 +196,12 @@ class ClassicGroup:
             joined = self.joined(new)
             if skips_assignment:
                 joined.skips_assignment = new.id == self.members.leader
-                joined.members = self.member_rows() if joined.skips_assignment else []
+                joined.members = self.member_metadata() if joined.skips_assignment else []
             else:  # it must not take itself for the leader, and assign anew
                 joined.leader = leader_before or ""
             reply(joined)
 
-        self.write([self.row()], written)
+        self.write([self.record()], written)
 
     def joined(self, member: Member) -> Joined:
         """Return what a member is told that is in; the leader of a generation that begins hears of the others."""
@@ -213,10 +213,10 @@ class ClassicGroup:
             protocol=self.protocol,
             leader=self.members.leader or "",
             member_id=member.id,
-            members=self.member_rows() if is_leader and self.state is not STABLE else [],
+            members=self.member_metadata() if is_leader and self.state is not STABLE else [],
         )
 
-    def member_rows(self) -> list[tuple[str, str | None, bytes]]:
+    def member_metadata(self) -> list[tuple[str, str | None, bytes]]:
         return [(each.id, each.instance_id, each.metadata(self.protocol)) for each in self.members]
 
     def note_topics(self) -> None:
@@ -395,5 +395,5 @@ class ClassicGroup:
         """Whether nobody is in it, so that it goes with its last offset."""
         return self.state is EMPTY and not self.members.pending
 
-    def tombstones(self) -> list[Row]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         return [(GroupMetadataKey(group=self.group_id), None)]

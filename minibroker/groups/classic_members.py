@@ -127,7 +127,7 @@ class Member:
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def row(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
+    def stored(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
         return GroupMetadataValue.MemberMetadata(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -140,7 +140,7 @@ class Member:
         )
 
     @classmethod
-    def from_row(cls, value: GroupMetadataValue.MemberMetadata, protocol: str) -> Member:
+    def from_stored(cls, value: GroupMetadataValue.MemberMetadata, protocol: str) -> Member:
         known = value.rebalance_timeout
         member = cls(
             value.member_id,

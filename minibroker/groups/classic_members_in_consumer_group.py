@@ -26,7 +26,7 @@ from minibroker.groups.consumer_state import (
     new_member,
 )
 from minibroker.groups.migration import allows, downgrade, may_downgrade
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.timers import JOIN, SESSION, SYNC
 from minibroker.groups.topics import Topics
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -43,7 +43,7 @@ def join(
     now_ms: int,
     topics: Topics,
     config: Settings,
-) -> tuple[list[Row], Joined]:
+) -> tuple[list[CoordinatorRecord], Joined]:
     """Let a classic member join, or join again to move on.
 
     has_id: it was told its id before; otherwise new.id is one that was made for it.
@@ -56,7 +56,7 @@ def join(
     _check_protocols(group, new)
     if needs_id_first and not has_id and new.instance_id is None:
         return [], Joined.refused(Error.MEMBER_ID_REQUIRED, new.id)
-    rows, member = _find_or_make(group, new, has_id)
+    records, member = _find_or_make(group, new, has_id)
     subscription = read_subscription(new.protocols[0][1])
     if subscription is None:
         words = "Malformed embedded consumer protocol in subscription deserialization."
@@ -78,7 +78,7 @@ def join(
         for part in subscription.owned_partitions
         if (topic := topics.find(part.topic)) is not None
     ]
-    change = Change(group, member, updated, rows, now_ms=now_ms, topics=topics, config=config)
+    change = Change(group, member, updated, records, now_ms=now_ms, topics=topics, config=config)
     change.note_member()
     change.raise_epoch(change.names_changed or change.pattern_changed)
     before = state.static_member(new.instance_id)
@@ -86,14 +86,14 @@ def join(
         is_stale = state.target_epoch < change.epoch
         updated = change.updated if is_stale else change.reconcile(owned)
         words = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
-        rows += downgrade(group, [before], updated, words if is_stale else None, topics, now_ms)
+        records += downgrade(group, [before], updated, words if is_stale else None, topics, now_ms)
     else:
         change.aim()
         updated = change.reconcile(owned)
         group.timers.set(SESSION, updated.member_id, now_ms + new.session_timeout_ms)
         group.timers.set(SYNC, updated.member_id, now_ms + timeout_ms)
     group.timers.cancel(updated.member_id, JOIN)
-    return rows, Joined(
+    return records, Joined(
         error=Error.NONE,
         generation=updated.epoch,
         protocol_type=CONSUMER,
@@ -116,7 +116,9 @@ def _names(member: Member) -> list[str]:
     return [] if member.classic is None else [protocol.name for protocol in member.classic.supported_protocols]
 
 
-def _find_or_make(group: ConsumerGroup, new: classic_members.Member, has_id: bool) -> tuple[list[Row], Member]:
+def _find_or_make(
+    group: ConsumerGroup, new: classic_members.Member, has_id: bool
+) -> tuple[list[CoordinatorRecord], Member]:
     state = group.state
     if new.instance_id is None:
         return [], state.members.get(new.id) or new_member(new.id)
@@ -178,7 +180,7 @@ def leave(
     topics: Topics,
     config: Settings,
     now_ms: int,
-) -> tuple[list[Row], list[Error]]:
+) -> tuple[list[CoordinatorRecord], list[Error]]:
     """Let members go, by id or instance id; return an error for each."""
     gone: dict[str, Member] = {}
     errors = []

@@ -90,7 +90,7 @@ class Rebalance:
         group.note_topics()
         if not members:
             group.become(EMPTY, now_ms, "nobody is left")
-            group.write([group.row()], lambda error: None)
+            group.write([group.record()], lambda error: None)
             return
         group.become(COMPLETING, now_ms, f"{len(members)} members have joined generation {group.generation}")
         for member in members:
@@ -131,7 +131,7 @@ class Rebalance:
                     group.beat(member, now_ms)
                     reply(group.synced(member))
 
-        group.write([group.row(assignments)], written)
+        group.write([group.record(assignments)], written)
 
     def _refuse_syncs(self, error: Error, now_ms: int) -> None:
         for member in self.group.members:

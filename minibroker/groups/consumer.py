@@ -1,24 +1,24 @@
-"""A consumer group of the newer protocol (KIP-848): heartbeats in, rows and answers out.
+"""Consumer group of the newer protocol (KIP-848): heartbeats in, records and answers out.
 
-Its state is the fold of its rows. An operation returns rows and leaves the state as it is; who calls it applies them
-with `apply` and writes them. Only timers and the like, which no row holds, change at once.
+Its state is the fold of its records. An operation returns records and leaves the state as it is; who calls it applies
+them with `apply` and writes them. Only timers and the like, which no record holds, change at once.
 
     shard            group
-    rows of the log  apply(key, value)            also for what an operation has returned
+    records of the log  apply(key, value)            also for what an operation has returned
                      loaded(now_ms, config)       after the last of them: members have a whole session again
-    request          heartbeat(...)               -> rows, answer; KafkaError if refused
+    request          heartbeat(...)               -> records, answer; KafkaError if refused
     time             deadline_ms()                -> when something is due
-                     expire(now_ms, ...)          -> rows for what is due first; again until deadline_ms() is later
+                     expire(now_ms, ...)          -> records for what is due first; again until deadline_ms() is later
     topics changed   topics_changed(names)        the next heartbeat looks whether that concerns the group
     offsets          check_commit(...), check_fetch(...)
     admin            state.name, tombstones()
 
 A group that is not in the log is made when a member joins, that is with epoch 0; other epochs are refused before
 (`group_not_found`). An empty group stays until its tombstones are written.
-An operation that leaves only members of the classic protocol sets `becomes`: its rows end the group and begin a classic
-one, which migration.classic_group makes. They are applied to the log's readers, not to this object.
-Not here: members that speak the classic protocol (classic_members_in_consumer_group.py), changing the
-protocol (migration.py).
+An operation that leaves only members of the classic protocol sets `becomes`: its records end the group and begin a
+classic one, which migration.classic_group makes. They are applied to the log's readers, not to this object.
+Not here: members that speak the classic protocol (classic_members_in_consumer_group.py), changing the protocol
+(migration.py), what others ask of groups (broker/handlers/group_admin.py).
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from minibroker.groups.consumer_state import (
     ConsumerState,
     Member,
     Owned,
-    current_row,
-    epoch_row,
+    current_record,
+    epoch_record,
     has_all,
     left_for_a_while,
-    metadata_row,
+    metadata_record,
     new_member,
-    pattern_row,
-    removal_rows,
-    target_epoch_row,
-    target_row,
+    pattern_record,
+    removal_records,
+    target_epoch_record,
+    target_record,
     told_assignment,
 )
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.timers import REBALANCE, REFRESH, SESSION, Timers
 from minibroker.groups.topics import Topics, metadata_hash
 from minibroker.protocol.messages.consumer_group_heartbeat import (
@@ -90,7 +90,7 @@ class ConsumerGroup:
         # Until when, and since which group epoch, the topics need not be looked at; the past at first.
         self._fresh_until_ms = 0
         self._fresh_epoch = 0
-        self.becomes: Downgrade | None = None  # a classic group: the rows of the last operation say so
+        self.becomes: Downgrade | None = None  # a classic group: the records of the last operation say so
         self._patterns: frozenset[str] | None = None  # to be resolved when the timer says so
 
     def apply(self, key: CoordinatorKey, value: CoordinatorValue | None) -> None:
@@ -129,16 +129,16 @@ class ConsumerGroup:
         topics: Topics,
         config: Settings,
         new_member_id: Callable[[], str],
-    ) -> tuple[list[Row], ConsumerGroupHeartbeatResponse]:
+    ) -> tuple[list[CoordinatorRecord], ConsumerGroupHeartbeatResponse]:
         """Take a member in, take note of what it says, move it on, or let it go."""
         check_heartbeat(request, version, config.broker["group.consumer.assignors"])
         if request.member_epoch in (LEAVING, LEFT_FOR_A_WHILE):
             return self._leave(request, topics, config, now_ms)
         self.check_room(request.member_id, request.instance_id, config)
         member_id = request.member_id or new_member_id()
-        rows, member = self._find_or_make(member_id, request)
+        records, member = self._find_or_make(member_id, request)
         updated = _told(member, request)._replace(client_id=client_id, client_host=client_host, classic=None)
-        change = Change(self, member, updated, rows, now_ms=now_ms, topics=topics, config=config)
+        change = Change(self, member, updated, records, now_ms=now_ms, topics=topics, config=config)
         change.note_member()
         change.raise_epoch(change.names_changed or change.matches_changed or change.assignor_changed)
         change.aim()
@@ -158,10 +158,12 @@ class ConsumerGroup:
         )
         if request.member_epoch == JOINING or is_full or member.held != updated.held:
             response.assignment = told_assignment(updated)
-        return rows, response
+        return records, response
 
-    def _find_or_make(self, member_id: str, request: ConsumerGroupHeartbeatRequest) -> tuple[list[Row], Member]:
-        """Return the member that speaks, and rows that put it in the place of a static member that has left."""
+    def _find_or_make(
+        self, member_id: str, request: ConsumerGroupHeartbeatRequest
+    ) -> tuple[list[CoordinatorRecord], Member]:
+        """Return the member that speaks, and records that put it in the place of a static member that has left."""
         is_joining, instance_id = request.member_epoch == JOINING, request.instance_id
         if instance_id is None:
             known = self.state.members.get(member_id)
@@ -178,19 +180,19 @@ class ConsumerGroup:
         check_epoch(member, request.member_epoch, request.topic_partitions)
         return [], member
 
-    def replace(self, before: Member, member_id: str) -> tuple[list[Row], Member]:
+    def replace(self, before: Member, member_id: str) -> tuple[list[CoordinatorRecord], Member]:
         """Give a static member's place, with all that it holds and shall hold, to another member id."""
         member = before._replace(member_id=member_id, epoch=JOINING, previous_epoch=JOINING)
         return [
-            *removal_rows(self.group_id, before.member_id),
-            metadata_row(self.group_id, member),
-            target_row(self.group_id, member_id, self.state.targets.get(before.member_id, {})),
-            current_row(self.group_id, member),
+            *removal_records(self.group_id, before.member_id),
+            metadata_record(self.group_id, member),
+            target_record(self.group_id, member_id, self.state.targets.get(before.member_id, {})),
+            current_record(self.group_id, member),
         ], member
 
     def _leave(
         self, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: Settings, now_ms: int
-    ) -> tuple[list[Row], ConsumerGroupHeartbeatResponse]:
+    ) -> tuple[list[CoordinatorRecord], ConsumerGroupHeartbeatResponse]:
         if request.instance_id is None:
             member = self.state.get_member(request.member_id)
         else:
@@ -204,11 +206,13 @@ class ConsumerGroup:
         )
         if request.instance_id is not None and request.member_epoch == LEFT_FOR_A_WHILE:
             away = left_for_a_while(member)
-            return [current_row(self.group_id, away)], response
+            return [current_record(self.group_id, away)], response
         return self.remove([member], topics, config, now_ms), response
 
-    def remove(self, members: Sequence[Member], topics: Topics, config: Settings, now_ms: int) -> list[Row]:
-        """Return rows that let members go; the group epoch rises, for somebody must take their partitions.
+    def remove(
+        self, members: Sequence[Member], topics: Topics, config: Settings, now_ms: int
+    ) -> list[CoordinatorRecord]:
+        """Return records that let members go; the group epoch rises, for somebody must take their partitions.
 
         If only members of the classic protocol are left, the group becomes a classic one.
         """
@@ -220,19 +224,19 @@ class ConsumerGroup:
             words = f"Downgrade group {self.group_id} from consumer to classic for member leaving."
             return migration.downgrade(self, members, None, words, topics, now_ms)
         state = self.state
-        rows = [row for member in members for row in removal_rows(self.group_id, member.member_id)]
+        records = [record for member in members for record in removal_records(self.group_id, member.member_id)]
         gone = {member.member_id for member in members}
         left = {member_id: member for member_id, member in state.members.items() if member_id not in gone}
         kept = {member.pattern for member in left.values()}
         dropped = frozenset(member.pattern for member in members if member.pattern and member.pattern not in kept)
-        rows += [pattern_row(self.group_id, pattern) for pattern in sorted(dropped)]
+        records += [pattern_record(self.group_id, pattern) for pattern in sorted(dropped)]
         epoch = state.epoch + 1
-        rows.append(epoch_row(self.group_id, epoch, metadata_hash(state.topic_names(left, dropped), topics)))
+        records.append(epoch_record(self.group_id, epoch, metadata_hash(state.topic_names(left, dropped), topics)))
         if not left:
-            rows.append(target_epoch_row(self.group_id, epoch, 0))
+            records.append(target_epoch_record(self.group_id, epoch, 0))
         for member in members:
             self.timers.cancel(member.member_id)
-        return rows
+        return records
 
     # Time
 
@@ -244,8 +248,8 @@ class ConsumerGroup:
         """The clock has been set: what is due is due so much later by it."""
         self.timers.shift(by_ms)
 
-    def expire(self, now_ms: int, *, topics: Topics, config: Settings) -> list[Row]:
-        """Return rows for what is due first. Ask deadline_ms() again: more may be due, with these rows applied."""
+    def expire(self, now_ms: int, *, topics: Topics, config: Settings) -> list[CoordinatorRecord]:
+        """Return records for what is due first. Ask deadline_ms() again: more may be due, with these applied."""
         due = self.timers.pop(now_ms)
         if due is None:
             return []
@@ -281,22 +285,22 @@ class ConsumerGroup:
 
     def patterns_resolved(
         self, found: Mapping[str, frozenset[str]], version: int, now_ms: int, topics: Topics
-    ) -> list[Row]:
-        """Return rows for what expressions match; version: of the metadata that they were resolved with."""
+    ) -> list[CoordinatorRecord]:
+        """Return records for what expressions match; version: of the metadata that they were resolved with."""
         state, self._patterns = self.state, None
         matches = dict(state.matches)
-        rows = []
+        records = []
         for pattern, matched in found.items():
             if state.subscribers_of(pattern):
                 matches[pattern] = matched
-                rows.append(pattern_row(self.group_id, pattern, matched, version, now_ms))
+                records.append(pattern_record(self.group_id, pattern, matched, version, now_ms))
         names = {name for member in state.members.values() for name in member.topic_names}
         now_hash = metadata_hash(names.union(*matches.values()), topics)
         has_changed = any(matched != state.matches.get(pattern, frozenset()) for pattern, matched in matches.items())
         if has_changed or now_hash != state.metadata_hash:
-            rows.append(epoch_row(self.group_id, state.epoch + 1, now_hash))
+            records.append(epoch_record(self.group_id, state.epoch + 1, now_hash))
             self.topics_seen(now_ms, state.epoch + 1)
-        return rows
+        return records
 
     # What the parts of an operation share
 
@@ -308,7 +312,7 @@ class ConsumerGroup:
         self._fresh_until_ms, self._fresh_epoch = now_ms + REFRESH_AFTER_MS, epoch
 
     def must_see_topics(self, now_ms: int) -> bool:
-        # An epoch below says that the row which raised it was never written: what was seen then does not count.
+        # An epoch below says that the record which raised it was never written: what was seen then does not count.
         return now_ms >= self._fresh_until_ms or self.state.epoch < self._fresh_epoch
 
     # What is refused
@@ -392,7 +396,7 @@ class ConsumerGroup:
         """Return since when nobody needs an offset, None: somebody does."""
         return None if self.reads(topic) else value.commit_timestamp
 
-    def tombstones(self) -> list[Row]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         """Return what deletes the group."""
         return self.state.tombstones()
 

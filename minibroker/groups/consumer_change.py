@@ -37,14 +37,14 @@ from minibroker.groups.consumer_state import (
     Member,
     Owned,
     Target,
-    current_row,
-    epoch_row,
+    current_record,
+    epoch_record,
     has_any,
     is_at,
-    metadata_row,
-    pattern_row,
+    metadata_record,
+    pattern_record,
 )
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.target import compute_target, preferred_assignor, wanted_ids, wants_alike
 from minibroker.groups.timers import REBALANCE
 from minibroker.groups.topics import Topics, metadata_hash
@@ -65,17 +65,17 @@ class Change:
         group: ConsumerGroup,
         member: Member,
         updated: Member,
-        rows: list[Row],
+        records: list[CoordinatorRecord],
         *,
         now_ms: int,
         topics: Topics,
         config: Settings,
     ):
-        """member: as the group knows it; updated: with what the request says; rows: written before, extended here."""
+        """member: as the group knows it; updated: as the request says; records: written before, extended here."""
         self.group = group
         self.member = member
         self.updated = updated
-        self.rows = rows
+        self.records = records
         self.now_ms = now_ms
         self.topics = topics
         self.config = config
@@ -105,13 +105,13 @@ class Change:
 
     def note_member(self) -> None:
         if self.updated != self.member:
-            self.rows.append(metadata_row(self.group.group_id, self.updated))
+            self.records.append(metadata_record(self.group.group_id, self.updated))
         self.names_changed = self.updated.topic_names != self.member.topic_names
         old, new = self.member.pattern, self.updated.pattern
         self.pattern_changed = old != new
         is_new = False
         if self.pattern_changed:
-            self.rows += [pattern_row(self.group.group_id, pattern) for pattern in self._dropped()]
+            self.records += [pattern_record(self.group.group_id, pattern) for pattern in self._dropped()]
             if not new:
                 self.matches_changed = bool(old)
             elif self.group.state.subscribers_of(new):
@@ -162,10 +162,10 @@ class Change:
         topics_hash = metadata_hash(state.topic_names(self.members, self._dropped()), self.topics)
         if is_wanted or topics_hash != state.metadata_hash:
             self.epoch += 1
-            self.rows.append(epoch_row(group.group_id, self.epoch, topics_hash))
+            self.records.append(epoch_record(group.group_id, self.epoch, topics_hash))
         group.topics_seen(self.now_ms, self.epoch)
         if state.has_partition_metadata:
-            self.rows.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
+            self.records.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
 
     def aim(self) -> None:
         """Compute the target assignment for the group epoch, unless the last one is only a moment old."""
@@ -188,7 +188,7 @@ class Change:
         matches = {pattern: names for pattern, names in state.matches.items() if pattern not in dropped}
         # Kafka: if this request has not raised the epoch it goes by how the members' wishes were before it, and may
         # then take members for alike that are not.
-        rows, shares = compute_target(
+        records, shares = compute_target(
             state.group_id,
             self.epoch,
             preferred_assignor(self.members.values(), self.group.default_assignor(self.config)),
@@ -202,7 +202,7 @@ class Change:
             topics=self.topics,
             now_ms=self.now_ms,
         )
-        self.rows += rows
+        self.records += records
         self.target_epoch, self.target = self.epoch, shares.get(member_id, {})
 
     def reconcile(self, owned: Owned | None) -> Member:
@@ -221,7 +221,7 @@ class Change:
         )
         after = step.of(before, has_changed)
         if after != before:
-            self.rows.append(current_row(self.group.group_id, after))
+            self.records.append(current_record(self.group.group_id, after))
             if after.classic is None:
                 self.group.timers.cancel(after.member_id, REBALANCE)
                 if after.state == UNREVOKED:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.hash_order import as_filled, as_timeline
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -57,7 +57,7 @@ UNKNOWN_TIMEOUT = -1
 
 
 class ConsumerState:
-    """What the rows of one consumer group say."""
+    """What the records of one consumer group say."""
 
     def __init__(self, group_id: str):
         self.group_id = group_id
@@ -72,14 +72,14 @@ class ConsumerState:
         self.matches: dict[str, frozenset[str]] = {}  # by regular expression the topics that it matched
         self.matched_version = 0  # of the metadata that the expressions were resolved with
         self.matched_ms: int | None = None  # and when
-        self.has_partition_metadata = False  # a row of a release before 4.1 that is to be deleted
+        self.has_partition_metadata = False  # a record of a release before 4.1 that is to be deleted
         self.static: dict[str, str] = {}  # by instance id the id of the member
         self.patterns: dict[str, int] = {}  # by regular expression how many members have it
         self.assignors: dict[str, int] = {}  # by assignor how many members ask for it
         self.owners: dict[tuple[bytes, int], str] = {}
 
     def apply(self, key: CoordinatorKey, value: CoordinatorValue | None) -> None:
-        """Take one row in: of the log while it is loaded, of an operation when it has been decided."""
+        """Take one record in: of the log while it is loaded, of an operation when it has been decided."""
         if value is not None:
             self.exists = True
         apply = APPLY.get(type(key))
@@ -207,11 +207,11 @@ class ConsumerState:
         names = {name for member in members.values() for name in member.topic_names}
         return names.union(*(matched for pattern, matched in self.matches.items() if pattern not in dropped))
 
-    def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[Row]:
-        """Return what deletes the group; renamed: members whose rows were just written under another id."""
+    def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[CoordinatorRecord]:
+        """Return what deletes the group; renamed: members whose records were just written under another id."""
         group_id = self.group_id
         ids = [(renamed or {}).get(each, each) for each in as_timeline(self.members, self.members_most)]
-        rows: list[CoordinatorKey] = [
+        records: list[CoordinatorKey] = [
             *(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id) for member_id in ids),
             *(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id) for member_id in ids),
             ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
@@ -223,7 +223,7 @@ class ConsumerState:
             ConsumerGroupPartitionMetadataKey(group_id=group_id),
             ConsumerGroupMetadataKey(group_id=group_id),
         ]
-        return [(key, None) for key in rows]
+        return [(key, None) for key in records]
 
 
 APPLY: dict[type, Any] = {
@@ -350,7 +350,7 @@ def _held(topics: list[HeldTopic], member_epoch: int) -> Held:
     return held
 
 
-def metadata_row(group_id: str, member: Member) -> Row:
+def metadata_record(group_id: str, member: Member) -> CoordinatorRecord:
     return (
         ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         ConsumerGroupMemberMetadataValue(
@@ -367,7 +367,7 @@ def metadata_row(group_id: str, member: Member) -> Row:
     )
 
 
-def current_row(group_id: str, member: Member) -> Row:
+def current_record(group_id: str, member: Member) -> CoordinatorRecord:
     return (
         ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         ConsumerGroupCurrentMemberAssignmentValue(
@@ -389,7 +389,7 @@ def _topics(held: Held) -> list[HeldTopic]:
     return topics
 
 
-def target_row(group_id: str, member_id: str, target: Target) -> Row:
+def target_record(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
     topics = [TargetTopic(topic_id=topic_id, partitions=as_filled(parts)) for topic_id, parts in target.items()]
     return (
         ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
@@ -397,7 +397,7 @@ def target_row(group_id: str, member_id: str, target: Target) -> Row:
     )
 
 
-def target_epoch_row(group_id: str, epoch: int, now_ms: int) -> Row:
+def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
     """now_ms: when it was computed; 0: it need not wait for the next one."""
     return (
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
@@ -405,14 +405,14 @@ def target_epoch_row(group_id: str, epoch: int, now_ms: int) -> Row:
     )
 
 
-def epoch_row(group_id: str, epoch: int, topics_hash: int) -> Row:
+def epoch_record(group_id: str, epoch: int, topics_hash: int) -> CoordinatorRecord:
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=topics_hash)
     return ConsumerGroupMetadataKey(group_id=group_id), value
 
 
-def pattern_row(
+def pattern_record(
     group_id: str, pattern: str, matched: frozenset[str] | None = None, version: int = 0, now_ms: int = 0
-) -> Row:
+) -> CoordinatorRecord:
     """Return what an expression matches in a version of the metadata; None: nobody has it any more."""
     key = ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
     if matched is None:
@@ -421,7 +421,7 @@ def pattern_row(
     return key, ConsumerGroupRegularExpressionValue(topics=topics, version=version, timestamp=now_ms)
 
 
-def removal_rows(group_id: str, member_id: str) -> list[Row]:
+def removal_records(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """Return what makes the group forget a member."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),

@@ -128,7 +128,7 @@ class Coordinator:
     def is_gone(self, topic: str, offset: OffsetCommitValue) -> bool:
         """Say whether the topic that an offset is of has been deleted, also if there is one of the same name.
 
-        Who coordinates knows all metadata from before it began, and rows can only be of topics of then: so a topic
+        Who coordinates knows all metadata from before it began, and records can only be of topics of then: so a topic
         that is not there has been deleted.
         """
         found = self.parts.image.topics.get(topic)
@@ -143,7 +143,7 @@ class Coordinator:
     def follow_clock(self) -> None:
         """See to it that a clock which has been set ends nobody's session: sessions go as timers go.
 
-        Groups count by the clock, for their rows do. So when it jumps, all that is due jumps with it.
+        Groups count by the clock, for their records do. So when it jumps, all that is due jumps with it.
         """
         jumped_ms = self._clock_set_ms - self._set_ms
         if abs(jumped_ms) > JUMP_MS_MIN:

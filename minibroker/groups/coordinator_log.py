@@ -1,13 +1,13 @@
-"""The rows of one partition of an internal topic that this broker leads: read once, then written, answered when safe.
+"""Log of a coordinator: records of one partition that this broker leads; read once, then written, answered when safe.
 
-    load        all rows in their order: those below the high watermark are committed, the others are in flight
-    append      rows are checked at once, and reach the log with those of others of the same turn of the loop
+    load        all records in their order: those below the high watermark are committed, the others are in flight
+    append      records are checked at once, and reach the log with those of others of the same turn of the loop
     committed   the high watermark has passed them: they count for whoever asks, and who wrote them is answered
 
 What must hold: a write that is refused has changed nothing, and only who sent it suffers; whoever waits is answered,
 whatever fails; nobody is answered what could be lost with this broker. A log that cannot be read is never taken for an
 empty one.
-Not here: what rows say, and what becomes of them (offsets_partition.py for groups).
+Not here: what records say, and what becomes of them (offsets_partition.py for groups).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from minibroker.clock import Timer
 
 Done = Callable[[Error], None]
-EncodedRow = tuple[bytes, bytes | None]
+EncodedRecord = tuple[bytes, bytes | None]
 
 
 class Owner(Protocol):
-    """Who knows what the rows say."""
+    """Who knows what the records say."""
 
     def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
         """Take the records of a batch that is loaded, from an offset on; ProtocolError if one cannot be read.
@@ -45,7 +45,7 @@ class Owner(Protocol):
         ...
 
     def prepare(self) -> Iterator[int]:
-        """All has been read: make of the rows what they say."""
+        """All has been read: make of the records what they say."""
         ...
 
     def loaded(self) -> None:
@@ -69,27 +69,27 @@ class Owner(Protocol):
 
 LOAD_BYTES = 256 << 10  # read at once: half a millisecond if the disk has it at hand
 LOAD_US = 500
-BATCH_BYTES_MAX = 512 << 10  # rows of several requests go into one batch up to here
+BATCH_BYTES_MAX = 512 << 10  # records of several requests go into one batch up to here
 HEADER_BYTES, RECORD_BYTES = 61, 20  # of a batch, and at most of a record beside its key and value
 
 
 class Write:
-    """Rows that are written together, in one batch."""
+    """Records that are written together, in one batch."""
 
-    __slots__ = ("done", "end_offset", "rows", "size_bytes", "until_ms")
+    __slots__ = ("done", "end_offset", "records", "size_bytes", "until_ms")
 
-    def __init__(self, rows: Sequence[EncodedRow], done: Done | None):
-        self.rows = rows
+    def __init__(self, records: Sequence[EncodedRecord], done: Done | None):
+        self.records = records
         self.done = done  # told when they are committed, or why not; None: nobody is, or has been
-        self.size_bytes = rows_bytes(rows)
+        self.size_bytes = records_bytes(records)
         self.end_offset = -1  # behind the last of them, once they are in the log
         self.until_ms = 0  # when who waits gives up, as requests count time
 
 
-def rows_bytes(rows: Sequence[EncodedRow]) -> int:
-    """Return how large a batch of rows is at most, when it is not compressed."""
+def records_bytes(records: Sequence[EncodedRecord]) -> int:
+    """Return how large a batch of records is at most, when it is not compressed."""
     size_bytes = HEADER_BYTES
-    for key, value in rows:
+    for key, value in records:
         size_bytes += RECORD_BYTES + len(key) + (0 if value is None else len(value))
     return size_bytes
 
@@ -160,11 +160,11 @@ class CoordinatorLog:
         self._see()
 
     def is_loaded_safe(self, offset: int) -> bool:
-        """Whether a row that is read counts already: those behind one that does not wait for it, in their order."""
+        """Whether a record that is read counts already: those behind one that does not wait for it, in their order."""
         return not self._in_flight and offset < self.replica.high_watermark
 
     def load_in_flight(self, write: Write, end_offset: int) -> None:
-        """Note rows that were read above the high watermark."""
+        """Note records that were read above the high watermark."""
         write.end_offset = end_offset
         self._in_flight.append(write)
 
@@ -176,7 +176,7 @@ class CoordinatorLog:
         return min(BATCH_BYTES_MAX, settings.validation.max_message_bytes, settings.segment_bytes)
 
     def append(self, write: Write) -> None:
-        """Take rows; KafkaError if they cannot be written: nothing has happened then.
+        """Take records; KafkaError if they cannot be written: nothing has happened then.
 
         They reach the log in the end of this turn of the loop, before anybody is answered; large ones at once, since
         whether the log takes them has to be known before anything is made of them.
@@ -226,17 +226,17 @@ class CoordinatorLog:
     def _append(self, batch: list[Write]) -> None:
         parts = self.parts
         now_ms = parts.clock.now_ms()
-        rows = [row for write in batch for row in write.rows]
+        records = [record for write in batch for record in write.records]
         offset = self.replica.log.log_end_offset
-        if rows:
-            records = [Record(key, value, (), now_ms, index) for index, (key, value) in enumerate(rows)]
-            data = bytearray(build_batch(2, records, codec=parts.config["offsets.topic.compression.codec"]))
+        if records:
+            batched = [Record(key, value, (), now_ms, index) for index, (key, value) in enumerate(records)]
+            data = bytearray(build_batch(2, batched, codec=parts.config["offsets.topic.compression.codec"]))
             steady_ms = self.parts.clock.steady_ms()
             appended = self.replica.append(data, now_ms=now_ms, steady_ms=steady_ms, acks=-1, origin=COORDINATOR)
             offset = appended.first_offset
         timeout_ms: int = parts.config["offsets.commit.timeout.ms"]
         for write in batch:
-            offset += len(write.rows)
+            offset += len(write.records)
             write.end_offset, write.until_ms = offset, parts.clock.elapsed_ms() + timeout_ms
             self._in_flight.append(write)
             if write.done is not None:

@@ -4,7 +4,7 @@
     a classic member joins a consumer group   it is served from there (classic_members_in_consumer_group.py)
     the last consumer member leaves           the group is downgraded to a classic one
 
-A group is of one kind in the log: the rows that change it hold the tombstones of the old one in front of the new one.
+A group is of one kind in the log: what changes it has the tombstones of the old one in front of the new one.
 Not here: putting the new group in the place of the old one (shard.py).
 """
 
@@ -23,15 +23,15 @@ from minibroker.groups.consumer_state import (
     STABLE,
     ClassicMetadata,
     Member,
-    current_row,
-    epoch_row,
-    metadata_row,
+    current_record,
+    epoch_record,
+    metadata_record,
     new_member,
-    target_epoch_row,
-    target_row,
+    target_epoch_record,
+    target_record,
 )
 from minibroker.groups.hash_order import as_timeline
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.timers import SESSION
 from minibroker.groups.topics import Topics, metadata_hash
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
@@ -55,8 +55,10 @@ def allows(config: Settings, what: str) -> bool:
 # From classic to consumer
 
 
-def upgrade(classic: ClassicGroup, *, topics: Topics, config: Settings, now_ms: int) -> tuple[list[Row], ConsumerGroup]:
-    """Return the group that a classic group with members becomes, with its rows applied, and the rows.
+def upgrade(
+    classic: ClassicGroup, *, topics: Topics, config: Settings, now_ms: int
+) -> tuple[list[CoordinatorRecord], ConsumerGroup]:
+    """Return the group that a classic group with members becomes, with its records applied, and the records.
 
     Once a member has joined it, those who still wait in the classic group are to be told REBALANCE_IN_PROGRESS.
     """
@@ -74,21 +76,21 @@ def upgrade(classic: ClassicGroup, *, topics: Topics, config: Settings, now_ms: 
     group_id, epoch = classic.group_id, classic.generation
     names = {name for member in members for name in member.topic_names}
     group = ConsumerGroup(group_id)
-    rows: list[Row] = [
-        *(metadata_row(group_id, member) for member in members),
-        epoch_row(group_id, epoch, metadata_hash(names, topics)),
+    records: list[CoordinatorRecord] = [
+        *(metadata_record(group_id, member) for member in members),
+        epoch_record(group_id, epoch, metadata_hash(names, topics)),
         *(
-            target_row(group_id, member.member_id, {topic: list(parts) for topic, parts in member.held.items()})
+            target_record(group_id, member.member_id, {topic: list(parts) for topic, parts in member.held.items()})
             for member in members
         ),
-        target_epoch_row(group_id, epoch, 0),
-        *(current_row(group_id, member) for member in members),
+        target_epoch_record(group_id, epoch, 0),
+        *(current_record(group_id, member) for member in members),
     ]
-    for row in rows:
-        group.apply(*row)
+    for record in records:
+        group.apply(*record)
     for each in classic.members:
         group.timers.set(SESSION, each.id, now_ms + each.session_timeout_ms)
-    return [*classic.tombstones(), *rows], group
+    return [*classic.tombstones(), *records], group
 
 
 def _upgraded(classic: ClassicGroup, each: classic_members.Member, topics: Topics, words: str) -> Member:
@@ -151,8 +153,8 @@ def downgrade(
     rebalance: str | None,
     topics: Topics,
     now_ms: int,
-) -> list[Row]:
-    """Return the rows that make a classic group of this one, and leave in group.becomes what it is to be.
+) -> list[CoordinatorRecord]:
+    """Return the records that make a classic group of this one, and leave in group.becomes what it is to be.
 
     joining: who takes the place of the only one in `gone`, and inherits its target. rebalance: why there must be one.
     """
@@ -174,7 +176,7 @@ def downgrade(
         protocol=protocol,
         leader=members.leader,
         current_state_timestamp=now_ms,
-        members=[each.row(protocol, each.assignment) for each in members],
+        members=[each.stored(protocol, each.assignment) for each in members],
     )
     rename = {next(iter(ids)): joining.member_id} if joining is not None else {}
     return [*state.tombstones(rename), (GroupMetadataKey(group=group.group_id), value)]
@@ -198,7 +200,7 @@ def _downgraded(member: Member) -> classic_members.Member:
 def classic_group(becomes: Downgrade, make: Callable[[], ClassicGroup], now_ms: int) -> ClassicGroup:
     """Return the classic group; make: an empty one of the same id."""
     group = make()
-    group.has_row = True
+    group.has_record = True
     group.generation = becomes.generation
     group.protocol_type, group.protocol = CONSUMER, becomes.protocol
     group.members = becomes.members

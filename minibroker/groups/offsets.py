@@ -1,20 +1,20 @@
 """Committed offsets: up to where a group has read each partition, so the next record that it wants.
 
-    append       a row has been written: from now on whoever decides and writes goes by it
+    append       a record has been written: from now on whoever decides and writes goes by it
     commit       every replica in sync has it: from now on whoever asks is told
     pending      what an open transaction would commit; it counts when the transaction's marker says so
 
 What must hold: an offset is a register: whoever asks gets what was committed last, also after the coordinator has
-moved. What is deleted is deleted by a row behind the last one of its partition, so a commit that is under way is never
-overlooked. Offsets of a group that is in use do not expire.
-Rows that are written and not committed lie over the others (`_appended`): they are few, and without followers none.
+moved. What is deleted is deleted by a record behind the last one of its partition, so a commit that is under way is
+never overlooked. Offsets of a group that is in use do not expire.
+Records that are written and not committed lie over the others (`_appended`): they are few, and without followers none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.stored.group_offsets import OffsetCommitKey, OffsetCommitValue
 
 Place = tuple[str, int]  # topic and partition
@@ -25,13 +25,13 @@ NOTHING: Mapping[Place, Stored] = {}
 
 
 class Stored:
-    """What one row says of one offset."""
+    """What one record says of one offset."""
 
     __slots__ = ("order", "value")
 
     def __init__(self, value: OffsetCommitValue | None, order: int):
         self.value = value  # None: it is deleted
-        self.order = order  # rises with each row: the later one counts, whatever transaction ends first
+        self.order = order  # rises with each record: the later one counts, whatever transaction ends first
 
 
 class Offsets:
@@ -39,7 +39,7 @@ class Offsets:
 
     def __init__(self) -> None:
         self.committed: dict[str, dict[Place, Stored]] = {}
-        self._appended: dict[str, dict[Place, Stored]] = {}  # the last row of a place, while it is not committed
+        self._appended: dict[str, dict[Place, Stored]] = {}  # the last record of a place, while it is not committed
         self._pending: dict[int, dict[str, dict[Place, Stored]]] = {}  # by producer id
         self._ending: dict[tuple[str, Place], Stored] = {}  # of transactions whose marker is not committed
         self._count = 0
@@ -47,7 +47,7 @@ class Offsets:
     # As the log tells
 
     def append(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = -1) -> Mark | None:
-        """Take a row that is in the log, or about to be; producer_id: of the transaction that it belongs to.
+        """Take a record that is in the log, or about to be; producer_id: of the transaction that it belongs to.
 
         Return what `commit` is to be given when it is committed; None: nothing.
         """
@@ -63,7 +63,7 @@ class Offsets:
         return key.group, place, stored
 
     def commit(self, mark: Mark) -> None:
-        """Let a row count for whoever asks."""
+        """Let a record count for whoever asks."""
         group, place, stored = mark
         if stored.value is not None:
             self.committed.setdefault(group, {})[place] = stored
@@ -76,7 +76,7 @@ class Offsets:
             del self._ending[group, place]
 
     def take_back(self, others: Iterable[Mark]) -> None:
-        """Forget the rows that are not committed but for these: the rest could not be written."""
+        """Forget the records that are not committed but for these: the rest could not be written."""
         self._appended.clear()
         for group, place, stored in others:
             self._appended.setdefault(group, {})[place] = stored
@@ -138,10 +138,12 @@ class Offsets:
         """Whether there is something to delete of a partition."""
         return place in self.latest(group) or self._is_pending(group, place)
 
-    # What makes rows
+    # What makes records
 
-    def tombstones(self, group: str, of: Callable[[str, OffsetCommitValue], bool] | None = None) -> list[Row]:
-        """Return the rows that delete offsets of a group, those of open transactions too.
+    def tombstones(
+        self, group: str, of: Callable[[str, OffsetCommitValue], bool] | None = None
+    ) -> list[CoordinatorRecord]:
+        """Return the records that delete offsets of a group, those of open transactions too.
 
         of: whether an offset of a topic is meant; by default all are.
         """
@@ -176,7 +178,7 @@ def _remove(offsets: dict[str, dict[Place, Stored]], group: str, place: Place) -
             del offsets[group]
 
 
-def commit_row(
+def commit_record(
     group: str,
     topic: str,
     partition: int,
@@ -187,7 +189,7 @@ def commit_row(
     commit_timestamp: int,
     expire_timestamp: int = NO_EXPIRY,
     topic_id: bytes,
-) -> Row:
+) -> CoordinatorRecord:
     value = OffsetCommitValue(
         offset=offset,
         leader_epoch=leader_epoch,
@@ -199,5 +201,5 @@ def commit_row(
     return OffsetCommitKey(group=group, topic=topic, partition=partition), value
 
 
-def tombstone(group: str, topic: str, partition: int) -> Row:
+def tombstone(group: str, topic: str, partition: int) -> CoordinatorRecord:
     return OffsetCommitKey(group=group, topic=topic, partition=partition), None

@@ -1,12 +1,12 @@
-"""One partition of __consumer_offsets that this broker leads: its groups in memory, its rows in the log.
+"""One partition of __consumer_offsets that this broker leads: its groups in memory, its records in the log.
 
-    begins                 reads all rows; a group answers when all that was read of it is safe
+    begins                 reads all records; a group answers when all that was read of it is safe
     ends                   tells who waits, and forgets
-    a row that is written  counts at once for whoever decides, and when it is committed for whoever asks
+    a record written       counts at once for whoever decides, and when it is committed for whoever asks
     cannot be read         is coordinated by nobody, until it can
 
 What must hold: nobody is told what could be lost with this broker; a committed offset is seen when it is safe; a group
-is forgotten when the row that says so is safe.
+is forgotten when the record that says so is safe.
 Not here: reading, writing, waiting (coordinator_log.py), the groups (minibroker/groups), requests (handlers).
 """
 
@@ -24,11 +24,11 @@ from minibroker.event_kinds import Group as GroupEvent
 from minibroker.groups.classic import ClassicGroup, Done
 from minibroker.groups.classic_states import DEAD
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.coordinator_log import CoordinatorLog, EncodedRow, Write, rows_bytes
+from minibroker.groups.coordinator_log import CoordinatorLog, EncodedRecord, Write, records_bytes
 from minibroker.groups.migration import classic_group
 from minibroker.groups.offsets import Mark
 from minibroker.groups.patterns import resolve_in_shares
-from minibroker.groups.records import Row, decode, encode
+from minibroker.groups.records import CoordinatorRecord, decode, encode
 from minibroker.groups.shard import Group, Shard
 from minibroker.log.batches import Batch
 from minibroker.log.formats import COMMIT
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from minibroker.groups.coordinator import Coordinator
 
 
-ROW_US, BYTES_A_US = 8, 25  # what a row takes that is loaded: an offset, and a group of many members
-GROUP_US, PART_US = 20, 3  # what a group takes of which all rows are there, and each of its members and offsets
-WRITE_US = 20  # what it takes to write a row
-RETRY_MS = 1000  # a disk that refused to be read may be read later; so are rows written that nobody waits for
-# What a client is told of a row that could not be written: to look for another coordinator, or to ask again.
+RECORD_US, BYTES_A_US = 8, 25  # what a record takes that is loaded: an offset, and a group of many members
+GROUP_US, PART_US = 20, 3  # what a group takes of which all records are there, and each of its members and offsets
+WRITE_US = 20  # what it takes to write a record
+RETRY_MS = 1000  # a disk that refused to be read may be read later; so are records written that nobody waits for
+# What a client is told of a record that could not be written: to look for another coordinator, or to ask again.
 WRITE_ERRORS = {
     Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
     Error.FENCED_LEADER_EPOCH: Error.NOT_COORDINATOR,
@@ -60,17 +60,17 @@ WRITE_ERRORS = {
 
 
 class GroupWrite(Write):
-    """Rows of groups that are written together."""
+    """Records of groups that are written together."""
 
     __slots__ = ("ending", "group_id", "is_ahead", "marks", "replay")
 
-    def __init__(self, group_id: str, encoded: Sequence[EncodedRow], done: Done | None):
+    def __init__(self, group_id: str, encoded: Sequence[EncodedRecord], done: Done | None):
         super().__init__(encoded, done)
         self.group_id = group_id
         self.marks: Sequence[Mark] = ()  # offsets that count when this is committed
         self.ending: Sequence[Group] = ()  # groups that are gone then
-        self.is_ahead = False  # a consumer group has taken the rows: without them it is not what its rows say
-        self.replay: Callable[[], object] | None = None  # a row that was read above the high watermark
+        self.is_ahead = False  # a consumer group has taken the records: without them it is not what its records say
+        self.replay: Callable[[], object] | None = None  # a record that was read above the high watermark
 
 
 class OffsetsPartition:
@@ -85,7 +85,7 @@ class OffsetsPartition:
         parts, settings_of = self.parts, coordinator.settings_of
         self.shard = Shard(parts.config, settings_of, self.write, parts.clock.now_ms, partial(tell, parts))
         self.log = CoordinatorLog(parts, replica, self)
-        self._unsafe: dict[str, GroupWrite] = {}  # by group the last row that was read above the high watermark
+        self._unsafe: dict[str, GroupWrite] = {}  # by group the last record that was read above the high watermark
         self._in_flight: dict[str, int] = {}  # by group how many writes are not committed
         self._timers: dict[str, tuple[int, Timer]] = {}  # by group
         self._tasks: dict[asyncio.Task[None], None] = {}  # regular expressions that are being resolved
@@ -111,14 +111,14 @@ class OffsetsPartition:
     # Reading
 
     def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
-        """Take what is read; a group with rows above the high watermark waits: members may know of the last of them.
+        """Take what is read; a group with records above the high watermark waits: members may know of the last of them.
 
         Kafka: begins at once, and may show offsets that are older than those it has acknowledged before.
         """
         producer_id = batch.producer_id if batch.magic == 2 and batch.is_transactional else -1
         spent_us = 0
         for record in batch.records():
-            spent_us += ROW_US + len(record.value or b"") // BYTES_A_US
+            spent_us += RECORD_US + len(record.value or b"") // BYTES_A_US
             if spent_us >= FIRST_US:
                 yield spent_us
                 spent_us = 0
@@ -131,10 +131,10 @@ class OffsetsPartition:
                 for mark in marks:
                     self._take_offset(mark[0], mark, is_safe, record.offset)
                 continue
-            row = decode(_bytes(record.key), _bytes(record.value))
-            if row is None:
+            decoded = decode(_bytes(record.key), _bytes(record.value))
+            if decoded is None:
                 continue
-            key, value = row
+            key, value = decoded
             if isinstance(key, OffsetCommitKey):
                 last = self.shard.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
                 self._take_offset(key.group, last, is_safe, record.offset)
@@ -195,33 +195,38 @@ class OffsetsPartition:
     def write(
         self,
         group_id: str,
-        rows: Sequence[Row],
+        records: Sequence[CoordinatorRecord],
         done: Done,
         *,
         ending: Sequence[Group] = (),
         is_atomic: bool = True,
     ) -> None:
-        """Write rows of a group; `done` is told when every replica in sync has them, or why not.
+        """Write records of a group; `done` is told when every replica in sync has them, or why not.
 
-        Whoever decides goes by them at once. ending: groups that they delete, the rows of which are the last.
+        Whoever decides goes by them at once. ending: groups that they delete, the records of which are the last.
         is_atomic: they belong together; otherwise they go into as many batches as they need.
         """
         try:
-            self._append(group_id, rows, done, ending=ending, is_atomic=is_atomic)
+            self._append(group_id, records, done, ending=ending, is_atomic=is_atomic)
         except KafkaError as error:
             done(_code(error))
 
     def change(
-        self, group: ConsumerGroup, rows: list[Row], done: Done, *, applied: Sequence[Row] | None = None
+        self,
+        group: ConsumerGroup,
+        records: list[CoordinatorRecord],
+        done: Done,
+        *,
+        applied: Sequence[CoordinatorRecord] | None = None,
     ) -> None:
-        """Carry out what an operation on a consumer group has come to: its rows make the change, here and in the log.
+        """Carry out an operation on a consumer group: its records make the change, here and in the log.
 
-        applied: rows in front of these that the group has taken already, as it came from a classic one.
+        applied: records in front of these that the group has taken already, as it came from a classic one.
         """
         shard, group_id, now_ms = self.shard, group.group_id, self.parts.clock.now_ms()
         becomes, group.becomes = group.becomes, None
         try:
-            self._append(group_id, [*(applied or ()), *rows], done, is_ahead=True)
+            self._append(group_id, [*(applied or ()), *records], done, is_ahead=True)
         except KafkaError as error:
             group.resume(now_ms + RETRY_MS)
             self.arm(group_id)
@@ -233,7 +238,7 @@ class OffsetsPartition:
         if isinstance(old, ClassicGroup):
             old.end(Error.REBALANCE_IN_PROGRESS, now_ms)
         if becomes is None:
-            for key, value in rows:
+            for key, value in records:
                 if not isinstance(key, GroupMetadataKey):
                     group.apply(key, value)
         else:
@@ -251,25 +256,25 @@ class OffsetsPartition:
     def _append(
         self,
         group_id: str,
-        rows: Sequence[Row],
+        records: Sequence[CoordinatorRecord],
         done: Done | None,
         *,
         ending: Sequence[Group] = (),
         is_atomic: bool = True,
         is_ahead: bool = False,
     ) -> None:
-        """Have rows written; KafkaError if that cannot be, and then nothing has happened."""
+        """Have records written; KafkaError if that cannot be, and then nothing has happened."""
         try:
-            encoded = [encode(row, is_before_4=self.parts.emulated.is_before_4) for row in rows]
+            encoded = [encode(record, is_before_4=self.parts.emulated.is_before_4) for record in records]
         except EncodeError as failure:
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a row of group {group_id[:100]!r}: {failure}") from None
-        pieces = [(0, len(rows))] if is_atomic else _pieces(encoded, self.log.batch_bytes_max)
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a record of group {group_id[:100]!r}: {failure}") from None
+        pieces = [(0, len(records))] if is_atomic else _pieces(encoded, self.log.batch_bytes_max)
         if len(pieces) > 1:
             assert done is not None
             done = _Joint(len(pieces), done)
         for index, (start, end) in enumerate(pieces):
             write = GroupWrite(group_id, encoded[start:end], done)
-            write.is_ahead = is_ahead and bool(rows)
+            write.is_ahead = is_ahead and bool(records)
             try:
                 self.log.append(write)
             except KafkaError as error:
@@ -278,9 +283,9 @@ class OffsetsPartition:
                 for _ in pieces[index:]:  # those before may come to count
                     done(_code(error))  # type: ignore[misc]
                 return
-            write.marks = self.shard.append(rows[start:end])
+            write.marks = self.shard.append(records[start:end])
             self._begin_write(write)
-            if end == len(rows):
+            if end == len(records):
                 write.ending = ending
                 for group in ending:
                     self.shard.begin_end(group)
@@ -297,7 +302,7 @@ class OffsetsPartition:
             self._in_flight.pop(write.group_id, None)
 
     def committed(self, write: Write) -> None:
-        """Let rows count for whoever asks."""
+        """Let records count for whoever asks."""
         assert isinstance(write, GroupWrite)
         shard, group_id = self.shard, write.group_id
         marks, write.marks = write.marks, ()
@@ -350,9 +355,9 @@ class OffsetsPartition:
             return
         now_ms = self.parts.clock.now_ms()
         retention_ms = self.parts.config["offsets.retention.minutes"] * 60_000
-        rows, ending = self.shard.expired(now_ms, retention_ms, self.coordinator.is_gone, self._unsafe)
-        if rows:
-            self.write("", rows, nobody_waits, ending=ending, is_atomic=False)
+        records, ending = self.shard.expired(now_ms, retention_ms, self.coordinator.is_gone, self._unsafe)
+        if records:
+            self.write("", records, nobody_waits, ending=ending, is_atomic=False)
 
     def _delete_gone(self) -> None:
         """Delete the offsets of topics that went while nobody coordinated, or could write."""
@@ -362,13 +367,13 @@ class OffsetsPartition:
         for group_id in self.shard.offsets.groups():
             if self.log.is_closed:
                 return
-            rows = self.shard.topics_deleted(group_id, self.coordinator.is_gone)
-            if rows:
-                self.write("", rows, self._gone_deleted, is_atomic=False)
-            yield GROUP_US + PART_US * self.shard.count_of(group_id) + WRITE_US * len(rows)
+            records = self.shard.topics_deleted(group_id, self.coordinator.is_gone)
+            if records:
+                self.write("", records, self._gone_deleted, is_atomic=False)
+            yield GROUP_US + PART_US * self.shard.count_of(group_id) + WRITE_US * len(records)
 
     def topics_deleted(self) -> None:
-        """Topics are gone; while rows are being read that is looked at in the end."""
+        """Topics are gone; while records are being read that is looked at in the end."""
         if not self.is_loading and self.failure is None:
             self._delete_gone()
 
@@ -385,7 +390,7 @@ class OffsetsPartition:
     def arm(self, group_id: str) -> None:
         """Wake up for a group when it wants that; to be called after whatever changed it."""
         if self._unsafe and group_id in self._unsafe:
-            return  # what is due cannot be said before its last rows are safe
+            return  # what is due cannot be said before its last records are safe
         group, armed = self.shard.groups.get(group_id), self._timers.get(group_id)
         wake_ms = None if group is None else group.deadline_ms()
         if armed is not None and (wake_ms is None or wake_ms < armed[0]):
@@ -417,8 +422,8 @@ class OffsetsPartition:
                     self._resolve(group, wanted)
                     continue
                 settings = self.shard.settings_of(group_id)
-                rows = group.expire(now_ms, topics=self.coordinator.topics, config=settings)
-                self.change(group, rows, nobody_waits)
+                records = group.expire(now_ms, topics=self.coordinator.topics, config=settings)
+                self.change(group, records, nobody_waits)
                 if self.shard.groups.get(group_id) is not group:
                     break
         self.arm(group_id)
@@ -445,8 +450,8 @@ class OffsetsPartition:
             self._resolved(group, found, version)
 
     def _resolved(self, group: ConsumerGroup, found: dict[str, frozenset[str]], version: int) -> None:
-        rows = group.patterns_resolved(found, version, self.parts.clock.now_ms(), self.coordinator.topics)
-        self.change(group, rows, nobody_waits)
+        records = group.patterns_resolved(found, version, self.parts.clock.now_ms(), self.coordinator.topics)
+        self.change(group, records, nobody_waits)
 
     # The end
 
@@ -478,17 +483,17 @@ class _Joint:
             self._done(self._error)
 
 
-def _pieces(rows: Sequence[EncodedRow], size_bytes_max: int) -> list[tuple[int, int]]:
-    """Return from where to where rows go into batches of at most a size; a row that is larger has one of its own."""
+def _pieces(records: Sequence[EncodedRecord], size_bytes_max: int) -> list[tuple[int, int]]:
+    """Return from where to where records go into batches of at most a size; a larger one has a batch of its own."""
     pieces = []
-    start, size_bytes = 0, rows_bytes(())
-    for index, row in enumerate(rows):
-        row_bytes = rows_bytes((row,)) - rows_bytes(())
-        if index > start and size_bytes + row_bytes > size_bytes_max:
+    start, size_bytes = 0, records_bytes(())
+    for index, record in enumerate(records):
+        record_bytes = records_bytes((record,)) - records_bytes(())
+        if index > start and size_bytes + record_bytes > size_bytes_max:
             pieces.append((start, index))
-            start, size_bytes = index, rows_bytes(())
-        size_bytes += row_bytes
-    return [*pieces, (start, len(rows))]
+            start, size_bytes = index, records_bytes(())
+        size_bytes += record_bytes
+    return [*pieces, (start, len(records))]
 
 
 def _code(error: KafkaError) -> Error:

@@ -1,9 +1,9 @@
-"""Rows of __consumer_offsets: a key that names something and a value that says how it is now, None if it is gone.
+"""Records of __consumer_offsets: a key that names something and a value that says how it is now, None if it is gone.
 
     offset of a group and partition, classic group, consumer group and its members: all in one compacted topic
 
-What a group is made of is read back by reading all rows of a partition in their order; who writes a row that is not
-known here, another release or a kind of group that is not served, keeps it: it is passed over.
+What a group is made of is read back by reading all records of a partition in their order; who writes a record that is
+not known here, another release or a kind of group that is not served, keeps it: it is passed over.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from minibroker.protocol.registry import STORED, message
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
-Row = tuple[CoordinatorKey, CoordinatorValue | None]
+CoordinatorRecord = tuple[CoordinatorKey, CoordinatorValue | None]
 
 HOMES = ("group_offsets", "consumer_groups")  # modules of minibroker/stored
 LEGACY_OFFSET, OFFSET, GROUP = 0, 1, 2  # types of keys
@@ -34,7 +34,7 @@ def _classes() -> dict[int, tuple[type[CoordinatorKey], type[CoordinatorValue]]]
     return found  # type: ignore[return-value]
 
 
-def decode(key: bytes | None, value: bytes | None) -> Row | None:
+def decode(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
     """Return what a record says, None if it is of a kind that is not known; ProtocolError if it is broken."""
     if key is None or len(key) < 2:
         return None
@@ -46,7 +46,7 @@ def decode(key: bytes | None, value: bytes | None) -> Row | None:
     return _from_legacy(*found) if key_class.type_number == LEGACY_OFFSET else found
 
 
-def _from_legacy(key: Any, value: Any) -> Row:
+def _from_legacy(key: Any, value: Any) -> CoordinatorRecord:
     """Return an offset in the oldest form, which nobody writes any more, as one of today."""
     from minibroker.stored.group_offsets import OffsetCommitKey, OffsetCommitValue
 
@@ -56,9 +56,9 @@ def _from_legacy(key: Any, value: Any) -> Row:
     return now, OffsetCommitValue(offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp)
 
 
-def encode(row: Row, *, is_before_4: bool = False) -> tuple[bytes, bytes | None]:
+def encode(record: CoordinatorRecord, *, is_before_4: bool = False) -> tuple[bytes, bytes | None]:
     """Return key and value as a release writes them."""
-    key, value = row
+    key, value = record
     if value is None:
         return key.encode_stored(), None
     version = value.schema.last_version

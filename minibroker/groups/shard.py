@@ -1,12 +1,12 @@
 """One partition of __consumer_offsets: the groups whose ids fall on it, and their offsets.
 
-    replay    what the log says, row by row, while it is loaded
+    replay    what the log says, record by record, while it is loaded
     append    what is written from then on; commit: it has become safe
     groups    those of both protocols by their ids, as all that was written leaves them
-    ending    those that were deleted, until the rows that say so are committed
+    ending    those that were deleted, until the records that say so are committed
 
-What must hold: what `replay` makes of the rows of a log is what the coordinator had that wrote them, up to who is about
-to join. Whoever decides and writes goes by what was appended, whoever answers by what is committed.
+What must hold: what `replay` makes of the records of a log is what the coordinator had that wrote them, up to who is
+about to join. Whoever decides and writes goes by what was appended, whoever answers by what is committed.
 Pure. Not here: reading and writing the log, timers (groups/offsets_partition.py), requests (the handlers).
 """
 
@@ -21,14 +21,14 @@ from minibroker.groups.classic import ClassicGroup, Clock, Done, Write
 from minibroker.groups.classic_states import DEAD
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.offsets import Mark, Offsets, tombstone
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.stored.consumer_groups import ConsumerGroupMetadataKey
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 SettingsOf = Callable[[str], GroupConfig]
 Group = ClassicGroup | ConsumerGroup
-WriteOf = Callable[[str, list[Row], Done], None]  # for which group
+WriteOf = Callable[[str, list[CoordinatorRecord], Done], None]  # for which group
 ToldOf = Callable[[str, str, str, str], None]  # group, state before and now, why
 IsGone = Callable[[str, OffsetCommitValue], bool]  # whether the topic that an offset is of has been deleted
 
@@ -46,19 +46,19 @@ class Shard:
         self.ending: dict[str, Group] = {}
         self.offsets = Offsets()
         self._told = told
-        # The last row of each classic group until it is made of it, None: it is deleted.
-        self._classic_rows: dict[str, GroupMetadataValue | None] = {}
+        # The last record of each classic group until it is made of it, None: it is deleted.
+        self._classic_records: dict[str, GroupMetadataValue | None] = {}
 
     # As the log tells
 
     def replay(self, key: CoordinatorKey, value: CoordinatorValue | None, producer_id: int = -1) -> None:
-        """Take one committed row. The last row of a classic group is all there is to know of it."""
+        """Take one committed record. The last record of a classic group is all there is to know of it."""
         if isinstance(key, OffsetCommitKey):
             mark = self.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
             if mark is not None:
                 self.offsets.commit(mark)
         elif isinstance(key, GroupMetadataKey):
-            self._classic_rows[key.group] = value  # type: ignore[assignment]
+            self._classic_records[key.group] = value  # type: ignore[assignment]
         else:
             group_id: str = key.group_id  # type: ignore[attr-defined]  # all others have it
             group = self.groups.get(group_id)
@@ -72,26 +72,26 @@ class Shard:
 
     def loaded_ids(self) -> list[str]:
         """Return the groups that have been read, for `load_group`."""
-        return list(dict.fromkeys([*self._classic_rows, *self.groups, *self.offsets.committed]))
+        return list(dict.fromkeys([*self._classic_records, *self.groups, *self.offsets.committed]))
 
     def load_group(self, group_id: str, now_ms: int) -> None:
-        """Make of the rows of one group what they say, and begin its sessions.
+        """Make of the records of one group what they say, and begin its sessions.
 
-        Also when the last of its rows are committed after the others.
+        Also when the last of its records are committed after the others.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            self._classic_rows.pop(group_id, None)
+            self._classic_records.pop(group_id, None)
             group.loaded(now_ms, self.settings_of(group_id))
             return
-        if group_id in self._classic_rows:
-            value = self._classic_rows.pop(group_id)
+        if group_id in self._classic_records:
+            value = self._classic_records.pop(group_id)
             self.groups.pop(group_id, None)
             if value is not None:
                 self.groups[group_id] = group = self.new_classic(group_id)
                 group.restore(value, now_ms)
         if group_id in self.offsets.committed:
-            group = self.find_or_make(group_id)  # who only commits has no row of its own
+            group = self.find_or_make(group_id)  # who only commits has no record of its own
         if isinstance(group, ClassicGroup):
             group.loaded(now_ms)
 
@@ -102,20 +102,20 @@ class Shard:
         return len(members) + len(self.offsets.committed.get(group_id, ()))
 
     def make_groups_of_offsets(self) -> None:
-        """Have a group for all offsets: rows that would have deleted them with their groups could not be written."""
+        """Have a group for all offsets: records that would have deleted them with their groups could not be written."""
         for group_id in self.offsets.groups():
             if group_id not in self.groups and self.offsets.latest(group_id):
                 self.find_or_make(group_id)
 
     # What is written
 
-    def append(self, rows: Iterable[Row]) -> list[Mark]:
-        """Take rows that are about to be written; return those that count when they are committed, for `commit`.
+    def append(self, records: Iterable[CoordinatorRecord]) -> list[Mark]:
+        """Take records that are about to be written; return those that count when they are committed, for `commit`.
 
         Groups are up to who writes. An offset makes a group, if there is none.
         """
         marks = []
-        for key, value in rows:
+        for key, value in records:
             if isinstance(key, OffsetCommitKey):
                 mark = self.offsets.append(key, value)  # type: ignore[arg-type]
                 assert mark is not None
@@ -159,15 +159,15 @@ class Shard:
         return ClassicGroup(group_id, self.config, self._writer(group_id), self.clock, self._teller(group_id))
 
     def _writer(self, group_id: str) -> Write:
-        return lambda rows, done: self.write(group_id, rows, done)
+        return lambda records, done: self.write(group_id, records, done)
 
     def _teller(self, group_id: str) -> Callable[[str, str, str], None]:
         return lambda before, after, why: self._told(group_id, before, after, why)
 
     # Groups that go
 
-    def deletion(self, group_id: str) -> tuple[list[Row], Group]:
-        """Return the rows that delete a group that nobody is in, and the group."""
+    def deletion(self, group_id: str) -> tuple[list[CoordinatorRecord], Group]:
+        """Return the records that delete a group that nobody is in, and the group."""
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -175,19 +175,19 @@ class Shard:
         return self.offsets.tombstones(group_id) + group.tombstones(), group
 
     def begin_end(self, group: Group) -> None:
-        """The rows that delete a group are about to be written: who comes from now on finds none."""
+        """The records that delete a group are about to be written: who comes from now on finds none."""
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
             self.ending[group.group_id] = group
 
     def keep(self, group: Group) -> None:
-        """The rows that delete a group could not be written."""
+        """The records that delete a group could not be written."""
         if self.ending.get(group.group_id) is group:
             del self.ending[group.group_id]
             self.groups.setdefault(group.group_id, group)
 
     def end_group(self, group: Group, now_ms: int) -> None:
-        """The rows that delete a group are committed."""
+        """The records that delete a group are committed."""
         if self.ending.get(group.group_id) is group:
             del self.ending[group.group_id]
         if not isinstance(group, ClassicGroup):
@@ -196,7 +196,7 @@ class Shard:
             group.end(Error.NOT_COORDINATOR, now_ms)
 
     def drop_unwritten(self, group_id: str, now_ms: int) -> None:
-        """Forget a classic group that nobody is in and that no row speaks of.
+        """Forget a classic group that nobody is in and that no record speaks of.
 
         Kafka: keeps it until the next check of what has expired.
         """
@@ -204,7 +204,7 @@ class Shard:
         if (
             isinstance(group, ClassicGroup)
             and group.is_idle
-            and not group.has_row
+            and not group.has_record
             and not self.offsets.has_any(group_id)
         ):
             del self.groups[group_id]
@@ -222,13 +222,13 @@ class Shard:
 
     def expired(
         self, now_ms: int, retention_ms: int, is_gone: IsGone, unsafe: Container[str] = ()
-    ) -> tuple[list[Row], list[Group]]:
-        """Return the rows that delete offsets that nobody needs any more, and the groups that have no others.
+    ) -> tuple[list[CoordinatorRecord], list[Group]]:
+        """Return the records that delete offsets that nobody needs any more, and the groups that have no others.
 
         Those of topics that are gone are among them: what was to be done when they went may not have been.
-        unsafe: groups whose last rows are not known to be safe.
+        unsafe: groups whose last records are not known to be safe.
         """
-        rows: list[Row] = []
+        records: list[CoordinatorRecord] = []
         over: list[Group] = []
         for group in self.groups.values():
             group_id = group.group_id
@@ -236,15 +236,15 @@ class Shard:
                 continue
             gone = dict.fromkeys(self.offsets.expired(group_id, now_ms, retention_ms, group.expiry_base_ms))
             gone |= dict.fromkeys((key.topic, key.partition) for key, _ in self._gone(group_id, is_gone))
-            rows += [tombstone(group_id, *place) for place in gone]
+            records += [tombstone(group_id, *place) for place in gone]
             has_others = self.offsets.has_pending(group_id) or self.offsets.latest(group_id).keys() - gone.keys()
             if group.is_idle and not has_others:
-                rows += group.tombstones()
+                records += group.tombstones()
                 over.append(group)
-        return rows, over
+        return records, over
 
-    def topics_deleted(self, group_id: str, is_gone: IsGone) -> list[Row]:
-        """Return the rows that delete the offsets of a group of topics that are gone."""
+    def topics_deleted(self, group_id: str, is_gone: IsGone) -> list[CoordinatorRecord]:
+        """Return the records that delete the offsets of a group of topics that are gone."""
         return self._gone(group_id, is_gone)  # type: ignore[return-value]
 
     def _gone(self, group_id: str, is_gone: IsGone) -> list[tuple[OffsetCommitKey, None]]:

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from minibroker.groups.assignors import ASSIGNORS, Shares, Wish
-from minibroker.groups.consumer_state import Member, Target, preferred_of, target_epoch_row, target_row
+from minibroker.groups.consumer_state import Member, Target, preferred_of, target_epoch_record, target_record
 from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline
-from minibroker.groups.records import Row
+from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.topics import Topics
 
 Matches = Mapping[str, Collection[str]]  # by regular expression the topics that it matched
@@ -66,8 +66,8 @@ def compute_target(
     is_homogeneous: bool,
     topics: Topics,
     now_ms: int,
-) -> tuple[list[Row], Shares]:
-    """Return rows with what has changed, and the whole assignment.
+) -> tuple[list[CoordinatorRecord], Shares]:
+    """Return records with what has changed, and the whole assignment.
 
     members: with the changes that are being made. joining: the one that the group does not know yet.
     members_most: that the group has had.
@@ -83,16 +83,16 @@ def compute_target(
         topic_ids = as_copied((topic.topic_id for topic in found), len(names))
         wishes[member_id] = Wish(member.instance_id, topic_ids, targets.get(member_id, {}))
     shares = ASSIGNORS[assignor](wishes, counts, is_held, is_homogeneous)
-    rows = []
+    records = []
     for member_id in ordered:
         share = shares.get(member_id, {})
         old = targets.get(member_id)
         if old is None or _sets(old) != _sets(share):
             before = [topic_id for topic_id in as_filled(list(old or ())) if topic_id in share]
             order = as_sized(before, [topic_id for topic_id in share if topic_id not in before])
-            rows.append(target_row(group_id, member_id, {topic_id: share[topic_id] for topic_id in order}))
-    rows.append(target_epoch_row(group_id, group_epoch, now_ms))
-    return rows, shares
+            records.append(target_record(group_id, member_id, {topic_id: share[topic_id] for topic_id in order}))
+    records.append(target_epoch_record(group_id, group_epoch, now_ms))
+    return records, shares
 
 
 def _sets(target: Target) -> dict[bytes, set[int]]:

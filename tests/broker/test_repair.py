@@ -12,7 +12,7 @@ import pytest
 from minibroker.broker.broker import Node
 from minibroker.errors import Error, StorageError
 from minibroker.groups import OFFSETS_TOPIC
-from minibroker.groups.offsets import commit_row
+from minibroker.groups.offsets import commit_record
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.checkpoints import read_file
@@ -60,7 +60,9 @@ async def commit(node: Node, offset: int) -> None:
     (led,) = node.groups.led()
     topic_id = node.image.topics["forever"].id
     now_ms = node.clock.now_ms()
-    row = commit_row("g", "forever", 0, offset, leader_epoch=0, metadata="", commit_timestamp=now_ms, topic_id=topic_id)
+    row = commit_record(
+        "g", "forever", 0, offset, leader_epoch=0, metadata="", commit_timestamp=now_ms, topic_id=topic_id
+    )
     told: list[Error] = []
     led.write("g", [row], told.append)
     await turns(3)

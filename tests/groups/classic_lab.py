@@ -10,7 +10,7 @@ from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Joined, Member, Synced
 
 if TYPE_CHECKING:
-    from minibroker.groups.records import Row
+    from minibroker.groups.records import CoordinatorRecord
 
 SESSION_MS, REBALANCE_MS = 10_000, 30_000
 PROTOCOLS = [("range", b"r"), ("sticky", b"s")]
@@ -23,7 +23,7 @@ class Lab:
         """is_slow: rows are safe when `settle` is called, and not before."""
         self.now_ms = 0
         self.is_slow = is_slow
-        self.rows: list[Row] = []
+        self.rows: list[CoordinatorRecord] = []
         self.unsettled: list[Callable[[Error], None]] = []
         self.changes: list[str] = []
         self.config = {"group.max.size": size_max, "group.initial.rebalance.delay.ms": delay_ms}
@@ -31,7 +31,7 @@ class Lab:
             "g", self.config, self.write, lambda: self.now_ms, lambda before, after, why: self.changes.append(after)
         )
 
-    def write(self, rows: list[Row], done: Callable[[Error], None]) -> None:
+    def write(self, rows: list[CoordinatorRecord], done: Callable[[Error], None]) -> None:
         self.rows += rows
         self.unsettled.append(done)
         if not self.is_slow:

@@ -333,7 +333,7 @@ def test_a_group_is_read_back_as_it_was_written() -> None:
     _, value = lab.rows[-1]
     again = ClassicGroup("g", lab.config, lab.write, lambda: 5000)
     again.restore(value, 5000)  # type: ignore[arg-type]
-    assert again.row() == lab.group.row()
+    assert again.record() == lab.group.record()
     assert again.heartbeat("a", None, generation, 6000) == Error.NONE
     assert again.deadline_ms() == 5000 + SESSION_MS
     with pytest.raises(KafkaError):

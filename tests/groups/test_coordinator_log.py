@@ -14,7 +14,7 @@ from minibroker.clock.steered import SteeredClock
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.offsets import commit_row
+from minibroker.groups.offsets import commit_record
 from minibroker.log.batches import batches
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.protocol.framing import encode_request
@@ -332,8 +332,10 @@ async def test_rows_that_no_batch_can_hold_are_refused_before_anything_is_made_o
         assert await caller.commit(1) == Error.NONE
         (led,) = node.groups.led()
         end, told = node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset, list[Error]()
-        row = commit_row("h", "t", 0, 2, leader_epoch=-1, metadata="x" * 2000, commit_timestamp=0, topic_id=bytes(16))
-        small = commit_row("h", "t", 0, 1, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=bytes(16))
+        row = commit_record(
+            "h", "t", 0, 2, leader_epoch=-1, metadata="x" * 2000, commit_timestamp=0, topic_id=bytes(16)
+        )
+        small = commit_record("h", "t", 0, 1, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=bytes(16))
         led.write("h", [small], lambda error: None)
         led.write("h", [row], told.append)
         # Known in the same turn, and what came before is in the log.
@@ -356,7 +358,7 @@ async def test_rows_too_large_for_a_batch_are_refused_when_what_came_before_has_
         assert isinstance(group, ConsumerGroup)
         end, told = node.replicas[OFFSETS_TOPIC, 0].log.log_end_offset, list[Error]()
         rows = [
-            commit_row(
+            commit_record(
                 "h", "t", number, 2, leader_epoch=-1, metadata="x" * 30_000, commit_timestamp=0, topic_id=bytes(16)
             )
             for number in range(20)
@@ -386,7 +388,7 @@ async def test_a_coordinator_of_an_older_epoch_answers_nobody() -> None:
         assert await caller.commit(1) == Error.NONE
         (led,) = node.groups.led()
         replica, told = node.replicas[OFFSETS_TOPIC, 0], list[Error]()
-        row = commit_row("g", "t", 0, 2, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=bytes(16))
+        row = commit_record("g", "t", 0, 2, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=bytes(16))
         led.write("g", [row], told.append)
         # It leads again, in another epoch, and this one has not heard of it yet.
         replica.lead(replica.leader_epoch + 1)

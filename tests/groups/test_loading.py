@@ -15,7 +15,7 @@ from minibroker.broker.broker import Node
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.coordinator_log import LOAD_BYTES
-from minibroker.groups.offsets import commit_row
+from minibroker.groups.offsets import commit_record
 from minibroker.groups.records import encode
 from minibroker.log.build import build_batch
 from minibroker.log.memory_storage import MemoryStorage
@@ -28,20 +28,20 @@ from tests.server.running import turns
 pytestmark = pytest.mark.outside
 
 if TYPE_CHECKING:
-    from minibroker.groups.records import Row
+    from minibroker.groups.records import CoordinatorRecord
 
 NOW_MS = 1_700_000_000_000
 # Of Python in one turn of the loop: some 5 ms, of which a share is to be 2.
 STEPS_MAX = 500_000
 
 
-def offset_row(group: str, partition: int, offset: int, topic_id: bytes = bytes(16)) -> Row:
-    return commit_row(
+def offset_row(group: str, partition: int, offset: int, topic_id: bytes = bytes(16)) -> CoordinatorRecord:
+    return commit_record(
         group, "t", partition, offset, leader_epoch=0, metadata="", commit_timestamp=NOW_MS, topic_id=topic_id
     )
 
 
-def group_row(group: str, members: int) -> Row:
+def group_row(group: str, members: int) -> CoordinatorRecord:
     Member = GroupMetadataValue.MemberMetadata
     value = GroupMetadataValue(
         protocol_type="consumer",
@@ -65,7 +65,7 @@ def group_row(group: str, members: int) -> Row:
     return GroupMetadataKey(group=group), value
 
 
-def write(node: Node, partition: int, rows: list[Row], rows_a_batch: int) -> None:
+def write(node: Node, partition: int, rows: list[CoordinatorRecord], rows_a_batch: int) -> None:
     replica = node.replicas[OFFSETS_TOPIC, partition]
     for start in range(0, len(rows), rows_a_batch):
         encoded = [encode(row, is_before_4=False) for row in rows[start : start + rows_a_batch]]
@@ -76,7 +76,7 @@ def write(node: Node, partition: int, rows: list[Row], rows_a_batch: int) -> Non
 class Rows(NamedTuple):
     """What is in the log."""
 
-    make: Callable[[int], list[Row]]
+    make: Callable[[int], list[CoordinatorRecord]]
     rows_a_batch: int
     partitions: int = 1
     is_topic_gone: bool = False  # of which the offsets are

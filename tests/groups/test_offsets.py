@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.groups.offsets import Offsets, commit_row, tombstone
+from minibroker.groups.offsets import Offsets, commit_record, tombstone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Log:
         offsets = self.offsets
         match event:
             case ("commit", (topic, partition), offset, producer_id):
-                row = commit_row(
+                row = commit_record(
                     "g", topic, partition, offset, leader_epoch=-1, metadata="", commit_timestamp=1, topic_id=bytes(16)
                 )
                 mark = offsets.append(row[0], row[1], producer_id)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.errors import ProtocolError
-from minibroker.groups.offsets import commit_row, tombstone
+from minibroker.groups.offsets import commit_record, tombstone
 from minibroker.groups.records import decode, encode
 from minibroker.stored.group_offsets import GroupMetadataKey, LegacyOffsetCommitKey, LegacyOffsetCommitValue
 
@@ -13,7 +13,7 @@ ID = bytes(range(16))
 
 
 def commit(expire_timestamp: int = -1) -> object:
-    return commit_row(
+    return commit_record(
         "g",
         "t",
         1,

@@ -127,9 +127,9 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Work[Delete
         answer = Deleted(group_id=group_id, error_code=Error.NONE)
         try:
             led = context.node.groups.coordinator.find_now(group_id)
-            rows, group = led.shard.deletion(group_id)
+            records, group = led.shard.deletion(group_id)
             waits.append((answer, Later()))
-            led.write(group_id, rows, waits[-1][1], ending=[group], is_atomic=False)
+            led.write(group_id, records, waits[-1][1], ending=[group], is_atomic=False)
         except KafkaError as error:
             answer.error_code = error.code
             refused.append(answer)
@@ -173,7 +173,7 @@ def consumer_group_describe(
 
 
 def _committed(group_id: str, context: Context) -> Later | None:
-    """Return what is told when every row of a group is committed, or why that cannot be; None: it is so."""
+    """Return what is told when every record of a group is committed, or why that cannot be; None: it is so."""
     led = context.node.groups.coordinator.find_now(group_id)
     if led.is_safe(group_id):
         return None

@@ -10,7 +10,7 @@ from minibroker.broker.dispatch import NO_ID
 from minibroker.broker.handlers.groups import check_id
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.classic import ClassicGroup
-from minibroker.groups.offsets import commit_row, tombstone
+from minibroker.groups.offsets import commit_record, tombstone
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from minibroker.broker.dispatch import Context
     from minibroker.groups.consumer import CheckPartition
     from minibroker.groups.offsets_partition import OffsetsPartition
-    from minibroker.groups.records import Row
+    from minibroker.groups.records import CoordinatorRecord
     from minibroker.groups.shard import Group
     from minibroker.metadata.image import Topic
     from minibroker.turns import Work
@@ -48,7 +48,7 @@ TOP_LEVEL_ERROR_SINCE = 2  # of fetch
 BATCHES_SINCE = 8  # of fetch: many groups
 NO_OFFSET = -1
 COMMITTED_US, FETCHED_US = 8, 4
-# What a client is told instead, when a row of offsets could not be written.
+# What a client is told instead, when a record of offsets could not be written.
 TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
 
 
@@ -59,7 +59,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
     """Write offsets down, and answer when they are safe."""
     version = context.api_version
     topics: list[CommitTopic] = []
-    wanted: list[tuple[Topic, Row, CommitAnswer]] = []
+    wanted: list[tuple[Topic, CoordinatorRecord, CommitAnswer]] = []
     try:
         _check_member(request, context)
     except KafkaError as error:
@@ -72,7 +72,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         for each in asked.partitions:
             answer = CommitAnswer(partition_index=each.partition_index, error_code=Error.NONE)
             try:
-                wanted.append((*_row(request, topic, each, context), answer))
+                wanted.append((*_record(request, topic, each, context), answer))
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
@@ -83,13 +83,13 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         led, check_partition = _check_member(request, context)
     except KafkaError as error:
         return _commit_refused(request, error.code)
-    rows: list[Row] = []
+    records: list[CoordinatorRecord] = []
     written: list[CommitAnswer] = []
-    for known, row, answer in wanted:
+    for known, record, answer in wanted:
         try:
             if check_partition is not None:
                 check_partition(known.name, known.id, answer.partition_index)
-            rows.append(row)
+            records.append(record)
             written.append(answer)
         except KafkaError as error:
             answer.error_code = error.code
@@ -98,10 +98,10 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         _put_errors_first(response)
     if version == 0 and context.node.emulated.refuses_version_0_offsets:
         _refuse_all_if_one_is_known(response)
-    if not rows:
+    if not records:
         return response
     later = Later()
-    led.write(request.group_id, rows, later)
+    led.write(request.group_id, records, later)
     led.arm(request.group_id)
     return later.into(lambda error: _committed(response, written, error))
 
@@ -131,9 +131,9 @@ def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[Offse
     return led, check
 
 
-def _row(
+def _record(
     request: OffsetCommitRequest, topic: Topic | None, wanted: FetchPosition, context: Context
-) -> tuple[Topic, Row]:
+) -> tuple[Topic, CoordinatorRecord]:
     if topic is None:
         code = Error.UNKNOWN_TOPIC_OR_PARTITION if context.api_version < IDS_SINCE else Error.UNKNOWN_TOPIC_ID
         raise KafkaError(code, "there is no such topic")
@@ -147,7 +147,7 @@ def _row(
     now_ms = context.now_ms
     timestamp = now_ms if wanted.commit_timestamp == -1 else wanted.commit_timestamp
     retention_ms = request.retention_time_ms
-    row = commit_row(
+    record = commit_record(
         request.group_id,
         topic.name,
         wanted.partition_index,
@@ -158,7 +158,7 @@ def _row(
         expire_timestamp=-1 if retention_ms == -1 else now_ms + retention_ms,
         topic_id=topic.id,
     )
-    return topic, row
+    return topic, record
 
 
 def _topic_of(name: str, topic_id: bytes, context: Context) -> Topic | None:
@@ -331,7 +331,7 @@ def _id_now(name: str, context: Context) -> bytes:
     """Return the id of the topic that has a name now: an offset of one that had it before is none of this.
 
     Kafka: looks at the id only if the client asks by it, and shows the offset of the topic before to others until the
-    rows that delete it are committed.
+    records that delete it are committed.
     """
     topic = context.node.image.topics.get(name)
     return NO_ID if topic is None else topic.id
@@ -386,24 +386,24 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> Work[Offset
         led, group = _check_delete(request, context)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
-    rows: list[Row] = []
+    records: list[CoordinatorRecord] = []
     written: list[DeleteAnswer] = []
     read = {name for name in {name for name, _ in wanted} if group.reads(name)}
     for name, answer in wanted:
         if name in read:
             answer.error_code = Error.GROUP_SUBSCRIBED_TO_TOPIC
         elif led.shard.offsets.is_known(request.group_id, (name, answer.partition_index)):
-            rows.append(tombstone(request.group_id, name, answer.partition_index))
+            records.append(tombstone(request.group_id, name, answer.partition_index))
             written.append(answer)
     response = OffsetDeleteResponse(error_code=Error.NONE, throttle_time_ms=0, topics=topics)
     ending: list[Group] = []
-    if is_before_4 and group.is_idle and len(rows) == len(led.shard.offsets.latest(group.group_id)):
-        rows, group = led.shard.deletion(request.group_id)  # there a group went with its last offset at once
+    if is_before_4 and group.is_idle and len(records) == len(led.shard.offsets.latest(group.group_id)):
+        records, group = led.shard.deletion(request.group_id)  # there a group went with its last offset at once
         ending = [group]
-    if not rows:
+    if not records:
         return response
     later = Later()
-    led.write(request.group_id, rows, later, ending=ending, is_atomic=False)
+    led.write(request.group_id, records, later, ending=ending, is_atomic=False)
     return later.into(lambda error: _deleted(response, written, error))
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from minibroker.broker.dispatch import Context
     from minibroker.config.resources import GroupConfig
     from minibroker.groups.offsets_partition import OffsetsPartition
-    from minibroker.groups.records import Row
+    from minibroker.groups.records import CoordinatorRecord
     from minibroker.groups.shard import Group
     from minibroker.groups.topics import Topics
 
@@ -54,7 +54,7 @@ PROTOCOL_NAMED_SINCE = 5  # SyncGroup
 LEAVE_TOGETHER_SINCE = 3
 
 
-# An id of a member is a name, a hyphen and a UUID, and a row has room for so many bytes of it.
+# An id of a member is a name, a hyphen and a UUID, and a record has room for so many bytes of it.
 # Kafka: lets such a member join, and fails when its group is to be written down.
 NAME_BYTES_MAX = STRING_BYTES_MAX - 37
 
@@ -114,7 +114,7 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
         )
         has_id, needs_id_first = bool(request.member_id), version >= MEMBER_ID_FIRST_SINCE
         if isinstance(group, ConsumerGroup):
-            rows, joined = classic_guests.join(
+            records, joined = classic_guests.join(
                 group,
                 member,
                 has_id=has_id,
@@ -123,7 +123,7 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
                 topics=node.groups.coordinator.topics,
                 config=led.shard.settings_of(request.group_id),
             )
-            answer_when_safe(led, group, rows, reply, joined, lambda error: Joined.refused(error, member.id))
+            answer_when_safe(led, group, records, reply, joined, lambda error: Joined.refused(error, member.id))
         else:
             group.join(
                 reply,
@@ -151,14 +151,14 @@ def _group_to_join(led: OffsetsPartition, group_id: str) -> Group:
 def answer_when_safe(
     led: OffsetsPartition,
     group: ConsumerGroup,
-    rows: list[Row],
+    records: list[CoordinatorRecord],
     reply: Callable[[Any], None],
     answer: object,
     refused: Callable[[Error], object],
 ) -> None:
     """Change a consumer group, and answer when that is safe."""
-    if rows or not led.is_safe(group.group_id):
-        led.change(group, rows, lambda error: reply(answer if error == Error.NONE else refused(error)))
+    if records or not led.is_safe(group.group_id):
+        led.change(group, records, lambda error: reply(answer if error == Error.NONE else refused(error)))
     else:
         reply(answer)
 
@@ -267,14 +267,14 @@ def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupRespo
         led = coordinator.find(request.group_id)
         group = led.shard.find(request.group_id)
         if isinstance(group, ConsumerGroup):
-            rows, errors = classic_guests.leave(
+            records, errors = classic_guests.leave(
                 group,
                 asked,
                 topics=coordinator.topics,
                 config=led.shard.settings_of(request.group_id),
                 now_ms=context.now_ms,
             )
-            answer_when_safe(led, group, rows, reply, errors, lambda error: [error] * len(asked))
+            answer_when_safe(led, group, records, reply, errors, lambda error: [error] * len(asked))
         else:
             reply(_leave_classic(group, asked, context.now_ms))
             led.shard.drop_unwritten(request.group_id, context.now_ms)
@@ -326,7 +326,7 @@ def consumer_group_heartbeat(
         led = coordinator.find(request.group_id)
         settings = coordinator.settings_of(request.group_id)
         applied, group = _consumer_group(led, request, coordinator.topics, settings, context)
-        rows, response = group.heartbeat(
+        records, response = group.heartbeat(
             request,
             version=context.api_version,
             client_id=context.client_id or "",
@@ -338,11 +338,11 @@ def consumer_group_heartbeat(
         )
     except KafkaError as error:
         return _heartbeat_refused(error.code, error.message)
-    if not rows and led.is_safe(request.group_id):
+    if not records and led.is_safe(request.group_id):
         led.arm(request.group_id)
         return response
     later = Later()
-    led.change(group, rows, later, applied=applied)
+    led.change(group, records, later, applied=applied)
     return later.into(lambda error: _heartbeat_refused(error, Error(error).name) if error else response)
 
 
@@ -354,7 +354,7 @@ def _heartbeat_refused(error: Error, message: str | None = None) -> ConsumerGrou
 
 def _consumer_group(
     led: OffsetsPartition, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: GroupConfig, context: Context
-) -> tuple[list[Row], ConsumerGroup]:
+) -> tuple[list[CoordinatorRecord], ConsumerGroup]:
     """Return the group, and what has to be written before it speaks this protocol, if it did not so far."""
     group = led.shard.find(request.group_id)
     if isinstance(group, ConsumerGroup):
