@@ -12,15 +12,25 @@ Not here: requests and their versions (broker/handlers/groups.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.classic_members import Joined, JoinReply, Member, Members, Protocols, Synced, SyncReply
+from minibroker.groups.classic_members import (
+    JoinReply,
+    Member,
+    Members,
+    Protocols,
+    SyncReply,
+    join_refused,
+    sync_refused,
+)
 from minibroker.groups.classic_rebalance import Rebalance
 from minibroker.groups.classic_states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, State
 from minibroker.groups.consumer_protocol import CONSUMER, subscribed_topics
 from minibroker.groups.records import CoordinatorRecord
+from minibroker.protocol.messages.join_group import JoinGroupResponse
+from minibroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 
 Done = Callable[[Error], None]
@@ -115,11 +125,11 @@ class ClassicGroup:
         """
         is_pending = has_id and member.id in self.members.pending
         if not self._has_room(member.id):
-            reply(Joined.refused(Error.GROUP_MAX_SIZE_REACHED, ""))
+            reply(join_refused(Error.GROUP_MAX_SIZE_REACHED, ""))
         elif self.state is DEAD:
-            reply(Joined.refused(Error.COORDINATOR_NOT_AVAILABLE, member.id if has_id else ""))
+            reply(join_refused(Error.COORDINATOR_NOT_AVAILABLE, member.id if has_id else ""))
         elif not self._suits(member.protocol_type, member.protocols):
-            reply(Joined.refused(Error.INCONSISTENT_GROUP_PROTOCOL, member.id if has_id else ""))
+            reply(join_refused(Error.INCONSISTENT_GROUP_PROTOCOL, member.id if has_id else ""))
         elif has_id and not is_pending:
             self._join_again(reply, member, now_ms)
         elif is_pending or (member.instance_id is None and not needs_id_first):
@@ -127,7 +137,7 @@ class ClassicGroup:
         elif member.instance_id is None:
             self.members.pending[member.id] = now_ms + member.session_timeout_ms
             self.wake_at(now_ms + member.session_timeout_ms)
-            reply(Joined.refused(Error.MEMBER_ID_REQUIRED, member.id))
+            reply(join_refused(Error.MEMBER_ID_REQUIRED, member.id))
         elif (old := self.members.of_instance(member.instance_id)) is not None:
             self._replace(reply, old, member, now_ms, skips_assignment=skips_assignment)
         else:
@@ -161,13 +171,13 @@ class ClassicGroup:
         try:
             member = self.members.check(new.id, new.instance_id)
         except KafkaError as error:
-            reply(Joined.refused(error.code, new.id))
+            reply(join_refused(error.code, new.id))
             return
         is_same = member.protocols == new.protocols
         if is_same and (self.state is COMPLETING or (self.state is STABLE and member.id != self.members.leader)):
             reply(self.joined(member))  # the answer to its last JoinGroup was lost
         elif self.state is EMPTY:
-            reply(Joined.refused(Error.UNKNOWN_MEMBER_ID, new.id))
+            reply(join_refused(Error.UNKNOWN_MEMBER_ID, new.id))
         else:
             if not is_same:
                 self.members.change_protocols(member, new.protocols)
@@ -191,33 +201,37 @@ class ClassicGroup:
             if error != Error.NONE:
                 if self.members.get(new.id) is new:
                     self.members.replace(new, old)
-                reply(Joined.refused(Error.UNKNOWN_MEMBER_ID, new.id))
+                reply(join_refused(Error.UNKNOWN_MEMBER_ID, new.id))
                 return
             joined = self.joined(new)
             if skips_assignment:
-                joined.skips_assignment = new.id == self.members.leader
-                joined.members = self.member_metadata() if joined.skips_assignment else []
+                joined.skip_assignment = new.id == self.members.leader
+                joined.members = self.member_metadata() if joined.skip_assignment else []
             else:  # it must not take itself for the leader, and assign anew
                 joined.leader = leader_before or ""
             reply(joined)
 
         self.write([self.record()], written)
 
-    def joined(self, member: Member) -> Joined:
+    def joined(self, member: Member) -> JoinGroupResponse:
         """Return what a member is told that is in; the leader of a generation that begins hears of the others."""
         is_leader = member.id == self.members.leader
-        return Joined(
-            error=Error.NONE,
-            generation=self.generation,
+        return JoinGroupResponse(
+            error_code=Error.NONE,
+            generation_id=self.generation,
             protocol_type=self.protocol_type,
-            protocol=self.protocol,
+            protocol_name=self.protocol,
             leader=self.members.leader or "",
             member_id=member.id,
             members=self.member_metadata() if is_leader and self.state is not STABLE else [],
         )
 
-    def member_metadata(self) -> list[tuple[str, str | None, bytes]]:
-        return [(each.id, each.instance_id, each.metadata(self.protocol)) for each in self.members]
+    def member_metadata(self) -> list[JoinGroupResponse.JoinGroupResponseMember]:
+        Joined = JoinGroupResponse.JoinGroupResponseMember
+        return [
+            Joined(member_id=each.id, group_instance_id=each.instance_id, metadata=each.metadata(self.protocol))
+            for each in self.members
+        ]
 
     def note_topics(self) -> None:
         """Look what the members read, if they say it in a way that is known here."""
@@ -227,37 +241,33 @@ class ClassicGroup:
 
     # Sync
 
-    def sync(
-        self,
-        reply: SyncReply,
-        *,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        protocol_type: str | None,
-        protocol: str | None,
-        assignments: Sequence[tuple[str, bytes]],
-    ) -> None:
+    def sync(self, reply: SyncReply, request: SyncGroupRequest) -> None:
         """Hand in what the leader has worked out, or ask for one's own part; the reply waits for the leader."""
         try:
-            member = self._check(member_id, instance_id, generation)
-            if protocol_type not in (None, self.protocol_type) or protocol not in (None, self.protocol):
+            member = self._check(request.member_id, request.group_instance_id, request.generation_id)
+            type_, name = request.protocol_type, request.protocol_name
+            if type_ not in (None, self.protocol_type) or name not in (None, self.protocol):
                 raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL, f"the group has {self.protocol}")
             if self.state.sync != Error.NONE:
                 raise KafkaError(self.state.sync, f"the group is {self.state}")
         except KafkaError as error:
-            reply(Synced(error.code))
+            reply(sync_refused(error.code))
             return
-        self.members.unsynced.pop(member_id, None)
+        self.members.unsynced.pop(member.id, None)
         if self.state is STABLE:
             reply(self.synced(member))
             return
         member.syncing = reply
-        if member_id == self.members.leader:
-            self.rebalance.assign(dict(assignments))
+        if member.id == self.members.leader:
+            self.rebalance.assign({each.member_id: bytes(each.assignment) for each in request.assignments})
 
-    def synced(self, member: Member) -> Synced:
-        return Synced(Error.NONE, self.protocol_type, self.protocol, member.assignment)
+    def synced(self, member: Member) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            error_code=Error.NONE,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            assignment=member.assignment,
+        )
 
     # The others
 

@@ -1,68 +1,25 @@
-"""The members of a classic group, and what they are answered."""
+"""Members of a classic group, and the answers that they wait for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from minibroker.errors import Error, KafkaError
+from minibroker.protocol.messages.join_group import JoinGroupResponse
+from minibroker.protocol.messages.sync_group import SyncGroupResponse
 from minibroker.stored.group_offsets import GroupMetadataValue
 
-JoinReply = Callable[["Joined"], None]
-SyncReply = Callable[["Synced"], None]
+JoinReply = Callable[[JoinGroupResponse], None]
+SyncReply = Callable[[SyncGroupResponse], None]
 Protocols = list[tuple[str, bytes]]  # what a member can do, the best first, and what it says for each
 
 
-class Joined:
-    """The answer to JoinGroup."""
-
-    __slots__ = (
-        "error",
-        "generation",
-        "leader",
-        "member_id",
-        "members",
-        "protocol",
-        "protocol_type",
-        "skips_assignment",
-    )
-
-    def __init__(
-        self,
-        *,
-        error: Error,
-        generation: int = -1,
-        protocol_type: str | None = None,
-        protocol: str | None = None,
-        leader: str = "",
-        member_id: str,
-        members: list[tuple[str, str | None, bytes]],
-    ):
-        self.error = error
-        self.generation = generation
-        self.protocol_type = protocol_type
-        self.protocol = protocol
-        self.leader = leader
-        self.member_id = member_id
-        self.members = members  # for the leader: id, instance id and what each said for the protocol
-        self.skips_assignment = False  # the leader keeps what was assigned
-
-    @classmethod
-    def refused(cls, error: Error, member_id: str) -> Joined:
-        return cls(error=error, member_id=member_id, members=[])
+def join_refused(error: Error, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, protocol_name=None, leader="", member_id=member_id, members=[])
 
 
-class Synced:
-    """The answer to SyncGroup."""
-
-    __slots__ = ("assignment", "error", "protocol", "protocol_type")
-
-    def __init__(
-        self, error: Error, protocol_type: str | None = None, protocol: str | None = None, assignment: bytes = b""
-    ):
-        self.error = error
-        self.protocol_type = protocol_type
-        self.protocol = protocol
-        self.assignment = assignment
+def sync_refused(error: Error) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error, assignment=b"")
 
 
 class Member:
@@ -120,9 +77,9 @@ class Member:
         joining, syncing = self.joining, self.syncing
         self.joining = self.syncing = None
         if joining is not None:
-            joining(Joined.refused(error, self.id))
+            joining(join_refused(error, self.id))
         if syncing is not None:
-            syncing(Synced(error))
+            syncing(sync_refused(error))
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -238,7 +195,7 @@ class Members:
         if before is None:
             self.joining_count += 1
         else:
-            before(Joined.refused(Error.UNKNOWN_MEMBER_ID, member.id))
+            before(join_refused(Error.UNKNOWN_MEMBER_ID, member.id))
 
     def take_reply(self, member: Member) -> JoinReply | None:
         """Return whom to tell that a member is in, if it waits for that; it does no more."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import classic_members
-from minibroker.groups.classic_members import Joined, Synced
+from minibroker.groups.classic_members import join_refused
 from minibroker.groups.consumer import ConsumerGroup, Settings
 from minibroker.groups.consumer_change import Change
 from minibroker.groups.consumer_protocol import CONSUMER, read_subscription, write_assignment
@@ -30,6 +30,8 @@ from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.timers import JOIN, SESSION, SYNC
 from minibroker.groups.topics import Topics
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from minibroker.protocol.messages.join_group import JoinGroupResponse
+from minibroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 Owned = ConsumerGroupHeartbeatRequest.TopicPartitions
 
@@ -43,7 +45,7 @@ def join(
     now_ms: int,
     topics: Topics,
     config: Settings,
-) -> tuple[list[CoordinatorRecord], Joined]:
+) -> tuple[list[CoordinatorRecord], JoinGroupResponse]:
     """Let a classic member join, or join again to move on.
 
     has_id: it was told its id before; otherwise new.id is one that was made for it.
@@ -55,7 +57,7 @@ def join(
     group.check_room(new.id, new.instance_id, config)
     _check_protocols(group, new)
     if needs_id_first and not has_id and new.instance_id is None:
-        return [], Joined.refused(Error.MEMBER_ID_REQUIRED, new.id)
+        return [], join_refused(Error.MEMBER_ID_REQUIRED, new.id)
     records, member = _find_or_make(group, new, has_id)
     subscription = read_subscription(new.protocols[0][1])
     if subscription is None:
@@ -93,11 +95,12 @@ def join(
         group.timers.set(SESSION, updated.member_id, now_ms + new.session_timeout_ms)
         group.timers.set(SYNC, updated.member_id, now_ms + timeout_ms)
     group.timers.cancel(updated.member_id, JOIN)
-    return records, Joined(
-        error=Error.NONE,
-        generation=updated.epoch,
+    return records, JoinGroupResponse(
+        error_code=Error.NONE,
+        generation_id=updated.epoch,
         protocol_type=CONSUMER,
-        protocol=protocols[0].name,
+        protocol_name=protocols[0].name,
+        leader="",
         member_id=updated.member_id,
         members=[],
     )
@@ -130,19 +133,10 @@ def _find_or_make(
     return group.replace(before, new.id)
 
 
-def sync(
-    group: ConsumerGroup,
-    *,
-    member_id: str,
-    instance_id: str | None,
-    generation: int,
-    protocol_type: str | None,
-    protocol: str | None,
-    now_ms: int,
-    topics: Topics,
-) -> Synced:
+def sync(group: ConsumerGroup, request: SyncGroupRequest, *, now_ms: int, topics: Topics) -> SyncGroupResponse:
     """Tell a classic member what it holds."""
-    member, classic = _check(group, member_id, instance_id, generation)
+    member, classic = _check(group, request.member_id, request.group_instance_id, request.generation_id)
+    member_id, protocol_type, protocol = member.member_id, request.protocol_type, request.protocol_name
     mine = classic.supported_protocols[0]
     if protocol_type not in (None, CONSUMER):
         words = f"The protocol type {protocol_type} from member {member_id} request is not equal to the group protocol "
@@ -156,10 +150,13 @@ def sync(
         raise KafkaError(Error.REBALANCE_IN_PROGRESS, f"{words}up.")
     group.timers.cancel(member_id, SYNC)
     group.timers.set(SESSION, member_id, now_ms + classic.session_timeout_ms)
-    return Synced(Error.NONE, protocol_type, protocol, write_assignment(member.held, mine.metadata, topics))
+    assignment = write_assignment(member.held, mine.metadata, topics)
+    return SyncGroupResponse(
+        error_code=Error.NONE, protocol_type=protocol_type, protocol_name=protocol, assignment=assignment
+    )
 
 
-def heartbeat(group: ConsumerGroup, *, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> Error:
+def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> Error:
     """Note that a classic member lives; send it to join again if it has to give up or can get something."""
     member, classic = _check(group, member_id, instance_id, generation)
     group.timers.set(SESSION, member_id, now_ms + classic.session_timeout_ms)

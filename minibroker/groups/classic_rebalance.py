@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from minibroker.errors import Error
-from minibroker.groups.classic_members import Member, Synced
+from minibroker.groups.classic_members import Member, sync_refused
 from minibroker.groups.classic_states import COMPLETING, EMPTY, PREPARING, STABLE
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Rebalance:
             reply, member.syncing = member.syncing, None
             if reply is not None:
                 self.group.beat(member, now_ms)  # it may have ended while it waited, and who waits is not dropped
-                reply(Synced(error))
+                reply(sync_refused(error))
 
     # Time
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.classic import ClassicGroup
-from minibroker.groups.classic_members import Joined, Member, Synced
+from minibroker.groups.classic_members import Member
+from minibroker.protocol.messages.join_group import JoinGroupResponse
+from minibroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from minibroker.groups.records import CoordinatorRecord
@@ -53,9 +55,9 @@ class Lab:
         needs_id_first: bool = False,
         skips_assignment: bool = False,
         rebalance_ms: int = REBALANCE_MS,
-    ) -> list[Joined]:
+    ) -> list[JoinGroupResponse]:
         """Ask to join; is_new: without an id, and this is the one that it gets."""
-        answers: list[Joined] = []
+        answers: list[JoinGroupResponse] = []
         member = Member(
             member_id,
             instance_id,
@@ -76,18 +78,20 @@ class Lab:
         )
         return answers
 
-    def sync(self, member_id: str, generation: int, *, instance_id: str | None = None, **given: bytes) -> list[Synced]:
+    def sync(
+        self, member_id: str, generation: int, *, instance_id: str | None = None, **given: bytes
+    ) -> list[SyncGroupResponse]:
         """Ask for an assignment; given: what the leader gives to whom."""
-        answers: list[Synced] = []
-        self.group.sync(
-            answers.append,
+        answers: list[SyncGroupResponse] = []
+        Assignment = SyncGroupRequest.SyncGroupRequestAssignment
+        request = SyncGroupRequest(
+            group_id="g",
             member_id=member_id,
-            instance_id=instance_id,
-            generation=generation,
-            protocol_type=None,
-            protocol=None,
-            assignments=list(given.items()),
+            group_instance_id=instance_id,
+            generation_id=generation,
+            assignments=[Assignment(member_id=name, assignment=assignment) for name, assignment in given.items()],
         )
+        self.group.sync(answers.append, request)
         return answers
 
     def beat(self, member_id: str, generation: int, instance_id: str | None = None) -> Error:

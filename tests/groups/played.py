@@ -173,43 +173,15 @@ class Player:
                 protocol_type=request.protocol_type,
                 protocols=[(protocol.name, protocol.metadata) for protocol in request.protocols],
             )
-            rows, joined = classic_guests.join(
+            rows, response = classic_guests.join(
                 self.group, joining, has_id=request.member_id != "", needs_id_first=True, config=self.settings, **kept
             )
             self._take(rows, outcome)
-            response = JoinGroupResponse(
-                error_code=joined.error,
-                generation_id=joined.generation,
-                protocol_type=joined.protocol_type,
-                protocol_name=joined.protocol,
-                leader=joined.leader,
-                member_id=joined.member_id,
-                members=[],
-            )
         elif step["api"] == "SyncGroup":
-            synced = classic_guests.sync(
-                self.group,
-                member_id=request.member_id,
-                instance_id=request.group_instance_id,
-                generation=request.generation_id,
-                protocol_type=request.protocol_type,
-                protocol=request.protocol_name,
-                **kept,
-            )
-            response = SyncGroupResponse(
-                error_code=synced.error,
-                protocol_type=synced.protocol_type,
-                protocol_name=synced.protocol,
-                assignment=synced.assignment,
-            )
+            response = classic_guests.sync(self.group, request, **kept)
         elif step["api"] == "Heartbeat":
-            error = classic_guests.heartbeat(
-                self.group,
-                member_id=request.member_id,
-                instance_id=request.group_instance_id,
-                generation=request.generation_id,
-                now_ms=self.now_ms,
-            )
+            who = request.member_id, request.group_instance_id, request.generation_id
+            error = classic_guests.heartbeat(self.group, *who, self.now_ms)
             response = HeartbeatResponse(error_code=error)
         else:
             who = [(member.member_id, member.group_instance_id) for member in request.members]

@@ -14,19 +14,20 @@ from .classic_lab import REBALANCE_MS, SESSION_MS, Lab
 def test_a_first_member_leads_and_hears_of_all() -> None:
     lab = Lab()
     (answer,) = lab.join("a", is_new=True)
-    assert (answer.error, answer.generation, answer.leader, answer.protocol) == (Error.NONE, 1, "a", "range")
-    assert answer.members == [("a", None, b"r")]
+    assert (answer.error_code, answer.generation_id) == (Error.NONE, 1)
+    assert (answer.leader, answer.protocol_name) == ("a", "range")
+    assert [(each.member_id, each.group_instance_id, each.metadata) for each in answer.members] == [("a", None, b"r")]
     (synced,) = lab.sync("a", 1, a=b"all")
-    assert (synced.error, synced.assignment, synced.protocol_type) == (Error.NONE, b"all", "test")
+    assert (synced.error_code, synced.assignment, synced.protocol_type) == (Error.NONE, b"all", "test")
     assert lab.changes == ["PreparingRebalance", "CompletingRebalance", "Stable"]
 
 
 def test_without_an_id_one_is_given_first() -> None:
     lab = Lab()
     (answer,) = lab.join("a", is_new=True, needs_id_first=True)
-    assert (answer.error, answer.member_id, answer.generation) == (Error.MEMBER_ID_REQUIRED, "a", -1)
+    assert (answer.error_code, answer.member_id, answer.generation_id) == (Error.MEMBER_ID_REQUIRED, "a", -1)
     (answer,) = lab.join("a", needs_id_first=True)
-    assert (answer.error, answer.generation) == (Error.NONE, 1)
+    assert (answer.error_code, answer.generation_id) == (Error.NONE, 1)
 
 
 def test_an_id_that_is_not_used_is_forgotten_after_a_session() -> None:
@@ -36,7 +37,7 @@ def test_an_id_that_is_not_used_is_forgotten_after_a_session() -> None:
     assert "a" in lab.group.members.pending
     lab.advance(SESSION_MS)
     (answer,) = lab.join("a")
-    assert answer.error == Error.UNKNOWN_MEMBER_ID
+    assert answer.error_code == Error.UNKNOWN_MEMBER_ID
 
 
 def test_a_second_member_makes_the_first_join_again() -> None:
@@ -45,11 +46,11 @@ def test_a_second_member_makes_the_first_join_again() -> None:
     waiting = lab.join("b", is_new=True)
     assert not waiting
     assert lab.beat("a", 1) == Error.REBALANCE_IN_PROGRESS
-    assert lab.sync("a", 1)[0].error == Error.REBALANCE_IN_PROGRESS
+    assert lab.sync("a", 1)[0].error_code == Error.REBALANCE_IN_PROGRESS
     (first,) = lab.join("a")
     (second,) = waiting
-    assert (first.generation, second.generation) == (2, 2)
-    assert [each[0] for each in first.members] == ["a", "b"]
+    assert (first.generation_id, second.generation_id) == (2, 2)
+    assert [each.member_id for each in first.members] == ["a", "b"]
     assert not second.members
     assert lab.beat("a", 1) == Error.ILLEGAL_GENERATION
     assert lab.beat("a", 2) == Error.NONE
@@ -70,7 +71,7 @@ def test_who_does_not_join_in_time_is_out() -> None:
     lab.advance(REBALANCE_MS - 1)
     assert not waiting
     lab.advance(REBALANCE_MS)
-    assert waiting[0].error == Error.NONE
+    assert waiting[0].error_code == Error.NONE
     assert lab.beat("b", 2) == Error.UNKNOWN_MEMBER_ID
     assert [each.id for each in lab.group.members] == ["a", "c"]
 
@@ -139,7 +140,7 @@ def test_a_member_that_leaves_makes_the_others_join() -> None:
     assert lab.leave("b") == Error.UNKNOWN_MEMBER_ID
     assert lab.beat("a", generation) == Error.REBALANCE_IN_PROGRESS
     (answer,) = lab.join("a")
-    assert answer.generation == generation + 1
+    assert answer.generation_id == generation + 1
     assert lab.leave("a") == Error.NONE
     assert lab.group.state.name == "Empty"
     assert lab.rows[-1][1].members == []
@@ -148,7 +149,7 @@ def test_a_member_that_leaves_makes_the_others_join() -> None:
 def test_who_only_had_an_id_leaves_an_empty_group_as_it_is() -> None:
     lab = Lab(delay_ms=3000)
     (refused,) = lab.join("a", is_new=True, needs_id_first=True)
-    assert refused.error == Error.MEMBER_ID_REQUIRED
+    assert refused.error_code == Error.MEMBER_ID_REQUIRED
     assert lab.leave("a") == Error.NONE
     assert (lab.group.state.name, lab.group.generation, lab.rows, lab.changes) == ("Empty", 0, [], [])
     lab.group.check_delete()
@@ -168,31 +169,31 @@ def test_the_protocol_is_the_one_that_most_want_of_those_that_all_have() -> None
     lab.join("a", is_new=True, protocols=[("x", b""), ("y", b""), ("z", b"")])
     lab.join("b", is_new=True, protocols=[("y", b""), ("z", b"")])
     (answer,) = lab.join("a", protocols=[("x", b""), ("y", b""), ("z", b"")])
-    assert answer.protocol == "y"
+    assert answer.protocol_name == "y"
     (refused,) = lab.join("c", is_new=True, protocols=[("x", b"")])
-    assert refused.error == Error.INCONSISTENT_GROUP_PROTOCOL
+    assert refused.error_code == Error.INCONSISTENT_GROUP_PROTOCOL
     (refused,) = lab.join("c", is_new=True, protocols=[("y", b"")], protocol_type="other")
-    assert refused.error == Error.INCONSISTENT_GROUP_PROTOCOL
+    assert refused.error_code == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize(("protocols", "protocol_type"), [([], "test"), ([("x", b"")], "")])
 def test_an_empty_group_takes_nobody_without_protocols(protocols: list[tuple[str, bytes]], protocol_type: str) -> None:
     (refused,) = Lab().join("a", is_new=True, protocols=protocols, protocol_type=protocol_type)
-    assert refused.error == Error.INCONSISTENT_GROUP_PROTOCOL
+    assert refused.error_code == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_a_full_group_takes_nobody() -> None:
     lab = Lab(size_max=1)
     lab.stable("a")
     (refused,) = lab.join("b", is_new=True)
-    assert (refused.error, refused.member_id) == (Error.GROUP_MAX_SIZE_REACHED, "")
+    assert (refused.error_code, refused.member_id) == (Error.GROUP_MAX_SIZE_REACHED, "")
 
 
 def test_a_lost_answer_is_given_again() -> None:
     lab = Lab()
     generation = lab.stable("a", "b")
     (answer,) = lab.join("b")
-    assert (answer.error, answer.generation, answer.members) == (Error.NONE, generation, [])
+    assert (answer.error_code, answer.generation_id, answer.members) == (Error.NONE, generation, [])
     lab.join("a")
     assert lab.group.state.name == "PreparingRebalance"  # the leader wants to assign anew
 
@@ -221,9 +222,9 @@ def test_an_assignment_that_cannot_be_written_is_no_assignment() -> None:
     lab.join("a", is_new=True)
     waiting = lab.sync("a", 1, a=b"all")
     lab.settle(Error.COORDINATOR_NOT_AVAILABLE)
-    assert waiting[0].error == Error.COORDINATOR_NOT_AVAILABLE
+    assert waiting[0].error_code == Error.COORDINATOR_NOT_AVAILABLE
     (answer,) = lab.join("a")
-    assert answer.generation == 2
+    assert answer.generation_id == 2
 
 
 def test_a_group_that_was_empty_waits_for_more_members() -> None:
@@ -237,7 +238,7 @@ def test_a_group_that_was_empty_waits_for_more_members() -> None:
     lab.advance(5999)
     assert not first
     lab.advance(6000)
-    assert first[0].generation == second[0].generation == 1
+    assert first[0].generation_id == second[0].generation_id == 1
 
 
 def test_the_delay_ends_with_the_rebalance_timeout() -> None:
@@ -256,7 +257,7 @@ class TestStaticMembers:
         lab = Lab()
         generation = lab.stable("a", i="b")
         (answer,) = lab.join("b2", is_new=True, instance_id="i")
-        assert (answer.error, answer.generation, answer.member_id) == (Error.NONE, generation, "b2")
+        assert (answer.error_code, answer.generation_id, answer.member_id) == (Error.NONE, generation, "b2")
         assert lab.group.state.name == "Stable"
         assert lab.beat("a", generation) == Error.NONE
         (synced,) = lab.sync("b2", generation, instance_id="i")
@@ -270,8 +271,8 @@ class TestStaticMembers:
         lab = Lab()
         generation = lab.stable(i="a")
         (answer,) = lab.join("a2", is_new=True, instance_id="i", skips_assignment=skips)
-        assert answer.generation == generation
-        assert answer.skips_assignment is skips
+        assert answer.generation_id == generation
+        assert answer.skip_assignment is skips
         assert answer.leader == ("a2" if skips else "a")
         assert bool(answer.members) is skips
 
@@ -290,7 +291,7 @@ class TestStaticMembers:
         generation = lab.stable(i="a")
         waiting = lab.join("a2", is_new=True, instance_id="i")
         lab.settle(Error.NOT_COORDINATOR)
-        assert waiting[0].error == Error.UNKNOWN_MEMBER_ID
+        assert waiting[0].error_code == Error.UNKNOWN_MEMBER_ID
         assert lab.beat("a", generation, "i") == Error.NONE
 
     def test_it_leaves_by_its_name(self) -> None:
@@ -345,7 +346,7 @@ def test_who_waits_is_told_when_the_coordinator_moves() -> None:
     lab.stable("a")
     waiting = lab.join("b", is_new=True)
     lab.group.end(Error.NOT_COORDINATOR, 0)
-    assert waiting[0].error == Error.NOT_COORDINATOR
+    assert waiting[0].error_code == Error.NOT_COORDINATOR
     assert lab.beat("a", 1) == Error.COORDINATOR_NOT_AVAILABLE
 
 
@@ -377,7 +378,7 @@ def test_a_session_begins_when_the_assignment_is_refused_and_ends() -> None:
     waiting = lab.sync("a", 1, a=b"all")
     lab.advance(SESSION_MS * 2)
     lab.settle(Error.COORDINATOR_NOT_AVAILABLE)
-    assert waiting[0].error == Error.COORDINATOR_NOT_AVAILABLE
+    assert waiting[0].error_code == Error.COORDINATOR_NOT_AVAILABLE
     lab.advance(SESSION_MS * 3 - 1)
     assert "a" in lab.group.members
     lab.advance(SESSION_MS * 3)  # before the rebalance that has begun ends

@@ -10,10 +10,11 @@ from minibroker.errors import Error, KafkaError
 from minibroker.groups import classic_members_in_consumer_group as classic_guests
 from minibroker.groups import migration
 from minibroker.groups.classic import ClassicGroup
-from minibroker.groups.classic_members import Joined, Synced
 from minibroker.groups.classic_members import Member as ClassicMember
 from minibroker.groups.records import decode, encode
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from minibroker.protocol.messages.join_group import JoinGroupResponse
+from minibroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from minibroker.stored.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
 from tests.groups.goldens import golden
@@ -73,7 +74,9 @@ def joining(member_id: str, instance_id: str | None = None, protocol: str = "ran
     )
 
 
-def join(cluster: Cluster, new: ClassicMember, *, has_id: bool = True, needs_id_first: bool = False) -> Joined:
+def join(
+    cluster: Cluster, new: ClassicMember, *, has_id: bool = True, needs_id_first: bool = False
+) -> JoinGroupResponse:
     rows, joined = classic_guests.join(
         cluster.group,
         new,
@@ -89,38 +92,35 @@ def join(cluster: Cluster, new: ClassicMember, *, has_id: bool = True, needs_id_
     return joined
 
 
-def sync(cluster: Cluster, member_id: str, generation: int) -> Synced:
-    return classic_guests.sync(
-        cluster.group,
+def sync(cluster: Cluster, member_id: str, generation: int) -> SyncGroupResponse:
+    request = SyncGroupRequest(
+        group_id=GROUP,
         member_id=member_id,
-        instance_id=None,
-        generation=generation,
+        generation_id=generation,
         protocol_type="consumer",
-        protocol="range",
-        now_ms=cluster.now_ms,
-        topics=cluster.topics,
+        protocol_name="range",
+        assignments=[],
     )
+    return classic_guests.sync(cluster.group, request, now_ms=cluster.now_ms, topics=cluster.topics)
 
 
 def beat(cluster: Cluster, member_id: str, generation: int) -> Error:
-    return classic_guests.heartbeat(
-        cluster.group, member_id=member_id, instance_id=None, generation=generation, now_ms=cluster.now_ms
-    )
+    return classic_guests.heartbeat(cluster.group, member_id, None, generation, cluster.now_ms)
 
 
 def test_a_classic_member_gets_partitions_that_a_consumer_member_gave_up() -> None:
     cluster = Cluster()
     cluster.beat("a", 0)
-    assert join(cluster, joining("x"), has_id=False, needs_id_first=True).error is Error.MEMBER_ID_REQUIRED
+    assert join(cluster, joining("x"), has_id=False, needs_id_first=True).error_code is Error.MEMBER_ID_REQUIRED
     joined = join(cluster, joining("x"))
-    assert (joined.generation, joined.protocol, joined.leader, joined.members) == (3, "range", "", [])
+    assert (joined.generation_id, joined.protocol_name, joined.leader, joined.members) == (3, "range", "", [])
     assert sync(cluster, "x", 3).assignment == b"\0\1" + bytes(4) + b"\xff\xff\xff\xff"
     assert beat(cluster, "x", 3) == Error.NONE  # what it is to get is not free
     cluster.beat("a", 2, [0, 1, 2])
     cluster.beat("a", 2, [0, 1])
     assert beat(cluster, "x", 3) is Error.REBALANCE_IN_PROGRESS
     joined = join(cluster, joining("x"))
-    assert sync(cluster, "x", joined.generation).assignment.endswith(b"\0\1t\0\0\0\1\0\0\0\2\xff\xff\xff\xff")
+    assert sync(cluster, "x", joined.generation_id).assignment.endswith(b"\0\1t\0\0\0\1\0\0\0\2\xff\xff\xff\xff")
     assert refusal(lambda: beat(cluster, "x", 9))[0] is Error.ILLEGAL_GENERATION
     assert refusal(lambda: beat(cluster, "a", 3))[0] is Error.UNKNOWN_MEMBER_ID
 
@@ -205,7 +205,7 @@ def test_a_static_member_that_returns_with_the_classic_protocol_keeps_what_it_ha
     cluster = Cluster()
     cluster.beat("a", 0, instance_id="i")
     joined = join(cluster, joining("x", "i"), has_id=False)
-    assert (joined.error, joined.member_id, joined.generation) == (Error.NONE, "x", 2)
+    assert (joined.error_code, joined.member_id, joined.generation_id) == (Error.NONE, "x", 2)
     group = made(cluster)
     member = group.members.get("x")
     assert (group.state.name, member is not None and member.assignment[-20:-4]) == (

@@ -11,7 +11,7 @@ from uuid import UUID
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import classic_members_in_consumer_group as classic_guests
 from minibroker.groups.classic import ClassicGroup
-from minibroker.groups.classic_members import Joined, Member, Synced
+from minibroker.groups.classic_members import Member, join_refused, sync_refused
 from minibroker.groups.consumer import ConsumerGroup, check_heartbeat, group_not_found
 from minibroker.groups.consumer_state import JOINING, LEAVING, LEFT_FOR_A_WHILE
 from minibroker.groups.migration import upgrade
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     Identities = Sequence[tuple[str, str | None]]  # member and instance ids
 
-JoinedMember = JoinGroupResponse.JoinGroupResponseMember
 LeftMember = LeaveGroupResponse.MemberResponse
 
 # First versions.
@@ -123,7 +122,7 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
                 topics=node.groups.coordinator.topics,
                 config=led.shard.settings_of(request.group_id),
             )
-            answer_when_safe(led, group, records, reply, joined, lambda error: Joined.refused(error, member.id))
+            answer_when_safe(led, group, records, reply, joined, lambda error: join_refused(error, member.id))
         else:
             group.join(
                 reply,
@@ -136,7 +135,7 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
             led.shard.drop_unwritten(request.group_id, now_ms)  # made for one who was refused
         led.arm(request.group_id)
     except KafkaError as error:
-        return _joined(Joined.refused(error.code, request.member_id), version)
+        return _joined(join_refused(error.code, request.member_id), version)
     return reply.into(lambda joined: _joined(joined, version))
 
 
@@ -163,21 +162,9 @@ def answer_when_safe(
         reply(answer)
 
 
-def _joined(joined: Joined, version: int) -> JoinGroupResponse:
-    protocol = joined.protocol or (None if version >= NULL_PROTOCOL_SINCE else "")
-    return JoinGroupResponse(
-        error_code=joined.error,
-        generation_id=joined.generation,
-        protocol_type=joined.protocol_type,
-        protocol_name=protocol,
-        leader=joined.leader,
-        skip_assignment=joined.skips_assignment,
-        member_id=joined.member_id,
-        members=[
-            JoinedMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
-            for member_id, instance_id, metadata in joined.members
-        ],
-    )
+def _joined(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    response.protocol_name = response.protocol_name or (None if version >= NULL_PROTOCOL_SINCE else "")
+    return response
 
 
 def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Later:
@@ -190,40 +177,14 @@ def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse
         led = context.node.groups.coordinator.find(request.group_id)
         group = known_group(led, request.group_id)
         if isinstance(group, ConsumerGroup):
-            synced = classic_guests.sync(
-                group,
-                member_id=request.member_id,
-                instance_id=request.group_instance_id,
-                generation=request.generation_id,
-                protocol_type=request.protocol_type,
-                protocol=request.protocol_name,
-                now_ms=context.now_ms,
-                topics=context.node.groups.coordinator.topics,
-            )
-            reply(synced)
+            topics = context.node.groups.coordinator.topics
+            reply(classic_guests.sync(group, request, now_ms=context.now_ms, topics=topics))
         else:
-            group.sync(
-                reply,
-                member_id=request.member_id,
-                instance_id=request.group_instance_id,
-                generation=request.generation_id,
-                protocol_type=request.protocol_type,
-                protocol=request.protocol_name,
-                assignments=[(each.member_id, bytes(each.assignment)) for each in request.assignments],
-            )
+            group.sync(reply, request)
         led.arm(request.group_id)
     except KafkaError as error:
-        return _synced(Synced(error.code))
-    return reply.into(_synced)
-
-
-def _synced(synced: Synced) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=synced.error,
-        protocol_type=synced.protocol_type,
-        protocol_name=synced.protocol,
-        assignment=synced.assignment,
-    )
+        return sync_refused(error.code)
+    return reply
 
 
 def known_group(led: OffsetsPartition, group_id: str) -> Group:
@@ -242,9 +203,7 @@ def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
         group = known_group(led, request.group_id)
         member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
         if isinstance(group, ConsumerGroup):
-            error = classic_guests.heartbeat(
-                group, member_id=member_id, instance_id=instance_id, generation=generation, now_ms=context.now_ms
-            )
+            error = classic_guests.heartbeat(group, member_id, instance_id, generation, context.now_ms)
             led.arm(request.group_id)
         else:
             error = group.heartbeat(member_id, instance_id, generation, context.now_ms)
