@@ -19,7 +19,7 @@ from minibroker.broker.releases import ranges_of
 from minibroker.config.ignored import REASONS, reason_of
 from minibroker.config.setting import HONOURED, IGNORED, LATER, REFUSED, Setting
 from minibroker.config.tables import broker_settings, group_settings, other_settings, topic_settings
-from minibroker.groups.classic_states import STATES
+from minibroker.groups.classic_states import EVENTS, STATES, State
 from minibroker.protocol import message
 from minibroker.protocol.registry import APIS, STORED, snake_case
 
@@ -320,16 +320,19 @@ def groups_page() -> str:
     for state in STATES:
         answers = (state.heartbeat, state.sync, state.commit)
         told = " | ".join("goes on" if each == errors.Error.NONE else f"`{each.name}`" for each in answers)
-        before = ", ".join(f"`{each.name}`" for each in STATES if each.name in state.after)
+        before = ", ".join(f"`{each.name}`" for each in STATES if state in _reached_from(each))
         rows.append(f"| `{state.name}` | {state.what} | {before} | {told} |")
     drawn = "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> Empty", *_arrows(), "```", "", *rows, ""])
     return f"{begin}from minibroker/groups/classic_states.py -->\n{drawn}<!-- end -->{end}"
 
 
 def _arrows() -> list[str]:
-    return [
-        f"    {before.name} --> {state.name}" for before in STATES for state in STATES if before.name in state.after
-    ]
+    pairs = [(before, state) for before in STATES for state in STATES if state in _reached_from(before)]
+    return [f"    {before.name} --> {state.name}" for before, state in pairs]
+
+
+def _reached_from(state: State) -> list[State]:
+    return [after[state] for after in EVENTS.values() if state in after]
 
 
 PAGES = {

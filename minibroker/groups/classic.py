@@ -26,7 +26,7 @@ from minibroker.groups.classic_members import (
     sync_refused,
 )
 from minibroker.groups.classic_rebalance import Rebalance
-from minibroker.groups.classic_states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, State
+from minibroker.groups.classic_states import COMPLETING, DEAD, EMPTY, END, EVENTS, PREPARING, STABLE, State
 from minibroker.groups.consumer_protocol import CONSUMER, subscribed_topics
 from minibroker.groups.records import CoordinatorRecord
 from minibroker.protocol.messages.join_group import JoinGroupResponse
@@ -302,10 +302,10 @@ class ClassicGroup:
         self.members.remove(member_id).refuse(Error.UNKNOWN_MEMBER_ID)
 
     def end(self, error: Error, now_ms: int) -> None:
-        """Be no more: deleted, or its coordinator is another. Whoever waits is told."""
+        """Enter Dead and fail all waiting joins and syncs: it is deleted, or its coordinator is another."""
         for member in self.members:
             member.refuse(error)
-        self.become(DEAD, now_ms, "it is gone")
+        self.become(END, now_ms, "it is gone")
         self._wake_ms = None
 
     def _check(self, member_id: str, instance_id: str | None, generation: int) -> Member:
@@ -356,10 +356,9 @@ class ClassicGroup:
         # A member that waits gets a new deadline when it is answered.
         self._wake_ms = min(dues + [each.due_ms for each in self.members if not each.is_waiting], default=None)
 
-    def become(self, state: State, now_ms: int, why: str) -> None:
-        assert self.state.name in state.after, f"{self.state} -> {state}"
-        before, self.state, self.since_ms = self.state, state, now_ms
-        self.told(before.name, state.name, why)
+    def become(self, event: str, now_ms: int, why: str) -> None:
+        before, self.state, self.since_ms = self.state, EVENTS[event][self.state], now_ms
+        self.told(before.name, self.state.name, why)
 
     # What is asked of its offsets
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.errors import Error
 from minibroker.groups.classic_members import Member, sync_refused
-from minibroker.groups.classic_states import COMPLETING, EMPTY, PREPARING, STABLE
+from minibroker.groups.classic_states import ASSIGN, BEGIN, COMPLETE, COMPLETING, EMPTY, PREPARING, VACATE
 
 if TYPE_CHECKING:
     from minibroker.groups.classic import ClassicGroup
@@ -57,7 +57,7 @@ class Rebalance:
             self._refuse_syncs(Error.REBALANCE_IN_PROGRESS, now_ms)
         self._sync_due_ms = None
         is_first, delay_ms = group.state is EMPTY, group.config["group.initial.rebalance.delay.ms"]
-        group.become(PREPARING, now_ms, why)
+        group.become(BEGIN, now_ms, why)
         if is_first and delay_ms > 0:
             self._delay_ms = delay_ms
             self._delay_left_ms = max(group.members.rebalance_timeout_ms - delay_ms, 0)
@@ -89,10 +89,10 @@ class Rebalance:
         group.protocol = members.choose_protocol()
         group.note_topics()
         if not members:
-            group.become(EMPTY, now_ms, "nobody is left")
+            group.become(VACATE, now_ms, "nobody is left")
             group.write([group.record()], lambda error: None)
             return
-        group.become(COMPLETING, now_ms, f"{len(members)} members have joined generation {group.generation}")
+        group.become(COMPLETE, now_ms, f"{len(members)} members have joined generation {group.generation}")
         for member in members:
             reply = members.take_reply(member)
             group.beat(member, now_ms)
@@ -124,7 +124,7 @@ class Rebalance:
                 return
             for member in group.members:
                 member.assignment = assignments.get(member.id, b"")
-            group.become(STABLE, now_ms, f"the leader has said who gets what in generation {generation}")
+            group.become(ASSIGN, now_ms, f"the leader has said who gets what in generation {generation}")
             for member in group.members:
                 reply, member.syncing = member.syncing, None
                 if reply is not None:

@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.classic import ClassicGroup
-from minibroker.groups.classic_states import STATES
+from minibroker.groups.classic_states import DEAD, EMPTY, END, EVENTS, STATES
 
 from .classic_lab import REBALANCE_MS, SESSION_MS, Lab
 
@@ -351,11 +351,19 @@ def test_who_waits_is_told_when_the_coordinator_moves() -> None:
 
 
 def test_every_state_is_reached_from_another_and_answers_all() -> None:
-    names = {state.name for state in STATES}
     for state in STATES:
-        assert state.after <= names
-        assert state.after
         assert state.what
+        assert [before for after in EVENTS.values() for before, reached in after.items() if reached is state]
+        assert EVENTS[END][state] is DEAD if state is not DEAD else DEAD not in EVENTS[END]
+
+
+def test_an_event_in_a_state_that_it_cannot_happen_in_is_an_error() -> None:
+    lab = Lab()
+    for event, after in EVENTS.items():
+        if EMPTY not in after:
+            with pytest.raises(KeyError):
+                lab.group.become(event, 0, "it cannot be")
+    assert lab.group.state is EMPTY
 
 
 def test_a_session_begins_when_the_assignment_is_told_however_long_that_took() -> None:
