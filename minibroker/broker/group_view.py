@@ -11,11 +11,11 @@ What must hold: looking changes nothing. What cannot be known is None.
 
 from __future__ import annotations
 
-from minibroker.broker.handlers.group_admin import described
 from minibroker.clock import LoopClock
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.classic import ClassicGroup
+from minibroker.groups.describe import described
 from minibroker.groups.hash_order import partition_of
 from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.handlers.group_admin import described
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import classic_members_in_consumer_group as classic_guests
 from minibroker.groups.classic_members import Member as ClassicMember
 from minibroker.groups.consumer import ConsumerGroup, group_not_found
 from minibroker.groups.consumer_protocol import read_assignment
+from minibroker.groups.describe import described
 from minibroker.groups.records import decode, encode
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from minibroker.protocol.messages.consumer_group_heartbeat import (

@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from minibroker.broker.handlers.group_admin import described
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.consumer import ConsumerGroup
+from minibroker.groups.describe import described
 from minibroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -7,8 +7,8 @@ from minibroker.errors import Error, KafkaError, shortened
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import STABLE
 from minibroker.groups.consumer import ConsumerGroup
+from minibroker.groups.describe import described
 from minibroker.protocol.messages.consumer_group_describe import (
-    Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
@@ -19,12 +19,7 @@ from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from minibroker.broker.dispatch import Context
-    from minibroker.groups.consumer import Settings
-    from minibroker.groups.consumer_state import ConsumerState, Member
-    from minibroker.groups.topics import Topics
     from minibroker.turns import Work
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
@@ -36,7 +31,6 @@ Deleted = DeleteGroupsResponse.DeletableGroupResult
 NOT_FOUND_SINCE = 6  # DescribeGroups: says that there is no such group
 NOT_ASKED = -(1 << 31)
 DESCRIBED_US, MEMBER_US, LISTED_US, DELETED_US = 5, 20, 2, 50
-CLASSIC, CONSUMER = 0, 1  # types of members of a consumer group
 OPERATIONS = (3, 6, 8)  # of a group: bit n is AclOperation n
 CONFIG_OPERATIONS = (10, 11)  # groups have settings since 4.0
 
@@ -210,47 +204,3 @@ def _undescribed(group_id: str, error: Error, message: str | None = None) -> Des
         assignor_name="",
         members=[],
     )
-
-
-def described(group: ConsumerGroup, topics: Topics, config: Settings) -> DescribedConsumerGroup:
-    state = group.state
-    return DescribedConsumerGroup(
-        error_code=Error.NONE,
-        group_id=state.group_id,
-        group_state=state.name,
-        group_epoch=state.epoch,
-        assignment_epoch=state.target_epoch,
-        assignor_name=state.assignor(group.default_assignor(config)),
-        members=[_described_member(member, state, topics) for member in state.members.values()],
-    )
-
-
-def _described_member(member: Member, state: ConsumerState, topics: Topics) -> DescribedConsumerGroup.Member:
-    held: dict[bytes, list[int]] = {}
-    for part in (member.held, member.to_revoke):  # until it has confirmed, it has what it is to give up
-        for topic_id, partitions in part.items():
-            held.setdefault(topic_id, []).extend(partitions)
-    return DescribedConsumerGroup.Member(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        member_epoch=member.epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topic_names),
-        subscribed_topic_regex=member.pattern,
-        assignment=_assignment(held, topics),
-        target_assignment=_assignment(state.targets.get(member.member_id, {}), topics),
-        member_type=CONSUMER if member.classic is None else CLASSIC,
-    )
-
-
-def _assignment(held: Mapping[bytes, Collection[int]], topics: Topics) -> Assignment:
-    """Name the topics; one that has been deleted meanwhile is left out."""
-    parts = []
-    for topic_id, partitions in held.items():
-        topic = topics.find_id(topic_id)
-        if topic is not None:
-            part = Assignment.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
-            parts.append(part)
-    return Assignment(topic_partitions=parts)
