@@ -45,13 +45,13 @@ class Row(NamedTuple):
 ROWS = {
     "Produce": Row(14, 5_459),
     "Fetch": Row(11, 4_305),
-    "Produce to three replicas": Row(26, 8_063),
-    "CreateTopics with three replicas": Row(61, 16_461),
-    "JoinGroup": Row(15, 3_679),
-    "Heartbeat": Row(12, 3_276),
-    "ConsumerGroupHeartbeat of a new member": Row(45, 10_295),
-    "ConsumerGroupHeartbeat without news": Row(23, 4_720),
-    "Compaction": Row(34, 8_636),
+    "Produce to three replicas": Row(26, 8_067),
+    "CreateTopics with three replicas": Row(61, 16_536),
+    "JoinGroup": Row(15, 3_730),
+    "Heartbeat": Row(12, 3_323),
+    "ConsumerGroupHeartbeat of a new member": Row(35, 9_725),
+    "ConsumerGroupHeartbeat without news": Row(16, 4_356),
+    "Compaction": Row(34, 8_640),
 }
 NOT_THE_BROKER = ("embedded/",)  # who asks for a compaction
 WARM_COUNT, TRACED_COUNT = 2, 3  # what is not in each of the traced is chance: a slow turn of the loop, a buffer grown
