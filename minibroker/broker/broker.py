@@ -107,7 +107,7 @@ class Node(Parts):
         # Narrower than what parts may know of them, and set once.
         self.emulated = EmulatedRelease(as_version)  # pyright: ignore[reportIncompatibleVariableOverride]
         self.served, self.announced = self.emulated.served, self.emulated.announced
-        self.faults = Faults(
+        self.faults: Faults = Faults(
             broker=self.node_id,
             chance=chance,
             served=self.served,

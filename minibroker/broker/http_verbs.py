@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from minibroker.broker.broker import Node
     from minibroker.broker.group_view import SeenGroups
+    from minibroker.groups.view_rows import GroupView
     from minibroker.server.http import HttpAnswer, HttpRequest
 
     Handler = Callable[[Node, "Call"], Any]
@@ -58,14 +59,6 @@ class Call:
 # Faults
 
 
-def list_faults(node: Node, call: Call) -> Any:
-    return [rule.as_json() for rule in node.faults.rules.values()]
-
-
-def add_fault(node: Node, call: Call) -> Any:
-    return node.faults.add(**call.body).as_json()
-
-
 def remove_fault(node: Node, call: Call) -> Any:
     number = int(call.argument) if _is_number(call.argument) else -1
     if number not in node.faults.rules:
@@ -78,23 +71,15 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
 
 
-def clear_faults(node: Node, call: Call) -> Any:
-    node.faults.clear()
-    return []
-
-
-def list_toxics(node: Node, call: Call) -> Any:
-    return [toxic.as_json() for toxic in node.faults.toxics.values()]
-
-
-def add_toxic(node: Node, call: Call) -> Any:
-    return node.faults.add_toxic(**call.body).as_json()
-
-
 def remove_toxic(node: Node, call: Call) -> Any:
     if call.argument not in node.faults.toxics:
         raise Refused("404 Not Found", f"there is no toxic {call.argument}")
     return node.faults.remove_toxic(call.argument).as_json()
+
+
+def clear_faults(node: Node, call: Call) -> Any:
+    node.faults.clear()
+    return []
 
 
 def clear_toxics(node: Node, call: Call) -> Any:
@@ -105,27 +90,21 @@ def clear_toxics(node: Node, call: Call) -> Any:
 # Groups
 
 
-def list_groups(node: Node, call: Call) -> Any:
-    return [row._asdict() for row in seen_groups(node).groups()]
-
-
 def show_group(node: Node, call: Call) -> Any:
-    from minibroker.groups.view_rows import view_as_json
-
     try:
-        return view_as_json(seen_groups(node).group(call.argument))
+        return _view(seen_groups(node).group(call.argument))
     except KafkaError as error:
         raise Refused("404 Not Found", error.message) from None
 
 
 async def wait_group(node: Node, call: Call) -> Any:
+    return _view(await _waited(seen_groups(node).wait_group, call.body))
+
+
+def _view(view: GroupView) -> dict[str, Any]:
     from minibroker.groups.view_rows import view_as_json
 
-    return view_as_json(await _waited(seen_groups(node).wait_group, call.body))
-
-
-async def wait_committed(node: Node, call: Call) -> Any:
-    return await _waited(seen_groups(node).wait_committed, call.body)
+    return view_as_json(view)
 
 
 async def _waited(wait: Callable[..., Coroutine[Any, Any, Any]], arguments: Mapping[str, Any]) -> Any:
@@ -150,18 +129,6 @@ def seen_groups(node: Node) -> SeenGroups:
 
 
 # Cleaning
-
-
-def retention(node: Node, call: Call) -> Any:
-    return _clean(node, RETENTION, call)
-
-
-def compact(node: Node, call: Call) -> Any:
-    return _clean(node, COMPACT, call)
-
-
-def roll(node: Node, call: Call) -> Any:
-    return _clean(node, ROLL, call)
 
 
 def _clean(node: Node, verb: str, call: Call) -> Any:
@@ -196,28 +163,24 @@ def steer(node: Node, call: Call) -> Any:
     return node.steer(call.argument, call.body)
 
 
-def cluster_state(node: Node, call: Call) -> Any:
-    return steer(node, Call("state", {}))
-
-
 # Method and path -> who answers. <...> stands for any last piece.
 ROUTES: dict[tuple[str, str], Handler] = {
-    ("GET", "/faults"): list_faults,
-    ("POST", "/faults"): add_fault,
+    ("GET", "/faults"): lambda node, call: [rule.as_json() for rule in node.faults.rules.values()],
+    ("POST", "/faults"): lambda node, call: node.faults.add(**call.body).as_json(),
     ("DELETE", "/faults"): clear_faults,
     ("DELETE", "/faults/<id>"): remove_fault,
-    ("GET", "/toxics"): list_toxics,
-    ("POST", "/toxics"): add_toxic,
+    ("GET", "/toxics"): lambda node, call: [toxic.as_json() for toxic in node.faults.toxics.values()],
+    ("POST", "/toxics"): lambda node, call: node.faults.add_toxic(**call.body).as_json(),
     ("DELETE", "/toxics"): clear_toxics,
     ("DELETE", "/toxics/<name>"): remove_toxic,
-    ("GET", "/groups"): list_groups,
+    ("GET", "/groups"): lambda node, call: [row._asdict() for row in seen_groups(node).groups()],
     ("GET", "/groups/<id>"): show_group,
     ("POST", "/wait-group"): wait_group,
-    ("POST", "/wait-committed"): wait_committed,
-    ("POST", "/retention"): retention,
-    ("POST", "/compact"): compact,
-    ("POST", "/roll"): roll,
-    ("GET", "/cluster"): cluster_state,
+    ("POST", "/wait-committed"): lambda node, call: _waited(seen_groups(node).wait_committed, call.body),
+    ("POST", "/retention"): lambda node, call: _clean(node, RETENTION, call),
+    ("POST", "/compact"): lambda node, call: _clean(node, COMPACT, call),
+    ("POST", "/roll"): lambda node, call: _clean(node, ROLL, call),
+    ("GET", "/cluster"): lambda node, call: steer(node, Call("state", {})),
     ("POST", "/cluster/<verb>"): steer,
 }
 

@@ -1,22 +1,16 @@
-"""How a program looks at its cluster: topics, records, replicas, events; and waits for records and events.
-
-Nothing here asks again and again: what is waited for is looked at when an event says that it may have come. Patience is
-measured by the machine's clock, since the cluster's may be frozen.
-"""
+"""How a program looks at its cluster: topics, records, replicas, events; and waits for records and events."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from minibroker.clock import LoopClock
-from minibroker.embedded.engine import too_few
-from minibroker.embedded.reading import records_of
+from minibroker.embedded.reading import records_of, wait_for_records
 from minibroker.embedded.watching import fitting
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from minibroker.cluster.cluster import Cluster
     from minibroker.embedded.engine import Record
@@ -25,7 +19,6 @@ if TYPE_CHECKING:
     from minibroker.replication.replica import Replica
 
 TIMEOUT_S = 10.0
-RECORD_KINDS = ("high_watermark", "leader", "epoch", "topic", "broker", "metadata", "delete")
 LEADER, FOLLOWER, OFFLINE = "leader", "follower", "offline"
 
 
@@ -96,25 +89,10 @@ class Views:
 
         The topic need not be there yet. A partition that nobody leads counts when somebody does.
         """
-        clock = LoopClock()
-        deadline_ms = clock.now_ms() + timeout * 1000
-        while True:
-            replicas = self._leaders(topic)
-            found = [record for replica in replicas for record in records_of(replica)]
-            if len(found) >= count:
-                return found
-            before = _ends(replicas)
-            # Markers of transactions have offsets too, so it is counted again when there are enough of those.
-            end = sum(before.values()) + count - len(found)
-            try:
-                await self.core.events.wait_until(
-                    lambda before=before, end=end: _is_more(before, _ends(self._leaders(topic)), end),  # type: ignore[misc]
-                    RECORD_KINDS,
-                    timeout_ms=max(deadline_ms - clock.now_ms(), 0),
-                )
-            except TimeoutError:
-                known = self.core.controller.image.topics
-                raise too_few(topic, len(found), count, timeout * 1000, known) from None
+        core = self.core
+        return await wait_for_records(
+            core.events, lambda: self._leaders(topic), topic, count, timeout, lambda: core.controller.image.topics
+        )
 
     async def wait_event(self, wanted: str | Callable[[Event], object], timeout: float = TIMEOUT_S) -> Event:
         """Return the first event from now on that is of a kind, or fits a predicate; TimeoutError if none comes."""
@@ -128,12 +106,3 @@ class Views:
         found = self.core.controller.image.topics.get(topic)
         leaders = [] if found is None else [self.core.leader(topic, partition.id) for partition in found.partitions]
         return [each for each in leaders if each is not None]
-
-
-def _ends(replicas: Iterable[Replica]) -> dict[int, int]:
-    return {replica.partition: replica.high_watermark for replica in replicas}
-
-
-def _is_more(before: dict[int, int], now: dict[int, int], end: int) -> bool:
-    """Whether it is worth counting again: another leader may have been without records that are there now."""
-    return sum(now.values()) >= end or before.keys() != now.keys()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from random import SystemRandom
 
 from minibroker.broker.broker import Node
-from minibroker.clock import LoopClock
 from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
 from minibroker.config.listeners import address
 from minibroker.config.sources import setting_texts
 from minibroker.embedded.arguments import steered
-from minibroker.embedded.engine import ANSWER_MS, START_FAILURES, TIMEOUT_S, BrokerError, Engine, Refused, too_few
-from minibroker.embedded.reading import records_of
+from minibroker.embedded.engine import ANSWER_MS, START_FAILURES, TIMEOUT_S, BrokerError, Engine, Refused
+from minibroker.embedded.reading import records_of, wait_for_records
 from minibroker.errors import Error, KafkaError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
@@ -61,7 +59,6 @@ class InProcess(Engine):
         self._storage = storage
         self._topics = start.topics
         self._clock = clock
-        self._patience = LoopClock()  # of who waits: the broker's clock may stand
         self._node = Node(
             BrokerConfig(start.settings),
             storage,
@@ -120,55 +117,15 @@ class InProcess(Engine):
     async def records(self, topic: str) -> list[Record]:
         if topic not in self._node.image.topics:
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
-        return self._read(topic)
+        return [record for replica in self._replicas(topic) for record in records_of(replica)]
 
     async def wait_records(self, topic: str, count: int, timeout: float = TIMEOUT_S) -> list[Record]:
-        timeout_ms = round(timeout * 1000)
-        deadline_ms = self._patience.now_ms() + timeout_ms
-        while True:
-            found = self._read(topic)
-            if len(found) >= count:
-                return found
-            # There may be markers of transactions among what comes, so it is counted again then.
-            end = self._end(topic) + count - len(found)
-            if not await self._changed(topic, end, deadline_ms - self._patience.now_ms()):
-                raise too_few(topic, len(found), count, timeout_ms, self._node.image.topics)
-
-    async def _changed(self, topic: str, end: int, timeout_ms: int) -> bool:
-        """Wait until a topic holds so many offsets, or is made, deleted or enlarged; return whether it was."""
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        replicas = self._replicas(topic)
-
-        def settle(is_changed: bool) -> None:
-            if not done.done():
-                done.set_result(is_changed)
-
-        def appended(_added_bytes: int) -> None:
-            if self._end(topic) >= end:
-                settle(True)
-
-        def altered() -> None:
-            if self._replicas(topic) != replicas:
-                settle(True)
-
-        timer = self._patience.after(max(timeout_ms, 0), lambda: settle(False))
-        for replica in replicas:
-            replica.waiters[appended] = None
-        self._node.watchers[altered] = None
-        try:
-            return await done
-        finally:
-            timer.cancel()
-            del self._node.watchers[altered]
-            for replica in replicas:
-                replica.waiters.pop(appended, None)
+        node = self._node
+        return await wait_for_records(
+            node.events, lambda: self._replicas(topic), topic, count, timeout, lambda: node.image.topics
+        )
 
     def _replicas(self, topic: str) -> list[Replica]:
-        found = self._node.image.topics.get(topic)
-        return [] if found is None else [self._node.replicas[topic, partition.id] for partition in found.partitions]
-
-    def _end(self, topic: str) -> int:
-        return sum(replica.high_watermark for replica in self._replicas(topic))
-
-    def _read(self, topic: str) -> list[Record]:
-        return [record for replica in self._replicas(topic) for record in records_of(replica)]
+        found, replicas = self._node.image.topics.get(topic), self._node.replicas
+        opened = [] if found is None else [replicas.get((topic, partition.id)) for partition in found.partitions]
+        return [replica for replica in opened if replica is not None]
