@@ -110,6 +110,7 @@ DEAREST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEAREST)
 def test_eight_megabytes_of_the_dearest_let_others_in(name: str, broker: Measured) -> None:
     make, version = DEAREST[name]

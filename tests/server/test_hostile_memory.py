@@ -92,6 +92,7 @@ def test_readers_that_do_not_read_take_little_memory() -> None:
         assert broker.stop() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 async def test_a_bomb_is_refused_before_it_is_unpacked(codec: int) -> None:
     import resource

@@ -274,6 +274,7 @@ async def test_socket_request_max_bytes_is_the_longest_frame() -> None:
         assert await client.is_closed()
 
 
+@pytest.mark.slow
 async def test_a_reader_that_does_not_read_slows_only_itself() -> None:
     async with running({"message.max.bytes": "2000000"}) as node:
         node.create_topic("t")

@@ -61,6 +61,7 @@ def one_by_one(rows: list[Record], made: list[BuiltBatch], base_offset: int, **t
     return found
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(lists, st.sampled_from(CODECS), st.sampled_from([100, 1000, 20_000, 1 << 20]), st.sampled_from([1, 7, 1 << 20]))
 @example(NEAR, NONE, 1 << 20, 1 << 20)

@@ -381,6 +381,7 @@ def test_a_count_that_cannot_be_makes_no_room() -> None:
     assert peak < 2 * MIB
 
 
+@pytest.mark.slow
 def test_a_batch_of_very_many_records_takes_little_memory() -> None:
     count = 30_000
     batch = bytearray(build_batch(2, []) + compress(ZSTD, bytes([12, 0, 0, 0, 1, 1, 0]) * count))

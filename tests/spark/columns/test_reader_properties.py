@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ aborted_lists = st.just([]) | st.lists(st.tuples(st.sampled_from(PRODUCERS), st.
 group_sizes = st.sampled_from([1, 100, 5000, 1 << 20])
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(chunks(), aborted_lists, group_sizes, st.booleans(), st.integers(0, 60), st.booleans())
 def test_columns_are_the_records(
@@ -77,6 +79,7 @@ def test_columns_are_the_records(
     assert both_ways(chunk, group_bytes=group_bytes, **options) == one_by_one(chunk, **options)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(chunks(), st.integers(0, 1100), ranges, st.none() | timestamps, st.none() | timestamps)
 def test_ranges_are_kept(
@@ -107,6 +110,7 @@ def same(data: bytes, aborted: list[tuple[int, int]]) -> None:
         assert both_ways(data, **options) == one_by_one(data, **options)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(GOLDEN), min_size=1, max_size=3).map(b"".join), changes, aborted_lists)
 def test_changed_bytes_are_read_alike_or_refused_alike(
@@ -115,6 +119,7 @@ def test_changed_bytes_are_read_alike_or_refused_alike(
     same(changed(data, at), aborted)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=80, deadline=None)
 @given(lists, st.sampled_from([0, 1, 2]), changes)
 def test_changed_records_are_read_alike_or_refused_alike(
@@ -149,6 +154,7 @@ def test_random_bytes_are_read_alike_or_refused_alike(data: bytes) -> None:
     same(data, [])
 
 
+@pytest.mark.slow
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.binary(min_size=1, max_size=120), st.integers(-1, 30), st.sampled_from([CREATE_TIME, APPEND_TIME]))
 def test_random_records_are_read_alike_or_refused_alike(data: bytes, count: int, timestamp_type: int) -> None:

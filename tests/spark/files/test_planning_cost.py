@@ -26,6 +26,7 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "options", "parts", "count", "opened"),
     [

@@ -67,6 +67,7 @@ def test_all_that_kafka_wrote_is_read(name: str, isolation: str, tmp_path: Path)
     assert tree(root) == before
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("seed", range(12))
 def test_random_logs_are_read_in_any_pieces(seed: int, isolation: str, tmp_path: Path) -> None:

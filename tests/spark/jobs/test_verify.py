@@ -117,6 +117,7 @@ def test_a_log_that_lies_alone(directory: Path) -> None:
     assert check_same(directory / "txn-0", 300)
 
 
+@pytest.mark.slow
 def test_every_byte_may_be_flipped(tmp_path: Path) -> None:
     """Each byte of a log with producers and an index of several entries, one after the other."""
     log = open_at(tmp_path, index_interval_bytes=200, segment_bytes=2000)
