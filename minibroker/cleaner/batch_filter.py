@@ -19,7 +19,7 @@ Not here: reading keys (keys.py), writing v2 batches (kept_records.py), what was
 
 from __future__ import annotations
 
-from itertools import compress
+from itertools import compress, repeat
 
 from minibroker.cleaner.kept_records import rebuilt
 from minibroker.cleaner.keys import (
@@ -36,12 +36,14 @@ from minibroker.cleaner.survivors import STAYS, TOMBSTONE
 from minibroker.errors import EncodeError, InvalidRecord
 from minibroker.log.build import build_batch, origin_of
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
-from minibroker.schema.varint import read_uvarint
+from minibroker.log.record_walks import make_walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
+    from typing import Any
 
+    from minibroker.cleaner.kept_records import Kept
     from minibroker.cleaner.offset_map import OffsetMap
     from minibroker.cleaner.transactions import Transactions
     from minibroker.log.batches import Batch
@@ -145,9 +147,8 @@ class BatchFilter:
     def _filter_keys(self, batch: Batch, is_over: bool, keeps_empty: bool) -> Generator[int | None, None, Filtered]:
         """Filter data of format v2."""
         data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
-        kept: list[tuple[int, int]] = []  # where records that stay begin and end, those side by side together
-        start = 0
-        dropped_count = 0
+        kept: list[Kept] = []  # those side by side together
+        start = start_index = done = dropped_count = 0
         has_tombstones = False
         for chunk in chunks(batch, data):
             goes = self._goes(chunk, is_over)
@@ -157,13 +158,14 @@ class BatchFilter:
                 starts = [chunk.start, *chunk.ends]
                 for place in compress(range(len(goes)), goes):
                     if start < starts[place]:
-                        kept.append((start, starts[place]))
-                    start = starts[place + 1]
+                        kept.append((start, starts[place], done + place - start_index))
+                    start, start_index = starts[place + 1], done + place + 1
                     dropped_count += 1
+            done += len(goes)
             yield None
-        if start < len(data):
-            kept.append((start, len(data)))
         count = batch.count
+        if start < len(data):
+            kept.append((start, len(data), count - start_index))
         if not kept:
             return Filtered(_emptied(batch) if keeps_empty else None, count, 0)
         horizon = batch.delete_horizon
@@ -224,32 +226,31 @@ class BatchFilter:
         return batch.magic == 2 or self._upgrades
 
 
-def _places(data: bytes, stays: bytes) -> Generator[int | None, None, list[tuple[int, int]]]:
-    """Return where the records begin and end that stay."""
-    kept: list[tuple[int, int]] = []
-    position = 0
+def _places(data: bytes, stays: bytes) -> Generator[int | None, None, list[Kept]]:
+    """Return the places of the records that stay."""
+    kept: list[Kept] = []
+    walk = _find_ends or _make_walk()
+    position, end = 0, len(stays)
     try:
-        for first in range(0, len(stays), CHUNK_RECORDS):
+        for first in range(0, end, CHUNK_RECORDS):
             if first:
                 yield None
-            for stay in stays[first : first + CHUNK_RECORDS]:
-                start = position
-                size = data[position]
-                if size > 127:
-                    byte = data[position + 1]
-                    if byte > 127:
-                        size, position = read_uvarint(data, position)
-                    else:
-                        size += (byte << 7) - 128
-                        position += 2
-                    position += size >> 1
-                else:
-                    position += (size >> 1) + 1
-                if stay:
-                    kept.append((start, position))
-    except (ArithmeticError, LookupError, ValueError):
+            ends = [position]
+            position = walk(data, position, first, min(first + CHUNK_RECORDS, end), 0, ends)
+            places = zip(ends, ends[1:], repeat(1))
+            kept += compress(places, stays[first : first + CHUNK_RECORDS])
+    except InvalidRecord:
         raise Unusual from None
     return kept
+
+
+def _make_walk() -> Callable[..., int]:
+    global _find_ends
+    _find_ends = make_walk("size", trusting=True, parameters="ends", before="add = ends.append", each="add(stop)")
+    return _find_ends
+
+
+_find_ends: Callable[..., int] | None = None
 
 
 def _emptied(batch: Batch) -> bytes:
@@ -259,30 +260,18 @@ def _emptied(batch: Batch) -> bytes:
 
 def _built(batch: Batch, records: list[Record], magic: int, horizon: int | None) -> bytes:
     """Return a batch with these records and the rest of the header as it was."""
-    timestamp_type = APPEND_TIME if batch.timestamp_type == APPEND_TIME else CREATE_TIME
-    max_timestamp = batch.max_timestamp if timestamp_type == APPEND_TIME or not records else None
-    codec = batch.codec if records else 0
+    is_stamped = batch.timestamp_type == APPEND_TIME
+    settings: dict[str, Any] = {
+        "codec": batch.codec if records else 0,
+        "timestamp_type": APPEND_TIME if is_stamped else CREATE_TIME,
+        "max_timestamp": batch.max_timestamp if is_stamped or not records else None,
+        "delete_horizon": horizon,
+    }
+    if batch.magic == 2 or not records:
+        magic = 2
+        settings |= {"base_offset": batch.base_offset, "last_offset": batch.last_offset, **origin_of(batch)}
     try:
-        if batch.magic < 2 and records:
-            return build_batch(
-                magic,
-                records,
-                codec=codec,
-                timestamp_type=timestamp_type,
-                max_timestamp=max_timestamp,
-                delete_horizon=horizon,
-            )
-        return build_batch(
-            2,
-            records,
-            codec=codec,
-            base_offset=batch.base_offset,
-            last_offset=batch.last_offset,
-            timestamp_type=timestamp_type,
-            max_timestamp=max_timestamp,
-            delete_horizon=horizon,
-            **origin_of(batch),
-        )
+        return build_batch(magic, records, **settings)
     except EncodeError as error:
         # Numbers that can be read but not be written: offsets that fall, times beyond 64 bits.
         raise InvalidRecord(f"cannot be written anew: {error}", batch.position, "batch") from None

@@ -11,40 +11,36 @@ from __future__ import annotations
 from struct import error as StructError
 
 from minibroker.cleaner.keys import CHUNK_RECORDS, Unusual
-from minibroker.log.batches import crc32c
+from minibroker.errors import InvalidRecord
+from minibroker.log.build import SMALL_VARINTS, pack_batch, varlong
 from minibroker.log.compression import compress_in_pieces
-from minibroker.log.formats import (
-    APPEND_TIME,
-    DELETE_HORIZON_BIT,
-    HEADER_BYTES,
-    PREFIX_BYTES,
-    BatchHeader,
-    layout,
-)
-from minibroker.schema.varint import read_uvarint, uvarint, zigzag
+from minibroker.log.formats import APPEND_TIME, DELETE_HORIZON_BIT
+from minibroker.log.record_walks import make_walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from minibroker.log.batches import Batch
 
+    Kept = tuple[int, int, int]  # records side by side that stay: where they begin and end, and how many they are
+
 
 def rebuilt(
-    batch: Batch, data: bytes, kept: Sequence[tuple[int, int]], count: int, delete_horizon: int | None
+    batch: Batch, data: bytes, kept: Sequence[Kept], count: int, delete_horizon: int | None
 ) -> Generator[int | None, None, bytes]:
-    """Return the batch with the `count` records at the positions `kept` of `data`; yield after every 128.
+    """Return the batch with the `count` records at the places `kept` in `data`; yield after every 128.
 
     Raises Unusual for times that cannot be read or do not fit.
     """
     try:
         return (yield from _rebuilt(batch, data, kept, count, delete_horizon))
-    except (ArithmeticError, LookupError, ValueError, StructError):
+    except (InvalidRecord, ArithmeticError, LookupError, ValueError, StructError):
         raise Unusual from None
 
 
 def _rebuilt(
-    batch: Batch, data: bytes, kept: Sequence[tuple[int, int]], count: int, delete_horizon: int | None
+    batch: Batch, data: bytes, kept: Sequence[Kept], count: int, delete_horizon: int | None
 ) -> Generator[int | None, None, bytes]:
     if batch.timestamp_type == APPEND_TIME:
         max_timestamp = batch.max_timestamp
@@ -58,113 +54,81 @@ def _rebuilt(
     if batch.codec:
         payload = yield from compress_in_pieces(batch.codec, payload)
     attributes = batch.attributes if delete_horizon is None else batch.attributes | DELETE_HORIZON_BIT
-    base_offset = batch.base_offset
-    covered = (
-        _pack_covered(
-            attributes,
-            batch.last_offset - base_offset,
-            base_timestamp,
-            max_timestamp,
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            count,
-        )
-        + payload
-    )
-    size = HEADER_BYTES - PREFIX_BYTES - _COVERED_BYTES + len(covered)
-    return _pack_front(base_offset, size, batch.partition_leader_epoch, 2, crc32c(covered)) + covered
+    base_offset, producer = batch.base_offset, (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+    header = attributes, batch.last_offset - base_offset, base_timestamp, max_timestamp, *producer, count
+    return pack_batch(base_offset, batch.partition_leader_epoch, header, payload)
 
 
 def _first_timestamp(batch: Batch, data: bytes, position: int) -> int:
     """Return the timestamp of the record at a position."""
-    return batch.base_timestamp + _read_signed(data, _read_size(data, position)[1] + 1)[0]
+    times: list[int] = []
+    (_read_times or _make_walks()[0])(data, position, 0, 1, 0, times)
+    return batch.base_timestamp + times[0]
 
 
-def _as_they_are(data: bytes, kept: Sequence[tuple[int, int]]) -> Generator[int | None, None, tuple[bytes, int]]:
+def _as_they_are(data: bytes, kept: Sequence[Kept]) -> Generator[int | None, None, tuple[bytes, int]]:
     """Return the records and the largest of the numbers that their timestamps are."""
-    latest = _LEAST
-    count = 0
-    for position, stop in kept:
-        while position < stop:
-            size, position = _read_size(data, position)
-            delta, _ = _read_signed(data, position + 1)
-            if delta > latest:
-                latest = delta
-            position += size
-            count += 1
-            if not count % CHUNK_RECORDS:
+    read, times = _read_times or _make_walks()[0], [_LEAST]
+    for position, _, count in kept:
+        while count:
+            piece = min(count, CHUNK_RECORDS - len(times) + 1)
+            position = read(data, position, 0, piece, 0, times)
+            count -= piece
+            if len(times) > CHUNK_RECORDS:
+                times = [max(times)]
                 yield None
-    return b"".join([data[start:stop] for start, stop in kept]), latest
+    return b"".join([data[start:stop] for start, stop, _ in kept]), max(times)
 
 
 def _with_times(
-    data: bytes, kept: Sequence[tuple[int, int]], moves: int, always: int | None = None
+    data: bytes, kept: Sequence[Kept], moves: int, always: int | None = None
 ) -> Generator[int | None, None, tuple[bytes, int]]:
     """Return the records with other numbers for their timestamps, and the largest of the old ones.
 
     moves: what to add to each, unless it is to be `always` the same.
     """
-    latest = _LEAST
-    count = 0
+    write, latest, left = _write_times or _make_walks()[1], _LEAST, CHUNK_RECORDS
     parts: list[bytes] = []
-    add = parts.append
-    for position, stop in kept:
-        while position < stop:
-            size, position = _read_size(data, position)
-            delta, behind = _read_signed(data, position + 1)
-            if delta > latest:
-                latest = delta
-            number = delta + moves if always is None else always
-            time = _SIGNED[number] if 0 <= number < _SIGNED_COUNT else _varlong(number)
-            end = position + size
-            size = end - behind + 1 + len(time)
-            add(_SIGNED[size] if size < _SIGNED_COUNT else uvarint(size << 1))
-            add(b"\0")
-            add(time)
-            add(data[behind:end])
-            position = end
-            count += 1
-            if not count % CHUNK_RECORDS:
+    for position, _, count in kept:
+        while count:
+            piece = min(count, left)
+            position, latest = write(data, position, 0, piece, 0, parts, latest, moves, always)
+            count -= piece
+            left -= piece
+            if not left:
+                left = CHUNK_RECORDS
                 yield None
     return b"".join(parts), latest
 
 
-def _varlong(number: int) -> bytes:
-    if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"{number} does not fit into 64 bits")
-    return uvarint(zigzag(number))
+def _make_walks() -> tuple[Callable[..., int], Callable[..., tuple[int, int]]]:
+    """Return the walks that take the timestamps of records, and that write records with others."""
+    global _read_times, _write_times
+    _read_times = make_walk(
+        "timestamp_delta",
+        trusting=True,
+        parameters="times",
+        before="add = times.append",
+        each="add(timestamp_delta >> 1 ^ -(timestamp_delta & 1))",
+    )
+    _write_times = make_walk(
+        "timestamp_delta",
+        trusting=True,
+        parameters="parts, latest, moves, always",
+        before="add = parts.append",
+        each="""\
+number = timestamp_delta >> 1 ^ -(timestamp_delta & 1)
+if number > latest: latest = number
+number = number + moves if always is None else always
+time = small[number] if 0 <= number < small_count else varlong(number)
+size = stop - pos + 1 + len(time)
+add(small[size] if size < small_count else uvarint(size << 1)); add(zero); add(time); add(buf[pos:stop])""",
+        result="pos, latest",
+        scope={"small": SMALL_VARINTS, "small_count": len(SMALL_VARINTS), "varlong": varlong, "zero": b"\0"},
+    )
+    return _read_times, _write_times
 
 
-def _read_size(data: bytes, position: int) -> tuple[int, int]:
-    """Return the size that a record begins with, and where it ends."""
-    size = data[position]
-    position += 1
-    if size > 127:
-        byte = data[position]
-        position += 1
-        size += (byte << 7) - 128
-        if byte > 127:
-            size, position = read_uvarint(data, position - 2)
-    return size >> 1, position
-
-
-def _read_signed(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number at a position, and where it ends."""
-    number = data[position]
-    position += 1
-    if number > 127:
-        byte = data[position]
-        position += 1
-        number += (byte << 7) - 128
-        if byte > 127:
-            number, position = read_uvarint(data, position - 2, 10)
-    return (number >> 1) ^ -(number & 1), position
-
-
+_read_times: Callable[..., int] | None = None
+_write_times: Callable[..., tuple[int, int]] | None = None
 _LEAST = -(1 << 63)
-_SIGNED_COUNT = 1024
-_SIGNED = [uvarint(number << 1) for number in range(_SIGNED_COUNT)]  # most sizes and times are small
-_pack_front = layout(BatchHeader, end="attributes").pack
-_pack_covered = layout(BatchHeader, "attributes").pack
-_COVERED_BYTES = layout(BatchHeader, "attributes").size

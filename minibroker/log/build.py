@@ -17,7 +17,6 @@ from minibroker.log.formats import (
     ABORT,
     APPEND_TIME,
     APPEND_TIME_BIT,
-    CODEC_MASK,
     COMMIT,
     CONTROL_BIT,
     CREATE_TIME,
@@ -28,7 +27,7 @@ from minibroker.log.formats import (
     BatchHeader,
     layout,
 )
-from minibroker.log.message_sets import build_message_set, build_messages
+from minibroker.log.message_sets import build_message_set, build_messages, wrap_messages
 from minibroker.log.records import Record, due_offset
 from minibroker.schema.varint import uvarint, zigzag
 
@@ -54,12 +53,11 @@ if TYPE_CHECKING:
 FEW_BYTES_MAX, RECORD_BYTES = 16 * 1024, 8  # of records that are written at once; one of them, beside key and value
 WRITTEN_SHARE = 2  # what is said of compression is of what can hardly be compressed
 BUILT_NS, BUILT_BYTES_PER_US = 1200, 1000  # about how long it takes: a record, and what it is made of
-ATTRIBUTES_V1 = CODEC_MASK | APPEND_TIME_BIT
 
 
 def build_batch(
     magic: int,
-    records: Iterable[Record],
+    records: Iterable[Record] | _Written,
     *,
     codec: int = NONE,
     level: int | None = None,
@@ -81,38 +79,49 @@ def build_batch(
     max_timestamp: by default the largest; with APPEND_TIME it must be given, as it is the time of all records.
     level: of the codec, Kafka's default if None.
     """
-    rows = records if isinstance(records, (list, tuple)) else list(records)
-    if base_offset is None:
-        base_offset = max(rows[0].offset, 0) if rows else 0
     if timestamp_type == APPEND_TIME and max_timestamp is None:
         raise EncodeError("append time needs max_timestamp, the time of the append", "max_timestamp")
+    if magic < 2 and (delete_horizon is not None or producer_id != -1 or transactional or control):
+        raise EncodeError(f"format {magic} has no control batches, producers or delete horizons", "magic")
     attributes = codec | timestamp_type << 3
-    if magic < 2:
-        if delete_horizon is not None or producer_id != -1 or transactional or control:
-            raise EncodeError(f"format {magic} has no control batches, producers or delete horizons", "magic")
-        try:
-            return build_message_set(magic, rows, attributes, level, base_offset, max_timestamp)
-        except (StructError, TypeError, ValueError) as failure:
-            raise _misfit(rows, failure) from failure
-
-    attributes |= _v2_bits(delete_horizon, transactional=transactional, control=control)
-    base_timestamp = delete_horizon if delete_horizon is not None else rows[0].timestamp if rows else -1
+    rows: Sequence[Record] = ()
     try:
-        payload, last_built, max_built = _records(rows, base_offset, base_timestamp, base_offset)
-        header = (
-            attributes,
-            (last_built if last_offset is None else last_offset) - base_offset,
-            base_timestamp,
-            max_built if max_timestamp is None else max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(rows),
-        )
-        packed = compress(codec, payload, level=level) if codec and rows else payload
-        return _v2_batch(base_offset, partition_leader_epoch, header, packed)
+        if isinstance(records, _Written):
+            payload, count, base_offset, base_timestamp, last_built, max_built = records
+        else:
+            rows = records if isinstance(records, (list, tuple)) else list(records)
+            count = len(rows)
+            if base_offset is None:
+                base_offset = max(rows[0].offset, 0) if rows else 0
+            if magic < 2:
+                return build_message_set(magic, rows, attributes, level, base_offset, max_timestamp)
+            base_timestamp = delete_horizon if delete_horizon is not None else rows[0].timestamp if rows else -1
+            payload, last_built, max_built = _records(rows, base_offset, base_timestamp, base_offset)
+            if codec and rows:
+                payload = compress(codec, payload, level=level)
+        if max_timestamp is None:
+            max_timestamp = max_built
+        if magic < 2:
+            return wrap_messages(magic, payload, attributes, max_timestamp, last_built) if codec else payload
+        if delete_horizon is not None:
+            attributes |= DELETE_HORIZON_BIT
+        if transactional:
+            attributes |= TRANSACTIONAL_BIT
+        if control:
+            attributes |= CONTROL_BIT
+        last_delta = (last_built if last_offset is None else last_offset) - base_offset
+        writer = producer_id, producer_epoch, base_sequence
+        header = (attributes, last_delta, base_timestamp, max_timestamp, *writer, count)
+        return pack_batch(base_offset, partition_leader_epoch, header, payload)
     except (StructError, TypeError, ValueError, AttributeError) as failure:
         raise _misfit(rows, failure) from failure
+
+
+def pack_batch(base_offset: int, partition_leader_epoch: int, header: tuple[int, ...], payload: bytes) -> bytes:
+    """Return a batch of v2 around its records; header: from attributes on, covered as they are by the checksum."""
+    covered = _pack_covered(*header) + payload
+    size = HEADER_BYTES - PREFIX_BYTES - _COVERED_BYTES + len(covered)
+    return _pack_front(base_offset, size, partition_leader_epoch, 2, crc32c(covered)) + covered
 
 
 def origin_of(batch: Batch) -> Origin:
@@ -138,12 +147,12 @@ class BatchBuilder:
         self.size_bytes = 0  # of the records, before they are compressed; 0 as long as they are few
         self._is_kept = True  # False: what is written is only counted
         self._magic, self._settings = magic, settings
+        self._codec: int = settings.get("codec", NONE)
         self._few: list[Record] = []
         self._few_bytes = 0
         self._compressor: Compressor | None = None  # as soon as they are more than can be written at once
-        self._count, self._next_offset, self._max_built = 0, 0, -1
-        self._base_offset: int | None = None
-        self._base_timestamp: int | None = None
+        self._count, self._max_built = 0, -1
+        self._base_offset = self._base_timestamp = self._next_offset = 0
 
     def add(self, records: Sequence[Record]) -> InPieces[None]:
         """Write more records; there is at least one."""
@@ -154,102 +163,62 @@ class BatchBuilder:
             if self._few_bytes <= FEW_BYTES_MAX:
                 return
             records, self._few = self._few, []
-            self._begin(**self._settings)
+            self._begin(records[0])
         assert self._compressor is not None
-        first = records[0]
-        if not self._count:
-            if self._base_offset is None:
-                self._base_offset = max(first.offset, 0)
-            if self._base_timestamp is None:
-                self._base_timestamp = first.timestamp
-            self._next_offset = self._base_offset
-        base_offset, base_timestamp = self._base_offset, self._base_timestamp
-        assert base_offset is not None
-        assert base_timestamp is not None
+        made = self._write(records)
+        self.size_bytes += len(made)
+        yield 1 + BUILT_NS * len(records) // 1000 + len(made) // BUILT_BYTES_PER_US
+        if self._is_kept:
+            for step_us in self._compressor.add(made):
+                yield step_us // WRITTEN_SHARE
+
+    def _begin(self, first: Record) -> None:
+        given = self._settings
+        base_offset, base_timestamp = given.get("base_offset"), given.get("delete_horizon")
+        self._base_offset = self._next_offset = max(first.offset, 0) if base_offset is None else base_offset
+        self._base_timestamp = first.timestamp if base_timestamp is None else base_timestamp
+        self._compressor = Compressor(self._codec, level=given.get("level"), magic=self._magic)
+
+    def _write(self, records: Sequence[Record]) -> bytes:
+        """Return records as they are without codec."""
+        base_offset, next_offset, magic = self._base_offset, self._next_offset, self._magic
         try:
-            if self._magic == 2:
-                made, last_built, max_built = _records(records, base_offset, base_timestamp, self._next_offset)
+            if magic == 2:
+                made, last_built, max_built = _records(records, base_offset, self._base_timestamp, next_offset)
             else:
-                append_time = self._attributes & APPEND_TIME_BIT
+                is_stamped = self._settings.get("timestamp_type") == APPEND_TIME
+                attributes = APPEND_TIME_BIT if is_stamped and magic else 0
+                append_time = self._settings["max_timestamp"] if is_stamped else None
+                within = base_offset if self._codec and magic else 0
                 made, last_built, max_built = build_messages(
-                    self._magic,
-                    records,
-                    append_time if self._magic else 0,
-                    self._next_offset,
-                    base_offset if self._codec and self._magic else 0,
-                    self._max_timestamp if append_time else None,
+                    magic, records, attributes, next_offset, within, append_time
                 )
         except (StructError, TypeError, ValueError, AttributeError) as failure:
             raise _misfit(records, failure) from failure
         self._count += len(records)
         self._next_offset = last_built + 1
         self._max_built = max(self._max_built, max_built)
-        self.size_bytes += len(made)
-        yield 1 + BUILT_NS * len(records) // 1000 + len(made) // BUILT_BYTES_PER_US
-        if not self._is_kept:
-            return
-        for step_us in self._compressor.add(made):
-            yield step_us // WRITTEN_SHARE
-
-    def _begin(
-        self,
-        *,
-        codec: int = NONE,
-        level: int | None = None,
-        base_offset: int | None = None,
-        last_offset: int | None = None,
-        timestamp_type: int = CREATE_TIME,
-        max_timestamp: int | None = None,
-        delete_horizon: int | None = None,
-        partition_leader_epoch: int = -1,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        base_sequence: int = -1,
-        transactional: bool = False,
-        control: bool = False,
-    ) -> None:
-        self._codec, self._attributes = codec, codec | timestamp_type << 3
-        if self._magic == 2:
-            self._attributes |= _v2_bits(delete_horizon, transactional=transactional, control=control)
-        self._base_offset, self._base_timestamp = base_offset, delete_horizon
-        self._last_offset: int | None = last_offset
-        self._max_timestamp: int | None = max_timestamp
-        self._front = partition_leader_epoch
-        self._producer = producer_id, producer_epoch, base_sequence
-        self._compressor = Compressor(codec, level=level, magic=self._magic)
+        return made
 
     def drop(self) -> None:
         """Forget what has been written, and only count what comes, in `size_bytes`; there is no batch in the end."""
         if self._is_kept and self._compressor is not None:
             self._is_kept = False
-            self._compressor = Compressor(self._codec, magic=self._magic)
+            self._compressor = Compressor(NONE)
 
     def end(self) -> bytes:
         """Return the batch."""
         assert self._is_kept, "it was dropped"
         if self._compressor is None:
             return build_batch(self._magic, self._few, **self._settings)
-        payload = self._compressor.end()
-        max_timestamp = self._max_built if self._max_timestamp is None else self._max_timestamp
-        try:
-            if self._magic < 2:
-                if not self._codec:
-                    return payload
-                attributes = self._attributes & (ATTRIBUTES_V1 if self._magic else CODEC_MASK)
-                wrapper = Record(None, payload, (), max_timestamp, self._next_offset - 1)
-                return build_messages(self._magic, [wrapper], attributes, 0, 0, None)[0]
-            base_offset, last_built = self._base_offset or 0, self._next_offset - 1
-            header = (
-                self._attributes,
-                (last_built if self._last_offset is None else self._last_offset) - base_offset,
-                -1 if self._base_timestamp is None else self._base_timestamp,
-                max_timestamp,
-                *self._producer,
-                self._count,
-            )
-            return _v2_batch(base_offset, self._front, header, payload)
-        except (StructError, TypeError, ValueError) as failure:
-            raise EncodeError(str(failure), "batch") from failure
+        ends = self._base_offset, self._base_timestamp, self._next_offset - 1, self._max_built
+        return build_batch(self._magic, _Written((self._compressor.end(), self._count, *ends)), **self._settings)
+
+
+class _Written(tuple[bytes, int, int, int, int, int]):
+    """Records as their batch has them: payload, count, base offset and timestamp, last offset, largest timestamp."""
+
+    __slots__ = ()
 
 
 def build_transaction_marker(
@@ -282,28 +251,12 @@ def build_transaction_marker(
 # Records
 
 
-def _v2_bits(delete_horizon: int | None, *, transactional: bool, control: bool) -> int:
-    """Return the attributes that only format 2 has."""
-    return (
-        (0 if delete_horizon is None else DELETE_HORIZON_BIT)
-        | (TRANSACTIONAL_BIT if transactional else 0)
-        | (CONTROL_BIT if control else 0)
-    )
-
-
-def _v2_batch(base_offset: int, partition_leader_epoch: int, header: tuple[int, ...], payload: bytes) -> bytes:
-    """Return a batch of format 2; header: from attributes on, which the checksum covers as it does the payload."""
-    covered = _pack_covered(*header) + payload
-    size = HEADER_BYTES - PREFIX_BYTES - _COVERED_BYTES + len(covered)
-    return _pack_front(base_offset, size, partition_leader_epoch, 2, crc32c(covered)) + covered
-
-
 def _records(
     records: Sequence[Record], base_offset: int, base_timestamp: int, next_offset: int
 ) -> tuple[bytes, int, int]:
     """Return records of a v2 batch from `next_offset` on, the last offset, the largest timestamp."""
     parts: list[bytes] = []
-    add, join, table, table_end = parts.append, b"".join, _VARINTS, len(_VARINTS)
+    add, join, table, table_end = parts.append, b"".join, SMALL_VARINTS, len(SMALL_VARINTS)
     max_timestamp = -1
     for key, value, headers, timestamp, offset in records:
         if offset < next_offset:
@@ -328,7 +281,7 @@ def _records(
         body = join(
             (
                 b"\0",
-                table[timestamp] if 0 <= timestamp < table_end else _varlong(timestamp),
+                table[timestamp] if 0 <= timestamp < table_end else varlong(timestamp),
                 table[offset] if offset < table_end else _varint(offset),
                 key_size,
                 key,
@@ -370,14 +323,14 @@ def _varint(value: int) -> bytes:
     return uvarint(zigzag(value))
 
 
-def _varlong(value: int) -> bytes:
+def varlong(value: int) -> bytes:
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{value} does not fit into 64 bits")
     return uvarint(zigzag(value))
 
 
 # Most sizes and deltas are small: looked up in half the time that counting out takes.
-_VARINTS = [uvarint(value << 1) for value in range(1024)]
+SMALL_VARINTS = [uvarint(value << 1) for value in range(1024)]
 
 _pack_front = layout(BatchHeader, end="attributes").pack
 _pack_covered = layout(BatchHeader, "attributes").pack

@@ -28,6 +28,7 @@ from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.message_sets import MessagePieces
@@ -41,41 +42,6 @@ class FormatLacksCodec(UnknownCodec):
     """A batch is in order, but its codec came with a later format than the one asked for."""
 
 
-def convert(
-    buffer: bytes | bytearray | memoryview,
-    to_magic: int,
-    *,
-    first_offset: int = 0,
-    base_offset: int | None = None,
-    codec: int | None = None,
-    level: int | None = None,
-    keep_older: bool = False,
-    limit_bytes: int = DECOMPRESSED_BYTES_MAX,
-) -> Iterator[bytes | memoryview]:
-    """Yield the whole batches of a buffer in format `to_magic`, one or more batches at a time.
-
-    first_offset: where the reader wants to begin. Single messages below it are left out, whole compressed batches are
-        converted as they are: readers skip what they did not ask for.
-    base_offset: count the records from here, without gaps, as the leader does with what producers send.
-    keep_older: leave batches of older formats as they are: whoever can read a format can read those before it.
-    codec: compress with this one instead of keeping each batch's own.
-    level: of the codec; batches that have the codec already are compressed again then.
-    limit_bytes: the most that one batch may unpack to.
-    """
-    for made in convert_in_pieces(
-        buffer,
-        to_magic,
-        first_offset=first_offset,
-        base_offset=base_offset,
-        codec=codec,
-        level=level,
-        keep_older=keep_older,
-        limit_bytes=limit_bytes,
-    ):
-        if type(made) is not int:
-            yield made  # type: ignore[misc]
-
-
 def convert_in_pieces(
     buffer: bytes | bytearray | memoryview,
     to_magic: int,
@@ -87,7 +53,18 @@ def convert_in_pieces(
     keep_older: bool = False,
     limit_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[int | bytes | memoryview]:
-    """Yield what `convert` does; and between that, how many microseconds about have passed (in_pieces.py)."""
+    """Yield the whole batches of a buffer in format `to_magic`, one or more batches at a time.
+
+    And between that, how many microseconds about have passed (in_pieces.py); `convert` leaves those out.
+
+    first_offset: where the reader wants to begin. Single messages below it are left out, whole compressed batches are
+        converted as they are: readers skip what they did not ask for.
+    base_offset: count the records from here, without gaps, as the leader does with what producers send.
+    keep_older: leave batches of older formats as they are: whoever can read a format can read those before it.
+    codec: compress with this one instead of keeping each batch's own.
+    level: of the codec; batches that have the codec already are compressed again then.
+    limit_bytes: the most that one batch may unpack to.
+    """
     for run in _runs(batches(buffer)):
         if isinstance(run, int):
             yield run
@@ -126,6 +103,13 @@ def convert_in_pieces(
         except EncodeError as error:
             # Numbers that can be read but not be written: offsets that fall, times beyond 64 bits.
             raise InvalidRecord(f"cannot become format {to_magic}: {error}", batch.position, "batch") from None
+
+
+def convert(*args: Any, **settings: Any) -> Iterator[bytes | memoryview]:
+    """Do all of `convert_in_pieces` at once."""
+    for made in convert_in_pieces(*args, **settings):
+        if not isinstance(made, int):
+            yield made
 
 
 def recompressed(

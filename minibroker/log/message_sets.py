@@ -257,17 +257,20 @@ def build_message_set(
 ) -> bytes:
     """Return the messages, in a wrapper if there is a codec."""
     codec, append_time = attributes & 7, attributes & APPEND_TIME_BIT
-    if magic == 0:
-        attributes = codec
     time = max_timestamp if append_time else None
     # Offsets within v1 wrappers count from the first.
     messages, last_offset, max_built = build_messages(
-        magic, records, attributes & APPEND_TIME_BIT, base_offset, base_offset if codec and magic else 0, time
+        magic, records, append_time if magic else 0, base_offset, base_offset if codec and magic else 0, time
     )
     if not codec or not records:
         return messages
     payload = compress(codec, messages, level=level, magic=magic)
-    timestamp = max_built if max_timestamp is None else max_timestamp
+    return wrap_messages(magic, payload, attributes, max_built if max_timestamp is None else max_timestamp, last_offset)
+
+
+def wrap_messages(magic: int, payload: bytes, attributes: int, timestamp: int, last_offset: int) -> bytes:
+    """Return the wrapper of compressed messages."""
+    attributes &= CODEC_MASK | APPEND_TIME_BIT if magic else CODEC_MASK
     return build_messages(magic, [Record(None, payload, (), timestamp, last_offset)], attributes, 0, 0, None)[0]
 
 
