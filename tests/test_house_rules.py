@@ -107,7 +107,6 @@ CIRCLES = (
     "cli: groups reset_offsets",
     "server: connection http server",
     "config: broker listeners start",
-    "simulation: loop processes sockets transport",
     "broker: broker dispatch group_view http_pages http_verbs inject_faults internal_topics metadata_in_cluster"
     " metadata_standalone producer_ids repair",
 )

@@ -1,9 +1,9 @@
 """Deterministic simulation: brokers and their clients in virtual time, everything moved by one seed.
 
-run.py        one run: a world from a seed, and what came of it
-loop.py       an event loop whose time passes only when everybody waits
-processes.py  parts of the program that can be killed and paused as processes are
-sockets.py    create_server and create_connection in memory
-transport.py  one end of a connection
-world.py      what foreign code asks the machine for: time and chance
+run.py         one run: a world from a seed, what foreign code there asks for time and chance, and what came of it
+loop.py        an event loop whose time passes only when everybody waits
+processes.py   parts of the program that can be killed and paused as processes are
+sockets.py     create_server and create_connection in memory: listeners and both ends of connections
+disk.py        a disk that forgets what was not synced, and fails when told to
+power_loss.py  what may be left of it when the power goes
 """

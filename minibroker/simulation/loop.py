@@ -12,20 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from collections.abc import Callable
+from contextvars import Context
 from heapq import heappush
+from random import Random
+from typing import Any
 
 from minibroker.simulation.processes import CURRENT, Process, ProcessHandle, ProcessTimer
-from minibroker.simulation.sockets import Sockets
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextvars import Context
-    from random import Random
-    from typing import Any
-
-    from minibroker.simulation.sockets import SimulatedServer
-    from minibroker.simulation.transport import SimulatedTransport
+from minibroker.simulation.sockets import SimulatedServer, SimulatedTransport, Sockets
 
 TURN_S = 1e-6
 PATIENCE_S = 600.0
@@ -165,8 +160,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # Sockets
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        import socket
-
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (str(host), int(port)))]
 
     async def create_server(  # type: ignore[override]

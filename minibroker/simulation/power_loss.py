@@ -101,16 +101,6 @@ class Writes:
             return (at, ZEROS, at + int(chance.random() * (self.count - at)))
         return (self.count, HOLE, at)
 
-    def describe(self, kept: Kept) -> str:
-        count, how, detail = kept
-        more = {
-            WHOLE: "",
-            TORN: f" and {detail} bytes",
-            ZEROS: f" and zeros up to {detail + 1}",
-            HOLE: f" but {detail}",
-        }
-        return f"{count} of {self.count} writes{more[how]}"
-
 
 def _apply(data: bytearray, position: int, written: bytes | None) -> None:
     _lengthen(data, position)
@@ -211,8 +201,8 @@ class PowerLoss:
         self.directories: dict[Node, Names] = {}
         self.files: dict[Node, Writes] = {}
         self._meet(root)
-        self._names_at_stake = [(node, names) for node, names in self.directories.items() if names.count]
-        self._files_at_stake = [(node, writes) for node, writes in self.files.items() if writes.count]
+        self.names_at_stake = [(node, names) for node, names in self.directories.items() if names.count]
+        self.files_at_stake = [(node, writes) for node, writes in self.files.items() if writes.count]
 
     def _meet(self, node: Node) -> None:
         """Take in a file, or a directory with all that it holds, held or may hold again."""
@@ -227,29 +217,15 @@ class PowerLoss:
                     if changed is not None:
                         self._meet(changed)
 
-    def extremes(self) -> list[Choice]:
-        """Return the choices that need no chance: nothing, all, only names, only bytes, one file alone, all but one."""
-        no_names, all_names = [0] * len(self._names_at_stake), [names.count for _, names in self._names_at_stake]
-        nothing: list[Kept] = [(0, WHOLE, 0)] * len(self._files_at_stake)
-        whole: list[Kept] = [(writes.count, WHOLE, 0) for _, writes in self._files_at_stake]
-        choices = [Choice(no_names, nothing), Choice(all_names, whole)]
-        if no_names:
-            choices += [Choice(all_names, nothing), Choice(no_names, whole)]
-        if len(whole) > 1:
-            for index in range(len(whole)):
-                choices.append(Choice(all_names, [*nothing[:index], whole[index], *nothing[index + 1 :]]))
-                choices.append(Choice(all_names, [*whole[:index], nothing[index], *whole[index + 1 :]]))
-        return choices
-
     def choose(self, chance: Random) -> Choice:
         return Choice(
-            [names.choose(chance) for _, names in self._names_at_stake],
-            [writes.choose(chance, self.sector_bytes) for _, writes in self._files_at_stake],
+            [names.choose(chance) for _, names in self.names_at_stake],
+            [writes.choose(chance, self.sector_bytes) for _, writes in self.files_at_stake],
         )
 
     def disk(self, choice: Choice) -> Disk:
-        names = {node: count for (node, _), count in zip(self._names_at_stake, choice.names, strict=True)}
-        files = {node: kept for (node, _), kept in zip(self._files_at_stake, choice.files, strict=True)}
+        names = {node: count for (node, _), count in zip(self.names_at_stake, choice.names, strict=True)}
+        files = {node: kept for (node, _), kept in zip(self.files_at_stake, choice.files, strict=True)}
         found: list[tuple[str, bytes | None]] = []
         modified_ms: dict[str, int] = {}
         left: list[tuple[str, Node]] = [("", self.root)]
@@ -264,26 +240,3 @@ class PowerLoss:
                     found.append((path, writes.content(files[node]) if node in files else writes.certain))
                     modified_ms[path] = writes.modified_ms
         return Disk(found, modified_ms)
-
-    def describe(self, choice: Choice) -> str:
-        """Say what a choice lets through, with every name that a file or directory has or had."""
-        paths = self._paths()
-        told = [
-            f"{paths[node] or 'the root'}: {count} of {names.count} changes of names"
-            for (node, names), count in zip(self._names_at_stake, choice.names, strict=True)
-        ]
-        told += [
-            f"{paths[node]}: {writes.describe(kept)}"
-            for (node, writes), kept in zip(self._files_at_stake, choice.files, strict=True)
-        ]
-        return "; ".join(told) or "nothing was at stake"
-
-    def _paths(self) -> dict[Node, str]:
-        paths: dict[Node, str] = {self.root: ""}
-        for directory, names in self.directories.items():
-            above = f"{paths[directory]}/" if paths[directory] else ""
-            for changes in [tuple(names.certain.items()), *names.changes[: names.count]]:
-                for name, node in changes:
-                    if node is not None:
-                        paths[node] = f"{paths[node]} or {above}{name}" if node in paths else above + name
-        return paths

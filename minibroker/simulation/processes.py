@@ -7,16 +7,9 @@ its code is run, as with kill -9; no `finally` cleans up. While it is paused its
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar, copy_context
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from contextvars import Context
-    from typing import Any
-
-    from minibroker.simulation.loop import SimulatedLoop
-    from minibroker.simulation.transport import SimulatedTransport
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any
 
 CURRENT: ContextVar[Process | None] = ContextVar("process", default=None)
 
@@ -28,12 +21,12 @@ class ProcessKilled(Exception):
 class Process:
     """Made by `SimulatedLoop.process`."""
 
-    def __init__(self, loop: SimulatedLoop, name: str):
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str):
         self.name = name
         self.is_dead = False
         self.is_paused = False
         self.set_aside: list[Callable[[], object]] = []  # callbacks that came while it was paused
-        self.transports: dict[SimulatedTransport, None] = {}
+        self.connections: dict[Callable[..., object], None] = {}  # how to break its connections
         self.listening: dict[Callable[[], object], None] = {}  # how to close its listeners
         self._loop = loop
         self._runs: list[asyncio.Future[Any]] = []
@@ -80,8 +73,8 @@ class Process:
         self.set_aside.clear()
         for close in list(self.listening):
             close()
-        for transport in list(self.transports):
-            transport.vanish(silent=silent)
+        for vanish in list(self.connections):
+            vanish(silent=silent)
         for done in list(self._runs):
             if not done.done():
                 done.set_exception(ProcessKilled(self.name))

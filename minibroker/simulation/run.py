@@ -9,29 +9,45 @@
 
 What must hold: the seed is the whole input. What the program gives to `world.trace`, all events, and all bytes that
 reach a program are in the hash. An error that nobody handled ends the run as its failure, even if the program is happy.
+Code that is not ours asks the machine for time and chance, and gets the simulation's meanwhile. Names that somebody
+bound when a module was imported (`def f(now=time.time)`) escape, and so does compiled code that asks the system itself:
+pass timestamps to such.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
-from contextlib import suppress
+import os
+import random
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from random import Random
+from typing import Any
+from zlib import crc32
 
 import minibroker.event_kinds  # noqa: F401  # so that KINDS has them
-from minibroker.events import KINDS, EventStream
-from minibroker.simulation.loop import OutOfTime, SimulatedLoop, is_dead
-from minibroker.simulation.world import SimulatedClock, simulated_world
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from minibroker.events import Event
-    from minibroker.simulation.transport import SimulatedTransport
+from minibroker.clock import LoopClock
+from minibroker.events import KINDS, Event, EventStream
+from minibroker.simulation.loop import OutOfTime, SimulatedLoop, Stray, is_dead
+from minibroker.simulation.sockets import SimulatedTransport
 
 LIMIT_S = 30 * 86_400.0
 LINES_KEPT = 100_000
+
+
+class SimulatedClock(LoopClock):
+    """A Clock that shows a loop's virtual time; its timers are the loop's."""
+
+    def __init__(self, loop: SimulatedLoop):
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        return self._loop.now_ms()
+
+    def steady_ms(self) -> int:
+        return self._loop.now_ms()
 
 
 class Trace:
@@ -55,8 +71,6 @@ class Trace:
         self.add(event.line)
 
     def receive(self, transport: SimulatedTransport, data: bytes) -> None:
-        from zlib import crc32
-
         self.add(f"{transport!r} {len(data)} bytes {crc32(data):08x}")
 
     @property
@@ -129,3 +143,38 @@ def simulate(
     if outcome.failure is None and loop.failures:
         outcome.failure = loop.failures[0]
     return outcome
+
+
+def _no_sleep(_seconds: float) -> None:
+    raise Stray("time.sleep() would stop the simulation for real")
+
+
+@contextmanager
+def simulated_world(loop: SimulatedLoop, seed: int) -> Iterator[None]:
+    """Replace functions of the time and random modules. No garbage is collected meanwhile."""
+    chance = random.Random(seed)
+    replaced = [
+        (time, "time", lambda: loop.now_ms() / 1000),
+        (time, "time_ns", lambda: loop.now_ms() * 1_000_000),
+        (time, "monotonic", loop.time),
+        (time, "monotonic_ns", lambda: int(loop.time() * 1e9)),
+        (time, "perf_counter", loop.time),
+        (time, "perf_counter_ns", lambda: int(loop.time() * 1e9)),
+        (time, "sleep", _no_sleep),
+        (os, "urandom", chance.randbytes),
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in replaced]
+    state = random.getstate()
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for module, name, replacement in replaced:
+            setattr(module, name, replacement)
+        random.seed(seed)
+        yield
+    finally:
+        for module, name, original in before:
+            setattr(module, name, original)
+        random.setstate(state)
+        if was_collecting:
+            gc.enable()

@@ -21,8 +21,19 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
 
+from minibroker.log.memory_storage import Content, Directory
 from minibroker.simulation.disk import SimulatedStorage, Step
-from minibroker.simulation.power_loss import SECTOR_BYTES, Choice, Disk, PowerLoss
+from minibroker.simulation.power_loss import (
+    HOLE,
+    SECTOR_BYTES,
+    TORN,
+    WHOLE,
+    ZEROS,
+    Choice,
+    Disk,
+    PowerLoss,
+    Writes,
+)
 
 Known = TypeVar("Known")
 Workload = Callable[[SimulatedStorage, Callable[[Known], None]], None]
@@ -58,7 +69,7 @@ class Boundary(Generic[Known]):
         self.step_after = step_after
         self.loss = loss
         self.known = known
-        self.extremes = loss.extremes()
+        self.extremes = extremes(loss)
         self.disks: set[int] = set()  # that were checked
 
     def choice(self, seed: int, crashes: Crashes) -> Choice:
@@ -180,7 +191,7 @@ class _Trail(Generic[Known]):
     def _story(self, crashes: Crashes, failure: Exception) -> str:
         lines = [f"{type(failure).__name__}: {failure}"]
         for depth, boundary in enumerate(self._passed):
-            kept = boundary.loss.describe(boundary.choice(self._seed, crashes[: depth + 1]))
+            kept = describe(boundary.loss, boundary.choice(self._seed, crashes[: depth + 1]))
             lines.append(f"boundary {boundary.number}: power lost before {boundary.step_after}; kept {kept}")
         return "\n".join([*lines, f"again: explore(..., seed={self._seed}, only={crashes})"])
 
@@ -192,3 +203,57 @@ def _again(boundaries: list[Boundary[Known]], check: Check[Known], seed: int, se
         inner = trail.check(only[:depth], disk, is_recorded=True)
         disk = trail.enter(inner[only[depth][0]], only[: depth + 1])
     trail.check(only, disk, is_recorded=False)
+
+
+# What a power loss may leave
+
+
+def extremes(loss: PowerLoss) -> list[Choice]:
+    """Return the choices that need no chance: nothing, all, only names, only bytes, one file alone, all but one."""
+    no_names, all_names = [0] * len(loss.names_at_stake), [names.count for _, names in loss.names_at_stake]
+    nothing: list[tuple[int, int, int]] = [(0, WHOLE, 0)] * len(loss.files_at_stake)
+    whole: list[tuple[int, int, int]] = [(writes.count, WHOLE, 0) for _, writes in loss.files_at_stake]
+    choices = [Choice(no_names, nothing), Choice(all_names, whole)]
+    if no_names:
+        choices += [Choice(all_names, nothing), Choice(no_names, whole)]
+    if len(whole) > 1:
+        for index in range(len(whole)):
+            choices.append(Choice(all_names, [*nothing[:index], whole[index], *nothing[index + 1 :]]))
+            choices.append(Choice(all_names, [*whole[:index], nothing[index], *whole[index + 1 :]]))
+    return choices
+
+
+def describe(loss: PowerLoss, choice: Choice) -> str:
+    """Say what a choice lets through, with every name that a file or directory has or had."""
+    paths = _paths(loss)
+    told = [
+        f"{paths[node] or 'the root'}: {count} of {names.count} changes of names"
+        for (node, names), count in zip(loss.names_at_stake, choice.names, strict=True)
+    ]
+    told += [
+        f"{paths[node]}: {_describe(writes, kept)}"
+        for (node, writes), kept in zip(loss.files_at_stake, choice.files, strict=True)
+    ]
+    return "; ".join(told) or "nothing was at stake"
+
+
+def _describe(writes: Writes, kept: tuple[int, int, int]) -> str:
+    count, how, detail = kept
+    more = {
+        WHOLE: "",
+        TORN: f" and {detail} bytes",
+        ZEROS: f" and zeros up to {detail + 1}",
+        HOLE: f" but {detail}",
+    }
+    return f"{count} of {writes.count} writes{more[how]}"
+
+
+def _paths(loss: PowerLoss) -> dict[Content | Directory, str]:
+    paths: dict[Content | Directory, str] = {loss.root: ""}
+    for directory, names in loss.directories.items():
+        above = f"{paths[directory]}/" if paths[directory] else ""
+        for changes in [tuple(names.certain.items()), *names.changes[: names.count]]:
+            for name, node in changes:
+                if node is not None:
+                    paths[node] = f"{paths[node]} or {above}{name}" if node in paths else above + name
+    return paths

@@ -22,7 +22,7 @@ from minibroker.log.validate import COORDINATOR
 from minibroker.simulation.disk import SimulatedStorage
 
 from .audit import audit
-from .crash import CrashFound, explore
+from .crash import CrashFound, explore, extremes
 
 if TYPE_CHECKING:
     from minibroker.log.storage import Storage
@@ -121,7 +121,7 @@ def test_what_was_dropped_does_not_come_back_when_the_power_goes() -> None:
     log.flush()
     drop_oldest(log, 3)
     loss = storage.power_loss()
-    for choice in loss.extremes():
+    for choice in extremes(loss):
         left = open_log(SimulatedStorage(disk=loss.disk(choice)), "t-0", COMPACTED, recovery_point=log.recovery_point)
         assert (left.log_start_offset, offsets(left)) == (12, [12, 13, 14, 15])
 
@@ -151,7 +151,7 @@ def test_producers_whose_records_are_gone_are_still_known_after_a_crash() -> Non
     log.flush()
     drop_oldest(log, 1)
     loss = storage.power_loss()
-    for choice in loss.extremes():
+    for choice in extremes(loss):
         left = open_log(SimulatedStorage(disk=loss.disk(choice)), "t-0", PLAIN, recovery_point=log.recovery_point)
         assert left.producers.producers[7].last_sequence == 1
 

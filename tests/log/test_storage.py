@@ -15,6 +15,7 @@ from minibroker.errors import Error, StorageError
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.storage import OsStorage
 from minibroker.simulation.disk import SimulatedStorage
+from tests.log.crash import extremes
 
 if TYPE_CHECKING:
     from minibroker.log.storage import File, Storage
@@ -418,7 +419,7 @@ def test_all_storages_do_the_same(seed: int, tmp_path: Path) -> None:
 
     # And if all gets through, a power loss changes nothing.
     loss = simulated.power_loss()
-    for path, data, _ in loss.disk(loss.extremes()[1]).found:
+    for path, data, _ in loss.disk(extremes(loss)[1]).found:
         if data is not None:
             assert data == content(storages[0], path), path
     for opened in files.values():
