@@ -13,18 +13,14 @@ from __future__ import annotations
 
 from copy import copy
 
+from minibroker.controller.controller import Controller
 from minibroker.controller.partition_change import ONLINE, RECOVERED, RECOVERING, UNCLEAN, PartitionChange
 from minibroker.controller.placement import is_active
 from minibroker.controller.registrations import check_broker_epoch
 from minibroker.errors import Error, KafkaError
-from minibroker.metadata.image import NO_LEADER_CHANGE
+from minibroker.metadata.image import NO_LEADER_CHANGE, Partition, Topic
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.controller.controller import Controller
-    from minibroker.metadata.image import Partition, Topic
-    from minibroker.stored.kinds import MetadataRecord
+from minibroker.stored.kinds import MetadataRecord
 
 TopicAsked = AlterPartitionRequest.TopicData
 Asked = TopicAsked.PartitionData

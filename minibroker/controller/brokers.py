@@ -18,16 +18,13 @@ to none and back, raises the leader epoch. So a restart of a single broker raise
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from minibroker.controller.controller import Controller
 from minibroker.controller.partition_change import changes_of, partitions_where
 from minibroker.metadata.features import CONTROLLED_SHUTDOWN, DIRECTORIES
 from minibroker.metadata.image import NO_LEADER
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from minibroker.controller.controller import Controller
-    from minibroker.stored.kinds import MetadataRecord
+from minibroker.stored.kinds import MetadataRecord
 
 UNFENCED, FENCED = -1, 1  # in a change of registration
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")  # by number

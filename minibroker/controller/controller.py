@@ -304,15 +304,6 @@ class Controller:
             ]
         )
 
-    def replace_configs(
-        self, resource_type: int, resource_name: str, configs: Mapping[str, str | None]
-    ) -> list[MetadataRecord]:
-        """Return the records after which a resource has these settings and no others, as AlterConfigs wants."""
-        present = self.image.configs.get((resource_type, resource_name), {})
-        return self.alter_configs(
-            resource_type, resource_name, {**configs, **{name: None for name in present if name not in configs}}
-        )
-
     def _check_resource(self, resource_type: int, name: str) -> None:
         if resource_type == TOPIC and name not in self.image.topics:
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")

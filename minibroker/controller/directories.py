@@ -7,6 +7,7 @@ does not work is in no ISR and leads nothing; whether others can take its place 
 
 from __future__ import annotations
 
+from minibroker.controller.controller import Controller
 from minibroker.controller.partition_change import ONLINE, UNCLEAN, PartitionChange, is_online
 from minibroker.controller.placement import is_active
 from minibroker.controller.registrations import check_broker_epoch
@@ -15,11 +16,7 @@ from minibroker.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.controller.controller import Controller
-    from minibroker.stored.kinds import MetadataRecord
+from minibroker.stored.kinds import MetadataRecord
 
 DirectoryAnswer = AssignReplicasToDirsResponse.DirectoryData
 TopicAnswer = DirectoryAnswer.TopicData

@@ -7,19 +7,14 @@ any live replica, which loses what only others had.
 
 from __future__ import annotations
 
-from minibroker.controller.controller import bounded
+from collections.abc import Iterable
+
+from minibroker.controller.controller import Controller, bounded
 from minibroker.controller.partition_change import PREFERRED, UNCLEAN, PartitionChange, partitions_where
 from minibroker.errors import Error, KafkaError
-from minibroker.metadata.image import NO_LEADER
+from minibroker.metadata.image import NO_LEADER, Partition, Topic
 from minibroker.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from minibroker.controller.controller import Controller
-    from minibroker.metadata.image import Partition, Topic
-    from minibroker.stored.kinds import MetadataRecord
+from minibroker.stored.kinds import MetadataRecord
 
 Result = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = Result.PartitionResult

@@ -15,6 +15,9 @@ Not here: whether the wish may be fulfilled at all.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from minibroker.controller.controller import Controller
 from minibroker.controller.placement import default_directory, is_active
 from minibroker.metadata.features import DIRECTORIES, ISR_SHRINKS_SILENTLY
 from minibroker.metadata.image import (
@@ -23,15 +26,11 @@ from minibroker.metadata.image import (
     NO_LEADER_CHANGE,
     UNASSIGNED_DIRECTORY,
     UNSPECIFIED_DIRECTORY,
+    MetadataImage,
+    Partition,
+    Topic,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from minibroker.controller.controller import Controller
-    from minibroker.metadata.image import MetadataImage, Partition, Topic
-    from minibroker.stored.kinds import MetadataRecord
+from minibroker.stored.kinds import MetadataRecord
 
 # Who may lead. All three keep a leader that is fine, but for PREFERRED, which gives way to the first replica.
 PREFERRED = "preferred"

@@ -10,10 +10,11 @@ The ISR never has to shrink for a move, so it is no less safe in the meantime th
 
 from __future__ import annotations
 
-from minibroker.controller.controller import bounded
+from minibroker.controller.controller import Controller, bounded
 from minibroker.controller.partition_change import ONLINE, UNCLEAN, PartitionChange
 from minibroker.controller.placement import check_brokers
 from minibroker.errors import Error, KafkaError
+from minibroker.metadata.image import Partition, Topic
 from minibroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -22,12 +23,7 @@ from minibroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.controller.controller import Controller
-    from minibroker.metadata.image import Partition, Topic
-    from minibroker.stored.kinds import MetadataRecord
+from minibroker.stored.kinds import MetadataRecord
 
 Asked = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
 TopicAnswer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse

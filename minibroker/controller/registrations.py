@@ -18,16 +18,13 @@ clock's: a machine whose clock is set ends no session, and begins none.
 from __future__ import annotations
 
 from minibroker.controller import brokers
+from minibroker.controller.controller import Controller
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.features import CORDONED, DIRECTORIES, METADATA_VERSION
 from minibroker.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, UNSPECIFIED_DIRECTORY
 from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.controller.controller import Controller
-    from minibroker.stored.kinds import MetadataRecord
+from minibroker.stored.kinds import MetadataRecord
 
 SESSION_TIMEOUT_MS = 9000  # broker.session.timeout.ms
 RESERVED_DIRECTORIES = (UNSPECIFIED_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)

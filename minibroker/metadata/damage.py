@@ -21,11 +21,15 @@ from __future__ import annotations
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.batches import crc32c, find_batch
 from minibroker.log.checkpoints import read_file, remove_file, write_file
+from minibroker.log.formats import MAGIC_POSITION
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory
 from minibroker.metadata.snapshot import find_snapshots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from minibroker.log.batches import Batch
     from minibroker.log.storage import File, Storage
 
 FLUSHED_END = f"{METADATA_DIRECTORY}/flushed-end-offset"
@@ -98,17 +102,24 @@ def _good_end(data: memoryview, base_offset: int, epoch: int) -> tuple[int, int,
 
 def _goes_on(data: memoryview, position: int, expected: int) -> bool:
     """Return whether somewhere behind a position a batch begins that is in order."""
-    content = bytes(data)
-    at = content.find(b"\2", position + 17)  # the format, which is the 17th byte of a batch
+    behind = good_batches(bytes(data), position + 1)
+    return any(0 <= batch.base_offset - expected <= OFFSET_DELTA_MAX for batch in behind)
+
+
+def good_batches(content: bytes, position: int) -> Iterator[Batch]:
+    """Yield the batches in order that begin at a position or anywhere behind it, whatever lies before each."""
+    data, at = memoryview(content), position
     while at >= 0:
         try:
-            batch = find_batch(data, at - 16, len(data))
+            batch = find_batch(data, at, len(data))
         except ProtocolError:
             batch = None
-        if batch is not None and 0 <= batch.base_offset - expected <= OFFSET_DELTA_MAX and batch.crc_is_valid():
-            return True
-        at = content.find(b"\2", at + 1)
-    return False
+        if batch is not None and batch.magic == 2 and batch.crc_is_valid():
+            yield batch
+            at = batch.end_position
+            continue
+        found = content.find(b"\2", at + MAGIC_POSITION + 1)
+        at = found - MAGIC_POSITION if found >= 0 else -1
 
 
 def _has_more(storage: Storage, names: list[str]) -> bool:

@@ -16,7 +16,7 @@ from minibroker.metadata.features import DIRECTORIES, ELR, METADATA_VERSION, MIG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from minibroker.stored.brokers import RegisterBrokerRecord, RegisterControllerRecord
@@ -182,14 +182,18 @@ class MetadataImage:
     def _take(self, record: Any) -> None:
         if record.type_number in _OF_BROKERS:
             self.brokers_version += 1
-        method = _TAKE.get(record.type_number)
-        if method is None:
-            self.ignored[record.type_number] = self.ignored.get(record.type_number, 0) + 1
-        else:
-            method(self, record)
-
-    def _no_op(self, record: Any) -> None:
-        pass
+        number = record.type_number
+        if number in _TAKE:
+            _TAKE[number](self, record)
+        elif number in _ENTRIES:
+            attribute, key, is_there = _ENTRIES[number]
+            entries = getattr(self, attribute)
+            if is_there:
+                entries[key(record)] = record
+            else:
+                entries.pop(key(record), None)
+        elif number != NO_OP:
+            self.ignored[number] = self.ignored.get(number, 0) + 1
 
     def _topic(self, record: Any) -> None:
         topic = Topic(record.name, bytes(record.topic_id))
@@ -242,9 +246,6 @@ class MetadataImage:
     def _register_broker(self, record: Any) -> None:
         self.brokers[record.broker_id] = copy(record)  # it will be changed, and other images may share the record
 
-    def _unregister_broker(self, record: Any) -> None:
-        self.brokers.pop(record.broker_id, None)
-
     def _broker_change(self, record: Any) -> None:
         broker = self._broker(record.broker_id, record)
         if record.fenced:
@@ -266,12 +267,6 @@ class MetadataImage:
         if broker_id not in self.brokers:
             raise InvalidRecord(f"broker {broker_id} is not registered", 0, type(record).__name__)
         return self.brokers[broker_id]
-
-    def _register_controller(self, record: Any) -> None:
-        self.controllers[record.controller_id] = record
-
-    def _unregister_controller(self, record: Any) -> None:
-        self.controllers.pop(record.controller_id, None)
 
     def _feature(self, record: Any) -> None:
         if record.feature_level:
@@ -299,24 +294,6 @@ class MetadataImage:
             limits[record.key] = record.value
         if not limits:
             del self.client_quotas[entity]
-
-    def _scram(self, record: Any) -> None:
-        self.scram[record.name, record.mechanism] = record
-
-    def _remove_scram(self, record: Any) -> None:
-        self.scram.pop((record.name, record.mechanism), None)
-
-    def _acl(self, record: Any) -> None:
-        self.acls[bytes(record.id)] = record
-
-    def _remove_acl(self, record: Any) -> None:
-        self.acls.pop(bytes(record.id), None)
-
-    def _delegation_token(self, record: Any) -> None:
-        self.delegation_tokens[record.token_id] = record
-
-    def _remove_delegation_token(self, record: Any) -> None:
-        self.delegation_tokens.pop(record.token_id, None)
 
     # Making it anew
 
@@ -381,9 +358,20 @@ def partition_record(topic_id: bytes, partition: Partition, metadata_version: in
 
 
 _OF_BROKERS = frozenset((0, 1, 7, 8, 12, 17))  # kinds that change brokers or features
+NO_OP = 20
+_ENTRIES: dict[int, tuple[str, Callable[[Any], object], bool]] = {  # records that are kept as they are, or end one
+    1: ("brokers", lambda record: record.broker_id, False),
+    10: ("delegation_tokens", lambda record: record.token_id, True),
+    11: ("scram", lambda record: (record.name, record.mechanism), True),
+    18: ("acls", lambda record: bytes(record.id), True),
+    19: ("acls", lambda record: bytes(record.id), False),
+    22: ("scram", lambda record: (record.name, record.mechanism), False),
+    26: ("delegation_tokens", lambda record: record.token_id, False),
+    27: ("controllers", lambda record: record.controller_id, True),
+    29: ("controllers", lambda record: record.controller_id, False),
+}
 _TAKE = {  # by number of the kind
     0: MetadataImage._register_broker,
-    1: MetadataImage._unregister_broker,
     2: MetadataImage._topic,
     3: MetadataImage._partition,
     4: MetadataImage._config,
@@ -391,19 +379,10 @@ _TAKE = {  # by number of the kind
     7: MetadataImage._fence,
     8: MetadataImage._unfence,
     9: MetadataImage._remove_topic,
-    10: MetadataImage._delegation_token,
-    11: MetadataImage._scram,
     12: MetadataImage._feature,
     14: MetadataImage._client_quota,
     15: MetadataImage._producer_ids,
     17: MetadataImage._broker_change,
-    18: MetadataImage._acl,
-    19: MetadataImage._remove_acl,
-    20: MetadataImage._no_op,
     21: MetadataImage._zk_migration_state,
-    22: MetadataImage._remove_scram,
-    26: MetadataImage._remove_delegation_token,
-    27: MetadataImage._register_controller,
     28: MetadataImage._clear_elr,
-    29: MetadataImage._unregister_controller,
 }

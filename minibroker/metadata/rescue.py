@@ -12,10 +12,9 @@ Brokers and controllers are not rescued: they register themselves when they star
 
 from __future__ import annotations
 
-from minibroker.errors import InvalidRecord, ProtocolError
-from minibroker.log.batches import find_batch
+from minibroker.errors import InvalidRecord
 from minibroker.log.checkpoints import read_file
-from minibroker.log.formats import MAGIC_POSITION
+from minibroker.metadata.damage import good_batches
 from minibroker.metadata.image import TOPIC, MetadataImage
 from minibroker.metadata.records import UnknownRecord, read_record
 
@@ -104,7 +103,7 @@ class Rescue:
             content = read_file(self._storage, f"{kept}/{name}")
             end = self._repair.position if name == first else 0
             is_gap = is_ahead or has_rest or (not end and int(name[:20]) != self._next_offset)
-            while (batch := _next_batch(content, end)) is not None:
+            for batch in good_batches(content, end):
                 is_gap = is_gap or batch.position > end
                 end = batch.end_position
                 if is_gap and batch.last_offset < self._next_offset:
@@ -120,21 +119,6 @@ class Rescue:
         flushed_end = self._repair.flushed_end
         if self._next_offset < flushed_end or (flushed_end < 0 and (has_rest or not first)):
             self.is_complete = False
-
-
-def _next_batch(content: bytes, position: int) -> Batch | None:
-    """Return the first good batch from a position on."""
-    data, at = memoryview(content), position
-    while at >= 0:
-        try:
-            batch = find_batch(data, at, len(data))
-        except ProtocolError:
-            batch = None
-        if batch is not None and batch.magic == 2 and batch.crc_is_valid():
-            return batch
-        found = content.find(b"\2", at + MAGIC_POSITION + 1)
-        at = found - MAGIC_POSITION if found >= 0 else -1
-    return None
 
 
 def forgotten(image: MetadataImage, name: str) -> list[MetadataRecord]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from random import Random
 from typing import Any
@@ -150,19 +150,6 @@ class Network:
                 link.is_cut = False
                 self._changed(link, "healed")
                 link.flow()
-
-    def split(self, *groups: Iterable[NodeId]) -> None:
-        """Cut every link from one group to another."""
-        members = [list(group) for group in groups]
-        for number, group in enumerate(members):
-            for other in members[number + 1 :]:
-                for source in group:
-                    for target in other:
-                        self.cut(source, target)
-
-    def isolate(self, node: NodeId) -> None:
-        """Cut a node off from all others there are."""
-        self.split([node], [other for other in self._nodes if other != node])
 
     def heal_all(self) -> None:
         """Make every link as it was at first; gates stay as they are."""

@@ -145,7 +145,7 @@ def test_settings_are_looked_at_as_a_whole_before_anything_is_written(node: Lone
     node.append(node.controller.alter_configs(2, "b", {"two": "2"}))
     node.append(node.controller.alter_configs(2, "b", {"one": None}))
     assert seen[1:] == [(2, "b", {"one": "1"}), (2, "b", {"one": "1", "two": "2"}), (2, "b", {"two": "2"})]
-    node.append(node.controller.replace_configs(2, "b", {"three": "3"}))
+    node.append(node.controller.alter_configs(2, "b", {"two": None, "three": "3"}))
     assert node.image.topic_configs("b") == {"three": "3"}
     assert node.controller.alter_configs(2, "b", {"three": "3"}) == []
     assert refusal(node.controller.alter_configs, 2, "no-such", {"a": "1"}) == (

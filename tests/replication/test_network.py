@@ -185,7 +185,9 @@ def test_groups_are_cut_from_each_other_and_not_within() -> None:
         network = nodes.network
         for node in (3, "controller"):
             network.attach(node, nodes.answer)
-        network.split([1, 2], [3, "controller"])
+        for target in (3, "controller"):
+            network.cut(1, target)
+            network.cut(2, target)
         assert await nodes.call(1) == 1
         assert (await network.call(3, "controller", request(2))).throttle_time_ms == 2
         for source, target in [(1, 3), (3, 1), (2, "controller"), ("controller", 1)]:
@@ -193,7 +195,8 @@ def test_groups_are_cut_from_each_other_and_not_within() -> None:
             with pytest.raises(NetworkError):
                 await network.call(source, target, request(3), timeout_ms=1)
         network.heal_all()
-        network.isolate(1)
+        for other in (2, 3, "controller"):
+            network.cut(1, other)
         assert not network.link(2, 3).is_cut
         assert network.link(1, 2).is_cut
 
