@@ -69,7 +69,6 @@ class Partitions:
         self._retry: Timer | None = None
         self._retry_ms = RETRY_MS_MIN
         self._is_at_work = False
-        self._settled: list[asyncio.Future[None]] = []
         self._shared: list[asyncio.Future[None]] = []  # told at the end of a share
         parts.directory.floors = self._floors
 
@@ -202,10 +201,8 @@ class Partitions:
 
     async def settled(self) -> None:
         """Return when all is done that has been begun."""
-        if not self.is_settled:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._settled.append(done)
-            await done
+        while not self.is_settled:
+            await self._end_of_share()
 
     def opening(self, topic: str, numbers: Iterable[int]) -> Coroutine[Any, Any, None] | None:
         """Have these partitions opened before all others, and return what waits for it; None: they are open."""
@@ -227,9 +224,12 @@ class Partitions:
             if keys[-1] not in self._to_open:  # the last ones take longest: all others are looked at once
                 keys.pop()
                 continue
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._shared.append(done)
-            await done
+            await self._end_of_share()
+
+    def _end_of_share(self) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._shared.append(done)
+        return done
 
     def begin(self) -> None:
         """Open and remove what is waiting for it: a few now, many in shares."""
@@ -239,7 +239,7 @@ class Partitions:
             while not self.is_settled and not self._begun:
                 self._do_next()
             if self.is_settled:
-                self._tell_settled()
+                self._tell_shared()
                 return
         self._is_at_work = True
         self.parts.shares.add(self._take_share)
@@ -248,7 +248,7 @@ class Partitions:
         """Do all of it now."""
         while not self.is_settled:
             self._do_next()
-        self._tell_settled()
+        self._tell_shared()
 
     def finish_removing(self) -> None:
         """Remove now what is to be removed, and open nothing more: the broker stops."""
@@ -261,7 +261,7 @@ class Partitions:
         self.stop()
         self._open_no_more()
         self._to_remove.clear()
-        self._tell_settled()
+        self._tell_shared()
 
     def _open_no_more(self) -> None:
         self._to_open.clear()
@@ -286,10 +286,9 @@ class Partitions:
             if self.is_settled:
                 self._is_at_work = False
                 self.parts.tell_watchers()  # a coordinator waits for its partitions
-                self._tell_settled()
             else:
-                self._tell_shared()
                 self.parts.shares.add(self._take_share)
+            self._tell_shared()
 
     def _do_next(self) -> int:
         """Remove a log, or open one; return how long about that took, in microseconds."""
@@ -332,14 +331,11 @@ class Partitions:
         except StorageError as failure:
             self.parts.disk_failed(failure)
 
-    def _tell_settled(self) -> None:
-        settled, self._settled = self._settled, []
-        _tell(settled)
-        self._tell_shared()
-
     def _tell_shared(self) -> None:
         shared, self._shared = self._shared, []
-        _tell(shared)
+        for done in shared:
+            if not done.done():
+                done.set_result(None)
 
     def _opening_replica(self, topic: Topic, number: int) -> InPieces[Replica]:
         parts, key = self.parts, (topic.name, number)
@@ -437,9 +433,3 @@ class Partitions:
     def _log_settings(self, topic: str) -> LogSettings:
         config = self.parts.topic_config(topic)
         return log_settings(config, self.parts.emulated.message_format(config))
-
-
-def _tell(waiting: Iterable[asyncio.Future[None]]) -> None:
-    for done in waiting:
-        if not done.done():
-            done.set_result(None)
