@@ -111,7 +111,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _dump_lines(files: list[str], options: argparse.Namespace, complain: Callable[[object], None]) -> bool:
-    from minibroker.tools.dump.files import Dump, Options
+    from minibroker.tools.dump.batches import Options
+    from minibroker.tools.dump.files import Dump
 
     dump = Dump(
         Options(

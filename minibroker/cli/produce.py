@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from minibroker.cli.input import Draft
+    from minibroker.client.accumulator import RecordMetadata
     from minibroker.client.cluster import Cluster
-    from minibroker.client.producer import Producer, RecordMetadata
+    from minibroker.client.producer import Producer
 
     Pending = deque[asyncio.Future[RecordMetadata]]
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from minibroker.client.accumulator import RecordMetadata as RecordMetadata
     from minibroker.client.admin import Admin as Admin
     from minibroker.client.cluster import Cluster as Cluster
     from minibroker.client.connection import Connection as Connection
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from minibroker.client.groups import Groups as Groups
     from minibroker.client.offsets import AtTime as AtTime
     from minibroker.client.producer import Producer as Producer
-    from minibroker.client.producer import RecordMetadata as RecordMetadata
 
 _HOMES = {
     "Admin": "admin",
@@ -48,7 +48,7 @@ _HOMES = {
     "Groups": "groups",
     "NewTopic": "descriptions",
     "Producer": "producer",
-    "RecordMetadata": "producer",
+    "RecordMetadata": "accumulator",
     "SomeFailed": "descriptions",
     "Subtract": "descriptions",
 }

@@ -8,21 +8,27 @@ Not here: who sends and when (producer.py).
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from typing import NamedTuple
 
 from minibroker.log.batches import SEQUENCE_MAX
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import asyncio
-
-    from minibroker.client.producer import RecordMetadata
-
-    Pending = asyncio.Future[RecordMetadata]
-
 RECORD_BYTES_EXTRA = 70  # about what a record needs besides key, value and headers, in the largest of the formats
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record has been written."""
+
+    topic: str
+    partition: int
+    offset: int  # -1: acks 0, nobody knows
+    timestamp: int  # the broker's if the topic uses append time, else the record's
+
+
+Pending = asyncio.Future[RecordMetadata]
 
 
 class ProducerId:

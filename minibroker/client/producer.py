@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import NamedTuple
 
-from minibroker.client.accumulator import OpenBatch, PartitionQueue, ProducerId, size_of
+from minibroker.client.accumulator import OpenBatch, PartitionQueue, Pending, ProducerId, RecordMetadata, size_of
 from minibroker.client.cluster import NO_NODE, Cluster, Topic
 from minibroker.client.connection import AsyncCloseable
 from minibroker.client.partitioner import Sticky, partition_of_key
@@ -22,19 +21,7 @@ from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.records import Record
 
-Pending = asyncio.Future["RecordMetadata"]
-
-
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # of batches in one request; a single batch may be larger
-
-
-class RecordMetadata(NamedTuple):
-    """Where a record has been written."""
-
-    topic: str
-    partition: int
-    offset: int  # -1: acks 0, nobody knows
-    timestamp: int  # the broker's if the topic uses append time, else the record's
 
 
 class Producer(AsyncCloseable):

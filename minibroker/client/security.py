@@ -19,9 +19,10 @@ import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from secrets import token_urlsafe
+from typing import Any, Protocol
 
-from minibroker.client.connection import Connection
 from minibroker.errors import Error, KafkaError
+from minibroker.protocol.headers import Request
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAIN = "PLAIN"
@@ -37,6 +38,16 @@ _KEY_HINT = (
 
 class SecurityError(ValueError):
     """Settings make no sense together, or name what is not here; the text says what to do."""
+
+
+class Caller(Protocol):
+    """The connection on which somebody logs in."""
+
+    address: str
+
+    def version_of(self, request: Request) -> int: ...
+
+    async def call(self, request: Request, *, timeout_ms: int) -> Any: ...
 
 
 class Security:
@@ -68,7 +79,7 @@ class Security:
             why = getattr(failure, "verify_message", "") or failure.reason or str(failure)
             raise KafkaError(Error.SASL_AUTHENTICATION_FAILED, f"{address}: no TLS, {why}") from failure
 
-    async def authenticate(self, connection: Connection, timeout_ms: int) -> None:
+    async def authenticate(self, connection: Caller, timeout_ms: int) -> None:
         """Log in; raise KafkaError if the broker does not let us, or does not know the password itself."""
         if not self.mechanism:
             return
@@ -80,7 +91,7 @@ class Security:
         final = scram.final(await _token(connection, scram.first(), timeout_ms))
         scram.check(await _token(connection, final, timeout_ms))
 
-    async def _agree(self, connection: Connection, timeout_ms: int) -> None:
+    async def _agree(self, connection: Caller, timeout_ms: int) -> None:
         from minibroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
         request = SaslHandshakeRequest(mechanism=self.mechanism)
@@ -132,7 +143,7 @@ class Scram:
         return hmac.new(key, data, self._digest).digest()
 
 
-async def _token(connection: Connection, token: bytes, timeout_ms: int) -> bytes:
+async def _token(connection: Caller, token: bytes, timeout_ms: int) -> bytes:
     from minibroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
     answer: SaslAuthenticateResponse = await connection.call(
@@ -143,7 +154,7 @@ async def _token(connection: Connection, token: bytes, timeout_ms: int) -> bytes
     return bytes(answer.auth_bytes)
 
 
-def _refused(connection: Connection, why: str) -> KafkaError:
+def _refused(connection: Caller, why: str) -> KafkaError:
     return KafkaError(Error.SASL_AUTHENTICATION_FAILED, f"{connection.address}: {why}")
 
 

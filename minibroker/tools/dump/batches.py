@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from minibroker.errors import InvalidLength, InvalidMagic, Truncated, UnknownCodec
 from minibroker.log.batches import SEQUENCE_MAX, Batch, find_batch
@@ -22,8 +23,23 @@ from minibroker.log.message_sets import inner_messages
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
 
 RELEASES = OLDEST, _, NEWEST = ("2.8", "3.9", "4.4")  # whose words we know
+BYTES_MAX = 0x7FFFFFFF
 RECORD_SIZE_MIN = 14  # of any format, by Kafka's first look at a size
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+
+class Options(NamedTuple):
+    """What the flags of kafka-dump-log say."""
+
+    release: str = NEWEST
+    contents: bool = False  # --print-data-log, or any decoder
+    deep: bool = False  # --deep-iteration
+    metadata: bool = True  # not --skip-record-metadata
+    decoder: str = ""  # a key of DECODERS
+    verify_only: bool = False  # --verify-index-only
+    sanity_only: bool = False  # --index-sanity-check
+    message_bytes_max: int = 5 << 20  # --max-message-size: how much of the log an index entry may look at
+    bytes_max: int = BYTES_MAX  # --max-bytes: of each log
 
 
 def base_offset_of(name: str) -> int:
@@ -99,65 +115,88 @@ def is_valid(batch: Batch) -> bool:
     return batch.size_bytes >= (HEADER_BYTES if batch.magic > 1 else MESSAGE_BYTES_MIN[0]) and batch.crc_is_valid()
 
 
-def _codec_name(batch: Batch, release: str) -> str:
-    if batch.codec >= len(CODEC_NAMES):
+# Lines
+
+
+def words(**fields: object) -> str:
+    """Return fields as the tool writes them."""
+    return " ".join(
+        f"{name}: {str(value).lower() if value is True or value is False else value}" for name, value in fields.items()
+    )
+
+
+def codec_name(batch: Batch, names: Sequence[str]) -> str:
+    if batch.codec >= len(names):
         raise UnknownCodec(f"Unknown compression type id: {batch.codec}", batch.position, batch.path("attributes"))
-    name = CODEC_NAMES[batch.codec]
+    return names[batch.codec]
+
+
+def _codec_name(batch: Batch, release: str) -> str:
+    name = codec_name(batch, CODEC_NAMES)
     return name.upper() if release == OLDEST else name
+
+
+def time_of(batch: Batch, record: Record | None = None) -> dict[str, int]:
+    """Return the time of a record, or of the newest in a batch, under the name of its type."""
+    is_own = record is not None and batch.timestamp_type != APPEND_TIME
+    timestamp = record.timestamp if is_own and record is not None else batch.max_timestamp
+    return {TIMESTAMP_TYPES[batch.timestamp_type]: timestamp}
+
+
+def sequence_of(batch: Batch, record: Record) -> int:
+    if batch.base_sequence < 0:
+        return batch.base_sequence
+    return batch.base_sequence + record.offset - batch.base_offset & SEQUENCE_MAX
+
+
+def header_keys(record: Record) -> str:
+    return f"[{','.join(key for key, _ in record.headers)}]"
+
+
+def size_of(data: bytes | memoryview | None) -> int:
+    return -1 if data is None else len(data)
 
 
 def batch_line(batch: Batch, release: str, valid: bool) -> str:
     """Return the line of a batch."""
+    fields: dict[str, object] = {"offset": batch.last_offset}
     if batch.magic > 1:
-        line = (
-            f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count}"
-            f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence}"
-            f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
-            f" partitionLeaderEpoch: {batch.partition_leader_epoch}"
-            f" isTransactional: {_bool(batch.is_transactional)} isControl: {_bool(batch.is_control)}"
-        )
+        fields = {"baseOffset": batch.base_offset, "lastOffset": batch.last_offset, "count": batch.count}
+        fields |= producer_of(batch) | {"isTransactional": batch.is_transactional, "isControl": batch.is_control}
         if release != OLDEST:
-            line += f" deleteHorizonMs: {optional(batch.delete_horizon)}"
-    else:
-        line = f"offset: {batch.last_offset}"
-    return (
-        f"{line} position: {batch.position} {TIMESTAMP_TYPES[batch.timestamp_type]}: {batch.max_timestamp}"
-        f" size: {batch.size_bytes} magic: {batch.magic} compresscodec: {_codec_name(batch, release)}"
-        f" crc: {batch.crc} isvalid: {_bool(valid)}"
-    )
+            fields["deleteHorizonMs"] = optional(batch.delete_horizon)
+    fields |= {"position": batch.position, **time_of(batch), "size": batch.size_bytes, "magic": batch.magic}
+    return words(**fields, compresscodec=_codec_name(batch, release), crc=batch.crc, isvalid=valid)
+
+
+def producer_of(batch: Batch) -> dict[str, object]:
+    return {
+        "baseSequence": batch.base_sequence,
+        "lastSequence": batch.last_sequence,
+        "producerId": batch.producer_id,
+        "producerEpoch": batch.producer_epoch,
+        "partitionLeaderEpoch": batch.partition_leader_epoch,
+    }
 
 
 def record_words(batch: Batch, record: Record, crc: int | None, valid: bool, release: str) -> str:
-    sizes = f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
-    timestamp = record.timestamp if batch.timestamp_type != APPEND_TIME else batch.max_timestamp
-    time = f"{TIMESTAMP_TYPES[batch.timestamp_type]}: {timestamp}"
+    fields: dict[str, object] = {"offset": record.offset}
+    sizes = {"keySize": size_of(record.key), "valueSize": size_of(record.value)}
     if release == OLDEST:
-        checksum = "null" if crc is None else crc
-        line = (
-            f"| offset: {record.offset} isValid: {_bool(valid)} crc: {checksum} {sizes} {time}"
-            f" baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} baseSequence: {batch.base_sequence}"
-            f" lastSequence: {batch.last_sequence} producerEpoch: {batch.producer_epoch}"
-            f" partitionLeaderEpoch: {batch.partition_leader_epoch} batchSize: {batch.size_bytes}"
-            f" magic: {batch.magic} compressType: {_codec_name(batch, release)} position: {batch.position}"
-        )
+        fields |= {"isValid": valid, "crc": "null" if crc is None else crc, **sizes, **time_of(batch, record)}
+        producer = producer_of(batch)
+        del producer["producerId"]
+        fields |= {"baseOffset": batch.base_offset, "lastOffset": batch.last_offset, **producer}
+        fields |= {"batchSize": batch.size_bytes, "magic": batch.magic, "compressType": _codec_name(batch, release)}
+        fields["position"] = batch.position
     else:
-        line = f"| offset: {record.offset} {time} {sizes}"
+        fields |= time_of(batch, record) | sizes
+    line = f"| {words(**fields)} "
     if batch.magic > 1:
-        sequence = batch.base_sequence
-        if sequence >= 0:
-            sequence = sequence + record.offset - batch.base_offset & SEQUENCE_MAX
-        return f"{line} sequence: {sequence} headerKeys: [{','.join(key for key, _ in record.headers)}]"
+        return line + words(sequence=sequence_of(batch, record), headerKeys=header_keys(record))
     if release == OLDEST:
-        return f"{line} crc: {crc} isvalid: {_bool(valid)}"
-    return f"{line} isValid: {_bool(valid)} crc: {crc}" + ("}" if release == "3.9" else "")
-
-
-def _size(data: bytes | None) -> int:
-    return -1 if data is None else len(data)
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
+        return line + words(crc=crc, isvalid=valid)
+    return line + words(isValid=valid, crc=crc) + ("}" if release == "3.9" else "")
 
 
 def optional(value: int | None) -> str:

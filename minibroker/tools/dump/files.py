@@ -10,13 +10,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from os.path import abspath
-from typing import NamedTuple
 
 from minibroker.log.batches import Batch
 from minibroker.log.records import Record
 from minibroker.tools.dump.batches import (
+    BYTES_MAX,
     NEWEST,
     OLDEST,
+    Options,
     base_offset_of,
     batch_line,
     file_batches,
@@ -27,22 +28,6 @@ from minibroker.tools.dump.batches import (
 from minibroker.tools.dump.decoders import DECODERS, control_text, text_of
 from minibroker.tools.dump.indexes import IndexFiles, snapshot_lines, transaction_lines
 from minibroker.tools.dump.old_words import OLD_RELEASES, old_lines
-
-BYTES_MAX = 0x7FFFFFFF
-
-
-class Options(NamedTuple):
-    """What the flags of kafka-dump-log say."""
-
-    release: str = NEWEST
-    contents: bool = False  # --print-data-log, or any decoder
-    deep: bool = False  # --deep-iteration
-    metadata: bool = True  # not --skip-record-metadata
-    decoder: str = ""  # a key of DECODERS
-    verify_only: bool = False  # --verify-index-only
-    sanity_only: bool = False  # --index-sanity-check
-    message_bytes_max: int = 5 << 20  # --max-message-size: how much of the log an index entry may look at
-    bytes_max: int = BYTES_MAX  # --max-bytes: of each log
 
 
 class Dump:

@@ -9,18 +9,25 @@ Not here: indexes and snapshots, whose lines are those of 2.8; decoders of inter
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from minibroker.errors import InvalidMagic, UnknownCodec
-from minibroker.log.batches import SEQUENCE_MAX, Batch
+from minibroker.errors import InvalidMagic
+from minibroker.log.batches import Batch
 from minibroker.log.compression import CODEC_NAMES, NONE
-from minibroker.log.formats import APPEND_TIME, MESSAGE_BYTES_MIN
+from minibroker.log.formats import MESSAGE_BYTES_MIN
 from minibroker.log.records import Record
-from minibroker.tools.dump.batches import TIMESTAMP_TYPES, is_valid, records_of
-
-if TYPE_CHECKING:
-    from minibroker.tools.dump.files import Options
+from minibroker.tools.dump.batches import (
+    Options,
+    codec_name,
+    header_keys,
+    is_valid,
+    producer_of,
+    records_of,
+    sequence_of,
+    size_of,
+    time_of,
+    words,
+)
 
 # Release -> the newest format that it can read.
 OLD_RELEASES = {"0.8.2": 0, "0.10.2": 1, "1.0": 2}
@@ -62,52 +69,35 @@ def _messages(batch: Batch, options: Options) -> Iterator[tuple[str, int | None,
 def _message(
     batch: Batch, options: Options, offset: int, crc: int, valid: bool, size: int, record: Record | None, codec: int
 ) -> str:
-    line = f"offset: {offset} position: {batch.position}"
+    fields: dict[str, object] = {"offset": offset, "position": batch.position}
     if options.release != "0.8.2":
-        line += f" {_time(batch, record)}"
-    line += (
-        f" isvalid: {_bool(valid)} payloadsize: {size} magic: {batch.magic}"
-        f" compresscodec: {_codec(codec, batch, options.release)} crc: {crc}"
-    )
+        fields |= time_of(batch, record)
+    fields |= {"isvalid": valid, "payloadsize": size, "magic": batch.magic}
+    fields |= {"compresscodec": _codec(batch, options.release) if codec else _names(options.release)[NONE], "crc": crc}
     if record is not None and record.key is not None:
-        line += f" keysize: {len(record.key)}"
-    return line + (_contents(record, options) if options.contents and record is not None else "")
+        fields["keysize"] = len(record.key)
+    return words(**fields) + (_contents(record, options) if options.contents and record is not None else "")
 
 
 def _batch_of_1_0(batch: Batch) -> str:
-    line = f"offset: {batch.last_offset}"
+    fields: dict[str, object] = {"offset": batch.last_offset}
     if batch.magic > 1:
-        line = (
-            f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset}"
-            f" baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence}"
-            f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch}"
-            f" partitionLeaderEpoch: {batch.partition_leader_epoch}"
-            f" isTransactional: {_bool(batch.is_transactional)}"
-        )
-    return (
-        f"{line} position: {batch.position} {_time(batch, None)} isvalid: {_bool(is_valid(batch))}"
-        f" size: {batch.size_bytes} magic: {batch.magic} compresscodec: {_codec(batch.codec, batch, '1.0')}"
-        f" crc: {batch.crc}"
-    )
+        fields = {"baseOffset": batch.base_offset, "lastOffset": batch.last_offset, **producer_of(batch)}
+        fields["isTransactional"] = batch.is_transactional
+    fields |= {"position": batch.position, **time_of(batch), "isvalid": is_valid(batch), "size": batch.size_bytes}
+    return words(**fields, magic=batch.magic, compresscodec=_codec(batch, "1.0"), crc=batch.crc)
 
 
 def _record_of_1_0(batch: Batch, record: Record, crc: int | None, valid: bool, options: Options) -> str:
-    line = (
-        f"offset: {record.offset} position: {batch.position} {_time(batch, record)} isvalid: {_bool(valid)}"
-        f" keysize: {_size(record.key)} valuesize: {_size(record.value)} magic: {batch.magic}"
-        f" compresscodec: {_codec(batch.codec, batch, '1.0')}"
-    )
+    fields = {"offset": record.offset, "position": batch.position, **time_of(batch, record), "isvalid": valid}
+    fields |= {"keysize": size_of(record.key), "valuesize": size_of(record.value), "magic": batch.magic}
+    line = words(**fields, compresscodec=_codec(batch, "1.0")) + " "
     if batch.magic > 1:
-        sequence = batch.base_sequence
-        if sequence >= 0:
-            sequence = sequence + record.offset - batch.base_offset & SEQUENCE_MAX
-        line += (
-            f" producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} sequence: {sequence}"
-            f" isTransactional: {_bool(batch.is_transactional)}"
-            f" headerKeys: [{','.join(key for key, _ in record.headers)}]"
-        )
+        sequence, is_transactional = sequence_of(batch, record), batch.is_transactional
+        line += words(producerId=batch.producer_id, producerEpoch=batch.producer_epoch, sequence=sequence)
+        line += " " + words(isTransactional=is_transactional, headerKeys=header_keys(record))
     else:
-        line += f" crc: {crc}"
+        line += words(crc=crc)
     if batch.is_control:
         from minibroker.tools.dump.decoders import control_text
 
@@ -124,22 +114,9 @@ def _contents(record: Record, options: Options) -> str:
     return f"{key} payload: {value}"
 
 
-def _time(batch: Batch, record: Record | None) -> str:
-    is_own = record is not None and batch.timestamp_type != APPEND_TIME
-    timestamp = record.timestamp if is_own and record is not None else batch.max_timestamp
-    return f"{TIMESTAMP_TYPES[batch.timestamp_type]}: {timestamp}"
+def _names(release: str) -> Sequence[str]:
+    return CODECS_OF_0_8 if release == "0.8.2" else [name.upper() for name in CODEC_NAMES[:4]]
 
 
-def _codec(codec: int, batch: Batch, release: str) -> str:
-    names = CODECS_OF_0_8 if release == "0.8.2" else tuple(name.upper() for name in CODEC_NAMES[:4])
-    if codec >= len(names):
-        raise UnknownCodec(f"Unknown compression type id: {codec}", batch.position, batch.path("attributes"))
-    return names[codec]
-
-
-def _size(data: bytes | memoryview | None) -> int:
-    return -1 if data is None else len(data)
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
+def _codec(batch: Batch, release: str) -> str:
+    return codec_name(batch, _names(release))

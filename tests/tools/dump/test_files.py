@@ -17,8 +17,9 @@ from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 from minibroker.protocol import message
+from minibroker.tools.dump.batches import Options
 from minibroker.tools.dump.decoders import java_double, json_text
-from minibroker.tools.dump.files import Dump, Options
+from minibroker.tools.dump.files import Dump
 from tests import goldens
 
 RELEASES = {"kraft39": "3.9", "kraft44": "4.4", "zk28": "2.8"}
