@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.cleaner import cleaner
 from minibroker.cleaner.cleaner import CleaningAborted, clean
-from minibroker.errors import CorruptCrc, InvalidRecord, StorageError, Truncated
+from minibroker.errors import CorruptCrc, Error, InvalidRecord, KafkaError, StorageError, Truncated
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.directory import LogDirectory
@@ -64,6 +64,17 @@ def test_an_empty_log_is_cleaned_by_doing_nothing() -> None:
     dirty = DirtyLog()
     cleaned = dirty.clean()
     assert (cleaned.end_offset, cleaned.segments_before, cleaned.paths) == (0, 0, [])
+
+
+def test_a_log_whose_disk_fails_meanwhile_is_let_go() -> None:
+    dirty = filled(" ".join(f"a{number}" for number in range(100)) + " | b1")
+    work = begun(dirty)
+    while not dirty.files(".cleaned"):
+        next(work)
+    dirty.log.offline = StorageError("no disk")
+    with pytest.raises(KafkaError) as failure:
+        next(work)
+    assert failure.value.code == Error.KAFKA_STORAGE_ERROR
 
 
 def test_a_log_that_is_cut_meanwhile_is_let_go() -> None:
