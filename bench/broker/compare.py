@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
-import platform
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -25,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.broker import load as loads
-from bench.broker.brokers import BROKERS, BUILT, Broker, lacks
+from bench.broker.brokers import BROKERS, Broker, lacks
 from bench.broker.load import Load
 from bench.broker.rounds import Figures, Rounds
 from bench.broker.table import KAFKA, table
@@ -62,8 +59,8 @@ FULL = Plan(
 class Comparison(Rounds):
     """One run of all the loads."""
 
-    def __init__(self, names: list[str], plan: Plan, rounds: int, only: str, directory: Path, log: Path):
-        super().__init__(rounds, only, log)
+    def __init__(self, names: list[str], plan: Plan, rounds: int, only: str, directory: Path):
+        super().__init__("brokers", rounds, only)
         self.names, self.plan, self.directory = names, plan, directory
         self.topics = {each.topic: each.partitions for each in [*plan.loads, WARM_UP]} | {SMALL: 1, LARGE: 1}
 
@@ -78,7 +75,7 @@ class Comparison(Rounds):
             self.each_alone("after load", lambda broker: broker.memory_mb())
         finally:
             self.stop()
-            self.log.close()
+            self.close()
 
     def start(self) -> None:
         """Start each broker once a round; those of the last round stay."""
@@ -141,23 +138,14 @@ def main() -> None:
             print(f"{name} is left out: {reason}", file=sys.stderr)
             names.remove(name)
 
-    BUILT.mkdir(parents=True, exist_ok=True)
-    log = BUILT / f"brokers-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     directory = Path(tempfile.mkdtemp(prefix="bench-broker-"))
     plan = QUICK if arguments.quick else FULL
-    comparison = Comparison(names, plan, arguments.rounds, arguments.only, directory, log)
+    comparison = Comparison(names, plan, arguments.rounds, arguments.only, directory)
     try:
         comparison.run()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-        print(f"measurements: {log}", file=sys.stderr)
-    print(table(comparison.rows))
-    others = [row["others"] for row in comparison.rows if "others" in row]
-    print(
-        f"\n{'Quick' if arguments.quick else 'Full'} run of {arguments.rounds} rounds in "
-        f"{time.monotonic() - comparison.began:.0f} s, Python {platform.python_version()}, {os.cpu_count()} cores. "
-        f"Besides broker and client other processes kept {statistics.median(others):.1f} cores busy (median)."
-    )
+    print(table(comparison.rows), comparison.said(arguments.quick), sep="\n\n")
 
 
 if __name__ == "__main__":

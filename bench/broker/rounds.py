@@ -7,27 +7,57 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.broker.brokers import Broker
+from bench.broker.brokers import BUILT, Broker
 
 Figures = dict[str, float]
 T = TypeVar("T")
 
 
-class Rounds:
-    """The measurements of one run: brokers that are up, and where figures go."""
+class Run:
+    """What was measured in one run: rows, which go to a file of JSON lines as they come, and the line that ends it."""
 
-    def __init__(self, rounds: int, only: str, log: Path):
-        self.rounds, self.only = rounds, only
-        self.brokers: list[Broker] = []
+    def __init__(self, name: str, rounds: int):
+        self.rounds = rounds
         self.rows: list[dict[str, Any]] = []
-        self.log = log.open("w")
+        BUILT.mkdir(parents=True, exist_ok=True)
+        self.log = (BUILT / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl").open("w")
         self.began = time.monotonic()
+
+    def close(self) -> None:
+        self.log.close()
+        print(f"measurements: {self.log.name}", file=sys.stderr)
+
+    def note(self, what: str, name: str, number: int, figures: Figures, **more: object) -> None:
+        row = {"broker": name, "what": what, "round": number, "figures": figures, **more}
+        self.rows.append(row)
+        print(json.dumps(row), file=self.log, flush=True)
+        shown = ", ".join(f"{key} {value:,.4g}" for key, value in figures.items())
+        print(f"{time.monotonic() - self.began:6.1f} s  {what}  {name}: {shown or more}", file=sys.stderr, flush=True)
+
+    def said(self, quick: bool) -> str:
+        """Say how the figures came about."""
+        others = [row["others"] for row in self.rows if "others" in row] or [0.0]
+        return (
+            f"{'Quick' if quick else 'Full'} run of {self.rounds} rounds in {time.monotonic() - self.began:.0f} s, "
+            f"Python {platform.python_version()}, {os.cpu_count()} cores. Besides what was measured other processes "
+            f"kept {statistics.median(others):.1f} cores busy (median)."
+        )
+
+
+class Rounds(Run):
+    """A run over brokers that are up."""
+
+    def __init__(self, name: str, rounds: int, only: str):
+        super().__init__(name, rounds)
+        self.only = only
+        self.brokers: list[Broker] = []
 
     def stop(self) -> None:
         for broker in self.brokers:
@@ -56,14 +86,6 @@ class Rounds:
             return
         others = busy_seconds() - broker.cpu_seconds() - time.process_time() - others
         self.note(what, broker.name, number, figures, others=round(others / (time.perf_counter() - start), 2))
-
-    def note(self, what: str, name: str, number: int, figures: Figures, **more: object) -> None:
-        row = {"broker": name, "what": what, "round": number, "figures": figures, **more}
-        self.rows.append(row)
-        self.log.write(json.dumps(row) + "\n")
-        self.log.flush()
-        shown = ", ".join(f"{key} {value:,.4g}" for key, value in figures.items())
-        print(f"{time.monotonic() - self.began:6.1f} s  {what}  {name}: {shown or more}", file=sys.stderr, flush=True)
 
 
 def in_turn(each: Sequence[T], number: int) -> Iterator[T]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -29,8 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.broker.brokers import BUILT, ROOT
-from bench.broker.rounds import busy_seconds, in_turn
+from bench.broker.brokers import ROOT
+from bench.broker.rounds import Figures, Run, busy_seconds, in_turn
 from bench.cleaning.kafka import RELEASES, KafkaCleaner, missing
 from bench.cleaning.latency import latency
 from bench.cleaning.logs import Kind, Written, copy, write
@@ -41,7 +40,6 @@ MAP_BYTES = 192 << 20  # log.cleaner.dedupe.buffer.size: room for all keys of ev
 WARM_UPS = 6
 OURS = "minibroker"
 PARTITIONS = 1000
-Figures = dict[str, float]
 Pass = Callable[[Written], Figures]
 
 
@@ -90,7 +88,7 @@ def compaction(work: Path, kinds: list[Kind], size_bytes: int, rounds: int, note
                 figures = passes[name](written)
                 figures["mb_s"] = written.size_bytes / figures["seconds"] / 1e6
                 figures["records_s"] = written.records / figures["seconds"]
-                note(f"compaction, {kind}", name, number, figures, measured.others())
+                note(f"compaction, {kind}", name, number, figures, others=measured.others())
         shutil.rmtree(work / "many")
         shutil.rmtree(work / "few")
 
@@ -101,7 +99,7 @@ def round_trips(work: Path, kinds: list[Kind], size_bytes: int, rounds: int, not
             measured = Measured()
             found = latency(work, kind, size_bytes)
             for what, figures in found.items():
-                note(f"latency, {kind}", what, number, figures, measured.others())
+                note(f"latency, {kind}", what, number, figures, others=measured.others())
             shutil.rmtree(work / "latency")
 
 
@@ -109,7 +107,7 @@ def retention_of_many(work: Path, rounds: int, note: Callable[..., None]) -> Non
     for number in range(rounds):
         measured = Measured()
         for what, figures in retention(work, PARTITIONS).items():
-            note(f"retention, {PARTITIONS:,} partitions", what, number, figures, measured.others())
+            note(f"retention, {PARTITIONS:,} partitions", what, number, figures, others=measured.others())
         shutil.rmtree(work / "retention")
 
 
@@ -117,7 +115,7 @@ def plain_table(rows: list[dict[str, Any]]) -> str:
     """Return the medians of what is not compared with Kafka."""
     groups: dict[tuple[str, str], list[Figures]] = {}
     for row in rows:
-        groups.setdefault((row["what"], row["name"]), []).append(row["figures"])
+        groups.setdefault((row["what"], row["broker"]), []).append(row["figures"])
     lines = ["| what | meanwhile | figures |", "|---|---|---|"]
     for (what, name), found in groups.items():
         shown = ", ".join(f"{key} {statistics.median(each[key] for each in found):,.4g}" for key in found[0])
@@ -127,7 +125,7 @@ def plain_table(rows: list[dict[str, Any]]) -> str:
 
 def times_its_usual(rows: list[dict[str, Any]]) -> str:
     """Say how many times longer round trips take while the broker compacts."""
-    p99 = {(row["what"], row["round"], row["name"]): row["figures"]["p99_ms"] for row in rows}
+    p99 = {(row["what"], row["round"], row["broker"]): row["figures"]["p99_ms"] for row in rows}
     by_what: dict[str, list[float]] = {}
     for (what, number, name), value in p99.items():
         if name == "compacting":
@@ -137,7 +135,7 @@ def times_its_usual(rows: list[dict[str, Any]]) -> str:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the medians, and ours over Kafka's: by the time a pass takes, and by CPU time of the process."""
-    names = list(dict.fromkeys(row["name"] for row in rows))
+    names = list(dict.fromkeys(row["broker"] for row in rows))
     others = names[1:]
     lines = [
         f"| log | MB/s | records/s | CPU s | {' | '.join(f'{name}, MB/s | ratio (CPU)' for name in others)} |",
@@ -147,7 +145,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         by_name: dict[str, dict[int, dict[str, float]]] = {}
         for row in rows:
             if row["what"] == what:
-                by_name.setdefault(row["name"], {})[row["round"]] = row["figures"]
+                by_name.setdefault(row["broker"], {})[row["round"]] = row["figures"]
         mine = by_name[OURS]
         cells = [f"{median(mine, key):,.4g}" for key in ("mb_s", "records_s", "cpu_seconds")]
         for name in others:
@@ -167,7 +165,7 @@ def median(by_round: dict[int, dict[str, float]], key: str) -> float:
 
 def pieces(rows: list[dict[str, Any]]) -> str:
     """Say how long our pieces took, and how much memory a pass."""
-    found = [row["figures"] for row in rows if row["name"] == OURS]
+    found = [row["figures"] for row in rows if row["broker"] == OURS]
     middle, most, longest = (max(each[f"piece_{key}_ms"] for each in found) for key in ("p50", "p999", "max"))
     memory = max(each["grown_mb"] for each in found)
     return (
@@ -186,18 +184,9 @@ def main() -> None:
     rounds = arguments.rounds or rounds
     if lacking := missing():
         print(f"Kafka is left out: needs {lacking}", file=sys.stderr)
-    BUILT.mkdir(parents=True, exist_ok=True)
-    log = (BUILT / f"cleaning-{time.strftime('%Y%m%d-%H%M%S')}.jsonl").open("w")
+    run = Run("cleaning", rounds)
     work = Path(tempfile.mkdtemp(prefix="bench-cleaning-"))
-    rows: list[dict[str, Any]] = []
-
-    def note(what: str, name: str, number: int, figures: Figures, others: float) -> None:
-        row = {"what": what, "name": name, "round": number, "figures": figures, "others": others}
-        rows.append(row)
-        print(json.dumps(row), file=log, flush=True)
-        shown = ", ".join(f"{key} {value:,.4g}" for key, value in figures.items())
-        print(f"{what}  {name}: {shown}", file=sys.stderr, flush=True)
-
+    note = run.note
     only = arguments.only
     try:
         compaction(work, [kind for kind in KINDS if only in f"compaction, {kind}"], size_bytes, rounds, note)
@@ -211,20 +200,14 @@ def main() -> None:
         if only in "retention":
             retention_of_many(work, rounds, note)
     finally:
-        log.close()
+        run.close()
         shutil.rmtree(work, ignore_errors=True)
-        print(f"measurements: {log.name}", file=sys.stderr)
-    if compared := [row for row in rows if row["what"].startswith("compaction")]:
+    if compared := [row for row in run.rows if row["what"].startswith("compaction")]:
         print(table(compared), f"\n{pieces(compared)}\n", sep="\n")
-    if plain := [row for row in rows if row not in compared]:
+    if plain := [row for row in run.rows if row not in compared]:
         print(plain_table(plain))
         print(times_its_usual([row for row in plain if row["what"].startswith("latency")]))
-    others = [row["others"] for row in rows] or [0.0]
-    print(
-        f"\n{'Quick' if arguments.quick else 'Full'} run of {rounds} rounds, Python {platform.python_version()}, "
-        f"{os.cpu_count()} cores. Besides what was measured other processes kept {statistics.median(others):.1f} cores "
-        "busy (median)."
-    )
+    print(f"\n{run.said(arguments.quick)}")
 
 
 if __name__ == "__main__":

@@ -18,10 +18,7 @@ Every measurement is one line of JSON in build/bench, what has been done so far 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -30,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.broker import load as loads
-from bench.broker.brokers import BUILT, Broker, lacks
+from bench.broker.brokers import Broker, lacks
 from bench.broker.load import Load
 from bench.broker.raw import Raw, Topics
 from bench.broker.rounds import Figures, Rounds, in_turn
@@ -84,8 +81,8 @@ FULL = Plan(5, 3, {100: 500_000, 1024: 100_000}, 200_000, 1500, 400, 0.7, 3334, 
 class Clusters(Rounds):
     """One run."""
 
-    def __init__(self, plan: Plan, directory: Path, log: Path, with_kafka: bool):
-        super().__init__(plan.rounds, "", log)
+    def __init__(self, plan: Plan, directory: Path, with_kafka: bool):
+        super().__init__("cluster", plan.rounds, "")
         self.plan, self.directory = plan, directory
         self.with_kafka = with_kafka
         self._made = 0
@@ -236,10 +233,8 @@ def main() -> None:
     if reason := lacks(KINDS[KAFKA]):
         print(f"{KAFKA} is left out: {reason}", file=sys.stderr)
 
-    BUILT.mkdir(parents=True, exist_ok=True)
-    log = BUILT / f"cluster-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     directory = Path(tempfile.mkdtemp(prefix="bench-cluster-"))
-    clusters = Clusters(plan, directory, log, with_kafka=not reason)
+    clusters = Clusters(plan, directory, with_kafka=not reason)
     try:
         for part in arguments.parts.split(","):
             try:
@@ -249,16 +244,9 @@ def main() -> None:
             finally:
                 clusters.stop()
     finally:
-        clusters.log.close()
+        clusters.close()
         shutil.rmtree(directory, ignore_errors=True)
-        print(f"measurements: {log}", file=sys.stderr)
-    print(tables(clusters.rows))
-    others = [row["others"] for row in clusters.rows if "others" in row]
-    print(
-        f"\n{'Quick' if arguments.quick else 'Full'} run of {plan.rounds} rounds in "
-        f"{time.monotonic() - clusters.began:.0f} s, Python {platform.python_version()}, {os.cpu_count()} cores. "
-        f"Besides brokers and client other processes kept {statistics.median(others or [0.0]):.1f} cores busy (median)."
-    )
+    print(tables(clusters.rows), clusters.said(arguments.quick), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -13,18 +13,15 @@ How it is measured is as in bench/broker. It prints and never fails.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shutil
 import statistics
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.broker.brokers import BROKERS, BUILT, Broker, Kind, Order, kafka, lacks
+from bench.broker.brokers import BROKERS, Broker, Kind, Order, kafka, lacks
 from bench.broker.rounds import Rounds
 from bench.groups import load
 
@@ -76,10 +73,8 @@ def main() -> None:
             print(f"{name} is left out: {reason}", file=sys.stderr)
         else:
             names.append(name)
-    BUILT.mkdir(parents=True, exist_ok=True)
-    log = BUILT / f"groups-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     directory = Path(tempfile.mkdtemp(prefix="bench-groups-"))
-    run = Rounds(rounds, arguments.only, log)
+    run = Rounds("groups", rounds, arguments.only)
     try:
         for name in names:
             run.brokers.append(Broker(name, KINDS[name], directory / str(len(run.brokers)), {}))
@@ -96,16 +91,9 @@ def main() -> None:
             run.each_alone(many, partial(load.heartbeats, groups=groups, seconds=seconds))
     finally:
         run.stop()
-        run.log.close()
+        run.close()
         shutil.rmtree(directory, ignore_errors=True)
-        print(f"measurements: {log}", file=sys.stderr)
-    print(table(run.rows, names))
-    others = [row["others"] for row in run.rows if "others" in row]
-    print(
-        f"\n{'Quick' if arguments.quick else 'Full'} run of {rounds} rounds, Python {platform.python_version()}, "
-        f"{os.cpu_count()} cores. Besides broker and client other processes kept "
-        f"{statistics.median(others or [0.0]):.1f} cores busy (median)."
-    )
+    print(table(run.rows, names), run.said(arguments.quick), sep="\n\n")
 
 
 if __name__ == "__main__":

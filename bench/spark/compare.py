@@ -20,20 +20,17 @@ the ratios within each round.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.broker.brokers import BROKERS, BUILT, Broker
-from bench.broker.rounds import busy_seconds, in_turn
+from bench.broker.brokers import BROKERS, Broker
+from bench.broker.rounds import Figures, Run, busy_seconds, in_turn
 from bench.spark.memory import memory
 from bench.spark.sessions import JVM, WORKERS, Session
 from bench.spark.topics import produce
@@ -62,29 +59,25 @@ NEEDED = {  # columns, for queries that do not need all
 READS = [("none", query) for query in ("count", "aggregate", "by key", "Parquet")]
 READS += [("lz4", query) for query in ("aggregate", "Parquet")]
 WARM_UPS = 2
-Figures = dict[str, float]
 Step = Callable[[], dict[str, Any]]
 
 
-class Run:
-    """The measurements of one run."""
+class Queries(Run):
+    """The measurements of one run: a broker, a session, and what is asked of them."""
 
     def __init__(self, work: Path, records: int, rounds: int, only: str, warm_ups: int, broker_name: str):
-        self.work, self.records, self.rounds, self.only = work, records, rounds, only
+        super().__init__("spark", rounds)
+        self.work, self.records, self.only = work, records, only
         self.warm_ups, self.broker_name = warm_ups, broker_name
-        self.rows: list[dict[str, Any]] = []
-        BUILT.mkdir(parents=True, exist_ok=True)
-        self.log = (BUILT / f"spark-{time.strftime('%Y%m%d-%H%M%S')}.jsonl").open("w")
         self.broker = Broker(broker_name, BROKERS[broker_name], work / "broker", {})
         self.session: Session | None = None
-        self.began = time.monotonic()
 
     def stop(self) -> None:
         if self.session is not None:
             self.session.stop()
         self.session = None
         self.broker.stop()
-        self.log.close()
+        self.close()
 
     def wants(self, what: str) -> bool:
         return self.only in what
@@ -98,7 +91,7 @@ class Run:
             answers = []
             for name in in_turn(list(steps), number):
                 figures, answer, others = self._measured(steps[name], records)
-                self.note(what, name, number, figures, others)
+                self.note(what, name, number, figures, others=others)
                 answers.append(answer)
             if any(each != answers[0] for each in answers):
                 raise AssertionError(f"{what}: the answers differ: {answers}")
@@ -121,16 +114,8 @@ class Run:
         }
         return figures, done["answer"], round(others / (time.perf_counter() - began), 2)
 
-    def note(self, what: str, name: str, number: int, figures: Figures, others: float) -> None:
-        row = {"what": what, "name": name, "round": number, "figures": figures, "others": others}
-        self.rows.append(row)
-        print(json.dumps(row), file=self.log, flush=True)
-        shown = ", ".join(f"{key} {value:,.4g}" for key, value in figures.items())
-        passed = time.monotonic() - self.began
-        print(f"{passed:6.1f} s  {what}  {name}: {shown} (others: {others})", file=sys.stderr, flush=True)
 
-
-def reads(run: Run, wanted: list[tuple[str, str]]) -> None:
+def reads(run: Queries, wanted: list[tuple[str, str]]) -> None:
     session, address = run.session, run.broker.address
     assert session
     sources = {
@@ -156,7 +141,7 @@ def reads(run: Run, wanted: list[tuple[str, str]]) -> None:
         run.measure(f"read {codec}, {query}", steps, made[codec])
 
 
-def writes(run: Run, codec: str) -> None:
+def writes(run: Queries, codec: str) -> None:
     session, address = run.session, run.broker.address
     assert session
 
@@ -175,7 +160,7 @@ def writes(run: Run, codec: str) -> None:
     run.measure(f"write {codec}", {CONNECTOR: step("kafka"), WIRE: step("minibroker")}, run.records)
 
 
-def loads(run: Run, codec: str) -> None:
+def loads(run: Queries, codec: str) -> None:
     session = run.session
     assert session
 
@@ -197,7 +182,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     ]
     found: dict[str, dict[str, dict[int, Figures]]] = {}
     for row in rows:
-        found.setdefault(row["what"], {}).setdefault(row["name"], {})[row["round"]] = row["figures"]
+        found.setdefault(row["what"], {}).setdefault(row["broker"], {})[row["round"]] = row["figures"]
     for what, by_name in found.items():
         for name, by_round in by_name.items():
             cells = [what, name, *(_median(by_round, key, ",.0f") for key in ("rows_s", "rows_cpu_s"))]
@@ -240,7 +225,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rounds = arguments.rounds or (2 if arguments.quick else 3)
     work = Path(tempfile.mkdtemp(prefix="bench-spark-", dir=os.environ.get("BENCH_DIRECTORY")))
-    run = Run(work, arguments.records, rounds, arguments.only, arguments.warm_ups, arguments.broker)
+    run = Queries(work, arguments.records, rounds, arguments.only, arguments.warm_ups, arguments.broker)
     try:
         wanted = [(codec, query) for codec, query in READS if run.wants(f"read {codec}, {query}")]
         written = [codec for codec in ("none", "lz4") if run.wants(f"write {codec}")]
@@ -259,18 +244,12 @@ def main() -> None:
     finally:
         run.stop()
         shutil.rmtree(work, ignore_errors=True)
-        print(f"measurements: {run.log.name}", file=sys.stderr)
     remembered = [row for row in run.rows if row["what"].startswith("memory")]
     if compared := [row for row in run.rows if row not in remembered]:
         print(table(compared), end="\n\n")
     if remembered:
         print(memory_table(remembered), end="\n\n")
-    others = [row["others"] for row in run.rows] or [0.0]
-    print(
-        f"{'Quick' if arguments.quick else 'Full'} run of {rounds} rounds, Python {platform.python_version()}, "
-        f"{os.cpu_count()} cores. Besides what was measured other processes kept {statistics.median(others):.1f} cores "
-        "busy (median)."
-    )
+    print(run.said(arguments.quick))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def memory(broker: Broker, work: Path, size_bytes: int, note: Callable[..., None
                 )
                 others = (busy_seconds() - busy - (_used(session, broker) - own)) / (time.perf_counter() - began)
                 figures = {"rows_s": records / done["seconds"], "seconds": done["seconds"], **session.peaks()}
-                note(f"memory, {size_bytes / (1 << 30):g} GB, {query}", name, 0, figures, round(others, 2))
+                note(f"memory, {size_bytes / (1 << 30):g} GB, {query}", name, 0, figures, others=round(others, 2))
         finally:
             session.stop()
 
