@@ -6,9 +6,9 @@ nothing was. Where no topic is named, nothing is said of internal topics with wh
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, addresses_of, complain, print_json, shown, silence
+from minibroker.cli.connect import Refused, print_json, run_over_http
 from minibroker.cli.connect import add_arguments as add_connection
-from minibroker.cli.status import DONE, FAILED
+from minibroker.cli.status import DONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,37 +30,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def clean(verb: str, options: argparse.Namespace, describe: Callable[[Row], tuple[bool, str]]) -> int:
     """Do it, and tell what was done. describe: whether something was done with the partition of a row, and what."""
-    import asyncio
 
-    from minibroker.client.control import Refusal
-
-    try:
+    async def work(addresses: list[tuple[str, int]]) -> int:
         if options.partition is not None and options.topic is None:
             raise Refused(f"--partition {options.partition} of which topic? Say --topic too")
-        addresses = addresses_of(options)
-    except Refused as refusal:
-        complain(verb, str(refusal))
-        return refusal.status
-    try:
-        rows = asyncio.run(_ask(addresses, verb, {"topic": options.topic, "partition": options.partition}))
-    except Refusal as refusal:
-        complain(verb, str(refusal))
-        return FAILED
-    except OSError as failure:
-        complain(verb, silence(shown(addresses), failure))
-        return FAILED
-    if options.json:
-        print_json(rows)
+        rows = await _ask(addresses, verb, {"topic": options.topic, "partition": options.partition})
+        if options.json:
+            print_json(rows)
+        else:
+            _print(rows, describe, tells_internal=options.topic is not None)
         return DONE
+
+    return run_over_http(verb, options, work)
+
+
+def _print(rows: list[Row], describe: Callable[[Row], tuple[bool, str]], *, tells_internal: bool) -> None:
     has_brokers = len({row["broker"] for row in rows}) > 1
     for row in rows:
         is_done, what = describe(row)
-        if is_done or options.topic is not None or not row["topic"].startswith(INTERNAL):
+        if is_done or tells_internal or not row["topic"].startswith(INTERNAL):
             where = f" on broker {row['broker']}" if has_brokers else ""
             print(f"{row['topic']}-{row['partition']}{where}: {what}")
     if not rows:
         print("there are no partitions")
-    return DONE
 
 
 async def _ask(addresses: list[tuple[str, int]], verb: str, place: dict[str, Any]) -> list[Row]:

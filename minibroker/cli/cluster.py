@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, addresses_of, complain, print_json, shown, silence
+from minibroker.cli.connect import Refused, print_json, run_over_http
 from minibroker.cli.connect import add_arguments as add_connection
-from minibroker.cli.status import DONE, FAILED
+from minibroker.cli.status import DONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,42 +78,30 @@ def usage(verb: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    import asyncio
-
-    from minibroker.client.control import Refusal
-
     if options.verb is None:
         for name, verb in _verbs().items():
             print(f"{usage(name)}\n    {verb.says}")
         return DONE
-    try:
+
+    async def work(addresses: list[tuple[str, int]]) -> int:
         if options.verb not in _verbs():
             raise Refused(f"there is no verb {options.verb!r}: there are {', '.join(_verbs())}")
-        body = arguments_of(options.verb, options.words, options)
-        addresses = addresses_of(options)
-    except Refused as refusal:
-        complain("cluster", str(refusal))
-        return refusal.status
-    try:
-        answer = asyncio.run(_ask(addresses, options.verb, body))
-    except Refusal as failure:
-        complain("cluster", str(failure))
-        return FAILED
-    except OSError as failure:
-        complain("cluster", silence(shown(addresses), failure, "minibroker serve --brokers 3"))
-        return FAILED
-    if options.json:
-        print_json(answer)
-    elif options.verb == "state":
+        _print(options, await _ask(addresses, options.verb, arguments_of(options.verb, options.words, options)))
+        return DONE
+
+    return run_over_http("cluster", options, work, "minibroker serve --brokers 3")
+
+
+def _print(options: argparse.Namespace, answer: Any) -> None:
+    if options.verb == "state" and not options.json:
         _print_state(answer)
-    elif isinstance(answer, dict):
+    elif options.json or isinstance(answer, dict):
         print_json(answer)
     elif isinstance(answer, list):
         for row in answer:
             print(" ".join(map(str, row)) if isinstance(row, list) else row)
     elif answer is not None:
         print(answer)
-    return DONE
 
 
 async def _ask(addresses: list[tuple[str, int]], verb: str, body: dict[str, Any]) -> Any:

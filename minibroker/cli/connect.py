@@ -75,8 +75,6 @@ def shown(addresses: list[tuple[str, int]]) -> str:
 
 def silence(asked: str, failure: OSError, starter: str = "minibroker serve") -> str:
     """Say that nobody answers, why, and what would help."""
-    import os
-
     number = failure.errno or 0
     why = os.strerror(number) if number > 0 else str(failure) or "no answer"
     return f"nobody answers at {asked} ({why}): is the broker running? `{starter}` starts one"
@@ -142,6 +140,35 @@ def run_with_cluster(
             complain(command, line)
     except ProtocolError as error:
         complain(command, f"bytes that are not what they should be: {error}")
+    return FAILED
+
+
+def run_over_http(
+    command: str,
+    options: argparse.Namespace,
+    work: Callable[[list[tuple[str, int]]], Awaitable[int]],
+    starter: str = "minibroker serve",
+) -> int:
+    """Run what a command does with the HTTP of brokers; say what went wrong, and return the exit status."""
+    import asyncio
+
+    from minibroker.client.control import Refusal
+
+    addresses: list[tuple[str, int]] = []
+
+    async def main() -> int:
+        return await work(addresses)
+
+    try:
+        addresses = addresses_of(options)
+        return asyncio.run(main())
+    except Refused as refusal:
+        complain(command, str(refusal))
+        return refusal.status
+    except Refusal as refusal:
+        complain(command, str(refusal))
+    except OSError as failure:
+        complain(command, silence(shown(addresses), failure, starter))
     return FAILED
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minibroker.cli.connect import Refused, addresses_of, complain, print_json, shown, silence
+from minibroker.cli.connect import Refused, print_json, run_over_http
 from minibroker.cli.connect import add_arguments as add_connection
-from minibroker.cli.status import DONE, FAILED
+from minibroker.cli.status import DONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,25 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import asyncio
+    async def work(addresses: list[tuple[str, int]]) -> int:
+        await _carry_out(options, list(_calls(options)), addresses)
+        return DONE
 
-    from minibroker.client.control import Refusal
-
-    try:
-        calls = list(_calls(options))
-        addresses = addresses_of(options)
-    except Refused as refusal:
-        complain("faults", str(refusal))
-        return refusal.status
-    try:
-        asyncio.run(_carry_out(options, calls, addresses))
-    except Refusal as refusal:
-        complain("faults", str(refusal))
-        return FAILED
-    except OSError as failure:
-        complain("faults", silence(shown(addresses), failure))
-        return FAILED
-    return DONE
+    return run_over_http("faults", options, work)
 
 
 def _calls(options: argparse.Namespace) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
