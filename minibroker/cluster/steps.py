@@ -64,7 +64,7 @@ class Steps:
             follower = letter.call.source
             return letter.name == name and (CONTROLLER in ends) == with_controller and broker in (None, follower)
 
-        return self.cluster.network.hold_where(kind, fits)
+        return self.cluster.network.hold(kind, fits)
 
     def release(self, *kinds: str) -> None:
         """Let these wait no more, or nothing at all; what waited goes on."""

@@ -16,7 +16,6 @@ from copy import copy
 from minibroker.controller.controller import Controller
 from minibroker.controller.partition_change import ONLINE, RECOVERED, RECOVERING, UNCLEAN, PartitionChange
 from minibroker.controller.placement import is_active
-from minibroker.controller.registrations import check_broker_epoch
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.image import NO_LEADER_CHANGE, Partition, Topic
 from minibroker.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -37,7 +36,7 @@ def alter_partition(
 ) -> tuple[list[MetadataRecord], AlterPartitionResponse]:
     """Return the records that put proposals into force, and for each what is in force then, or why it was refused."""
     try:
-        check_broker_epoch(controller, request.broker_id, request.broker_epoch)
+        controller.check_broker_epoch(request.broker_id, request.broker_epoch)
     except KafkaError as error:
         return [], AlterPartitionResponse(throttle_time_ms=0, error_code=error.code, topics=[])
     records: list[MetadataRecord] = []

@@ -340,20 +340,26 @@ class Controller:
                 return value
         return self.settings.get(name)
 
-    # Producer ids
+    # Brokers and producer ids
 
-    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[list[MetadataRecord], int, int]:
-        """Return the record that gives a broker a block of producer ids, the first id and how many there are."""
-        from minibroker.stored.cluster import ProducerIdsRecord
-
+    def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
+        """Raise unless a request comes from the life of a broker that is registered now."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
-            raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+            raise KafkaError(Error.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
         if broker.broker_epoch != broker_epoch:
             raise KafkaError(
                 Error.STALE_BROKER_EPOCH,
                 f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {broker_epoch}",
             )
+
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[list[MetadataRecord], int, int]:
+        """Return the record that gives a broker a block of producer ids, the first id and how many there are."""
+        from minibroker.stored.cluster import ProducerIdsRecord
+
+        if broker_id not in self.image.brokers:
+            raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+        self.check_broker_epoch(broker_id, broker_epoch)
         first = self.image.next_producer_id
         record = ProducerIdsRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first + PRODUCER_IDS

@@ -10,7 +10,6 @@ from __future__ import annotations
 from minibroker.controller.controller import Controller
 from minibroker.controller.partition_change import ONLINE, UNCLEAN, PartitionChange, is_online
 from minibroker.controller.placement import is_active
-from minibroker.controller.registrations import check_broker_epoch
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -29,7 +28,7 @@ def assign_replicas(
     """Return the records that note where replicas are, with what follows from it, and an answer for each."""
     broker_id = request.broker_id
     try:
-        check_broker_epoch(controller, broker_id, request.broker_epoch)
+        controller.check_broker_epoch(broker_id, request.broker_epoch)
     except KafkaError as error:
         return [], AssignReplicasToDirsResponse(throttle_time_ms=0, error_code=error.code, directories=[])
     records: list[MetadataRecord] = []

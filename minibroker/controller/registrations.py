@@ -172,7 +172,7 @@ class Registrations:
     ) -> tuple[list[MetadataRecord], BrokerHeartbeatResponse]:
         """Return what follows from a broker's word that it lives, and what the broker is told."""
         try:
-            check_broker_epoch(self.controller, request.broker_id, request.broker_epoch)
+            self.controller.check_broker_epoch(request.broker_id, request.broker_epoch)
         except KafkaError as error:
             return [], BrokerHeartbeatResponse(throttle_time_ms=0, error_code=error.code, should_shut_down=False)
         broker_id, controller = request.broker_id, self.controller
@@ -283,15 +283,3 @@ class Registrations:
 
     def _ends_ms(self, contact_ms: int) -> int:
         return contact_ms + self.session_timeout_ms
-
-
-def check_broker_epoch(controller: Controller, broker_id: int, broker_epoch: int) -> None:
-    """Raise unless a request comes from the life of a broker that is registered now."""
-    broker = controller.image.brokers.get(broker_id)
-    if broker is None:
-        raise KafkaError(Error.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
-    if broker.broker_epoch != broker_epoch:
-        raise KafkaError(
-            Error.STALE_BROKER_EPOCH,
-            f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {broker_epoch}",
-        )

@@ -52,7 +52,7 @@ class NetworkError(KafkaError):
         super().__init__(code, message)
 
 
-class Attached:
+class NetworkNode:
     """A node of the network."""
 
     def __init__(self, handler: Handler, context: Context, epoch: int):
@@ -73,7 +73,7 @@ class Network:
         self.events = events
         self.encodes = False  # messages go as bytes, so that only what their version has arrives
         self.sent_count = 0
-        self._nodes: dict[NodeId, Attached] = {}
+        self._nodes: dict[NodeId, NetworkNode] = {}
         self._links: dict[tuple[NodeId, NodeId], Link] = {}
         self._gates: dict[Gate, Callable[[Letter], object]] = {}
         self._calls: dict[Call, None] = {}
@@ -84,16 +84,16 @@ class Network:
     def attach(self, node: NodeId, handler: Handler) -> None:
         """Let a node be called; what it does runs in the context of now: attach it where its other work is begun."""
         self._lives += 1
-        self._nodes[node] = Attached(handler, copy_context(), self._lives)
+        self._nodes[node] = NetworkNode(handler, copy_context(), self._lives)
 
     def detach(self, node: NodeId, *, silent: bool = False) -> None:
         """A node is gone: calls to it and from it fail; silent: nobody hears anything any more."""
-        found = self._nodes.get(node)
-        if found is None or found.state in (GONE, SILENT):
+        gone = self._nodes.get(node)
+        if gone is None or gone.state in (GONE, SILENT):
             return
-        found.state = SILENT if silent else GONE
-        found.inbox.clear()
-        for answer in list(found.waiting):
+        gone.state = SILENT if silent else GONE
+        gone.inbox.clear()
+        for answer in list(gone.waiting):
             answer.cancel()
         for call in list(self._calls):
             if call.source == node or (call.target == node and not silent):
@@ -104,14 +104,10 @@ class Network:
         self._nodes[node].state = PAUSED
 
     def resume(self, node: NodeId) -> None:
-        found = self._nodes[node]
-        found.state = RUNNING
-        while found.inbox and found.state == RUNNING:
-            self.deliver(found.inbox.popleft())
-
-    def state_of(self, node: NodeId) -> str:
-        found = self._nodes.get(node)
-        return GONE if found is None else found.state
+        resumed = self._nodes[node]
+        resumed.state = RUNNING
+        while resumed.inbox and resumed.state == RUNNING:
+            self.deliver(resumed.inbox.popleft())
 
     # Links
 
@@ -172,32 +168,9 @@ class Network:
 
     # Step mode
 
-    def hold(
-        self,
-        name: str = "",
-        *,
-        source: NodeId | None = None,
-        target: NodeId | None = None,
-        answers: bool | None = False,
-        gate: Gate | None = None,
-    ) -> Gate:
-        """Let messages wait for a token: `hold("Fetch", target=1).step()`. Answers too, or only, if `answers` is None
-        or True. The first gate that fits holds a message; `release` takes one away."""
-
-        def fits(letter: Letter) -> bool:
-            return (
-                letter.name.startswith(name)
-                and source in (None, letter.link.source)
-                and target in (None, letter.link.target)
-                and answers in (None, letter.is_answer)
-            )
-
-        ends = f"{'*' if source is None else source}->{'*' if target is None else target}"
-        return self.hold_where(f"{name or 'message'} {ends}", fits, gate)
-
-    def hold_where(self, name: str, fits: Callable[[Letter], object], gate: Gate | None = None) -> Gate:
-        """Let messages that fit wait for a token."""
-        gate = gate or Gate(name, self.events)
+    def hold(self, name: str, fits: Callable[[Letter], object]) -> Gate:
+        """Let messages that fit wait for a token, at the first gate that they fit; `release` takes it away."""
+        gate = Gate(name, self.events)
         gate.close()
         self._gates[gate] = fits
         return gate
@@ -210,11 +183,6 @@ class Network:
     @property
     def gates(self) -> list[Gate]:
         return list(self._gates)
-
-    @property
-    def held(self) -> list[str]:
-        """What waits at gates."""
-        return [held.what for gate in self._gates for held in gate.waiting]
 
     # Messages
 
@@ -293,7 +261,7 @@ class Network:
         elif node is not None:
             self._handle(node, letter)
 
-    def _handle(self, node: Attached, letter: Letter) -> None:
+    def _handle(self, node: NetworkNode, letter: Letter) -> None:
         call = letter.call
         # In a copy, for a context can be entered only once: nodes call each other while they are called.
         context = node.context.copy()
@@ -311,7 +279,7 @@ class Network:
         node.waiting[waiting] = None
         waiting.add_done_callback(lambda done: self._finish(node, letter, done), context=context)
 
-    def _finish(self, node: Attached, letter: Letter, done: Future[Any]) -> None:
+    def _finish(self, node: NetworkNode, letter: Letter, done: Future[Any]) -> None:
         node.waiting.pop(done, None)
         if done.cancelled():
             return
@@ -419,7 +387,6 @@ class Link:
         self.twice_share = 0.0  # arrive twice
         self.late_share = 0.0  # arrive long after, when the caller may have asked again
         self.is_cut = False
-        self.sent_count = 0
         self._network = network
         self._line: deque[Letter] = deque()  # while it is throttled: what is being sent, and what waits for that
         self._queue: deque[Letter] = deque()  # what travels, in the order in which it will arrive
@@ -427,14 +394,8 @@ class Link:
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
 
-    @property
-    def under_way(self) -> list[Letter]:
-        """What was sent and has not arrived."""
-        return [*self._queue, *self._line]
-
     def send(self, letter: Letter) -> None:
         """Take a message that has passed the gates."""
-        self.sent_count += 1
         chance = self._network.chance
         if self.lost_share and chance.random() < self.lost_share:
             self._network.tell(letter, "lost")

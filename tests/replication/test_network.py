@@ -11,7 +11,8 @@ import pytest
 from minibroker.errors import Error
 from minibroker.events import KINDS, Event
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.replication.network import Network, NetworkError
+from minibroker.replication.gate import Gate
+from minibroker.replication.network import Letter, Network, NetworkError
 from minibroker.simulation.run import World, simulate
 
 pytestmark = pytest.mark.outside
@@ -51,6 +52,19 @@ class Nodes:
         answer = await self.network.call(FOLLOWER, LEADER, request(number), **options)
         assert isinstance(answer, FetchResponse)
         return answer.throttle_time_ms
+
+    def hold(self, name: str = "", target: int | None = None, *, answers: bool | None = False) -> Gate:
+        """Let requests wait; answers: True for answers only, None for both."""
+
+        def fits(letter: Letter) -> bool:
+            is_asked = letter.name.startswith(name) and target in (None, letter.link.target)
+            return is_asked and answers in (None, letter.is_answer)
+
+        return self.network.hold(name, fits)
+
+    @property
+    def held(self) -> list[str]:
+        return [held.what for gate in self.network.gates for held in gate.waiting]
 
     def start(self, number: int, **options: Any) -> asyncio.Task[int]:
         return self.world.loop.create_task(self.call(number, **options))
@@ -205,11 +219,11 @@ def test_groups_are_cut_from_each_other_and_not_within() -> None:
 
 def test_a_gate_holds_messages_until_a_token_comes() -> None:
     async def scene(nodes: Nodes) -> None:
-        gate = nodes.network.hold("Fetch", target=LEADER)
+        gate = nodes.hold("Fetch", LEADER)
         calls = [nodes.start(number) for number in range(3)]
         await asyncio.sleep(1)
         assert (len(gate.waiting), nodes.asked) == (3, [])
-        assert nodes.network.held == ["FetchRequest 2->1"] * 3
+        assert nodes.held == ["FetchRequest 2->1"] * 3
         assert gate.step() == 1
         assert await calls[0] == 0
         assert nodes.asked == [0]
@@ -228,11 +242,11 @@ def test_a_gate_holds_messages_until_a_token_comes() -> None:
 
 def test_a_gate_for_answers_lets_requests_pass() -> None:
     async def scene(nodes: Nodes) -> None:
-        gate = nodes.network.hold("Fetch", answers=True)
+        gate = nodes.hold("Fetch", answers=True)
         call = nodes.start(1)
         await asyncio.sleep(1)
         assert nodes.asked == [1]
-        assert nodes.network.held == ["FetchResponse 1->2"]
+        assert nodes.held == ["FetchResponse 1->2"]
         gate.step()
         assert await call == 1
 
@@ -241,7 +255,7 @@ def test_a_gate_for_answers_lets_requests_pass() -> None:
 
 def test_who_gives_up_waits_no_more_at_the_gate() -> None:
     async def scene(nodes: Nodes) -> None:
-        gate = nodes.network.hold()
+        gate = nodes.hold()
         with pytest.raises(NetworkError):
             await nodes.call(1, timeout_ms=1)
         call = nodes.start(2)
