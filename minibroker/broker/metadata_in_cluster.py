@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
+from minibroker.clock import Pause
 from minibroker.controller.brokers import SECURITY_PROTOCOLS
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Metadata
@@ -72,7 +73,7 @@ class ClusterMetadata:
         self._tasks: list[asyncio.Task[None]] = []
         self._living: list[asyncio.Task[None]] = []  # those that send heartbeats
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
-        self._poked: asyncio.Future[None] | None = None  # while the heart rests
+        self._rest = Pause(node.clock)  # between two heartbeats
         self._stopping_seen: set[int] = set()
         self._unexpected = Unexpected(node.reporter, f"heartbeats and metadata {node.node_id}")
 
@@ -200,26 +201,13 @@ class ClusterMetadata:
     async def _live(self) -> None:
         """Say that this broker lives, again and again."""
         while True:
-            poked = self._poked = asyncio.get_running_loop().create_future()
-            timer = self.node.clock.after(
-                self.node.config["broker.heartbeat.interval.ms"],
-                lambda poked=poked: None if poked.done() else poked.set_result(None),  # type: ignore[misc]
-            )
-            try:
-                await poked
-            finally:
-                timer.cancel()
+            await self._rest.sleep(self.node.config["broker.heartbeat.interval.ms"])
             try:
                 await self._beat()
             except NetworkError:
                 continue
             except Exception as error:  # ours: a broker without heartbeats would be fenced
                 self._unexpected.tell(error)
-
-    def _poke(self) -> None:
-        """Beat now."""
-        if self._poked is not None and not self._poked.done():
-            self._poked.set_result(None)
 
     # The metadata
 
@@ -318,7 +306,7 @@ class ClusterMetadata:
         # Who stops waits until everybody has heard of it, so it is told at once and not with the next heartbeat.
         stopping = {broker_id for broker_id, each in image.brokers.items() if each.in_controlled_shutdown}
         if stopping - self._stopping_seen:
-            self._poke()
+            self._rest.wake()
         self._stopping_seen = stopping
 
     def _applied(self, batch: Batch) -> list[Any]:

@@ -23,6 +23,7 @@ SESSION, REQUEST, CHORE = "session", "request", "chore"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable
     from typing import Protocol
 
@@ -81,17 +82,36 @@ class LoopClock:
 
 async def sleep_by_timer(clock: Clock, delay_ms: float, kind: str) -> None:
     """Sleep by a timer of the clock itself; for clocks that make their own."""
-    import asyncio
-
     if delay_ms <= 0:
+        import asyncio
+
         await asyncio.sleep(0)
-        return
-    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = clock.after(delay_ms, lambda: None if woken.done() else woken.set_result(None), kind)
-    try:
-        await woken
-    finally:
-        timer.cancel()
+    else:
+        await Pause(clock).sleep(delay_ms, kind)
+
+
+class Pause:
+    """A wait that somebody else may end before its time."""
+
+    def __init__(self, clock: Clock):
+        self._clock = clock
+        self._woken: Future[None] | None = None
+
+    async def sleep(self, delay_ms: float, kind: str = SESSION) -> None:
+        """Return after that time, or when it is woken; who waited already is woken first."""
+        import asyncio
+
+        self.wake()
+        woken = self._woken = asyncio.get_running_loop().create_future()
+        timer = self._clock.after(delay_ms, lambda: None if woken.done() else woken.set_result(None), kind)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
 
 
 def machine_ms() -> float:

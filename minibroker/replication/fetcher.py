@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from minibroker.clock import Pause
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Fetch
 from minibroker.log.reading import EARLIEST, LATEST
@@ -93,7 +94,7 @@ class Fetcher:
         self._session_id = NO_SESSION
         self._session_epoch = 0
         self._task: asyncio.Task[None] | None = None
-        self._pause: asyncio.Future[None] | None = None  # while it waits for its next try
+        self._pause = Pause(parts.clock)  # before the next try
         self._call: asyncio.Task[FetchResponse] | None = None
         self._is_given_up = self._has_stopped = False
         self._others: dict[asyncio.Task[None], None] = {}  # questions beside the fetches
@@ -136,8 +137,8 @@ class Fetcher:
         elif self._call is not None and not self._call.done():
             self._is_given_up = True
             self._call.cancel()
-        elif self._pause is not None and not self._pause.done():
-            self._pause.set_result(None)
+        else:
+            self._pause.wake()
 
     def __str__(self) -> str:
         return f"{self.parts.node_id}<-{self.leader_id}"
@@ -158,12 +159,12 @@ class Fetcher:
                 if not isinstance(error, NetworkError):  # ours, and yet replication from this leader goes on
                     self._unexpected.tell(error)
                 self._reset()
-                await self._wait(self.parts.config["replica.fetch.backoff.ms"])
+                await self._pause.sleep(self.parts.config["replica.fetch.backoff.ms"])
                 continue
             refused += 1
             self._reset()
             if refused > 1:  # a new session was refused too: somebody else has one in our name, or there is no room
-                await self._wait(self.parts.config["replica.fetch.backoff.ms"])
+                await self._pause.sleep(self.parts.config["replica.fetch.backoff.ms"])
         self._reset()
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
@@ -185,16 +186,6 @@ class Fetcher:
         finally:
             self._call = None
             self._is_given_up = False
-
-    async def _wait(self, pause_ms: float) -> None:
-        """Wait before the next try, but not if there is something new to ask."""
-        pause = self._pause = asyncio.get_running_loop().create_future()
-        timer = self.parts.clock.after(pause_ms, lambda: None if pause.done() else pause.set_result(None))
-        try:
-            await pause
-        finally:
-            timer.cancel()
-            self._pause = None
 
     def _reset(self) -> None:
         """Begin a new session with the next request."""

@@ -13,9 +13,9 @@ Not here: what one partition answers (leader.py), the other side (fetcher.py).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Mapping
 
+from minibroker.clock import Pause
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.parts import Parts
@@ -66,7 +66,7 @@ class SessionPartition:
         else:
             self.session.stale[self.key] = None
             if self.session.tells_high_watermarks:
-                self.session.wake()
+                self.session.pause.wake()
 
     def close(self) -> None:
         self.replica.waiters.pop(self.changed, None)
@@ -75,7 +75,7 @@ class SessionPartition:
 class FollowerSession:
     """The session of one follower."""
 
-    def __init__(self, follower_id: int, session_id: int, *, tells_high_watermarks: bool):
+    def __init__(self, follower_id: int, session_id: int, pause: Pause, *, tells_high_watermarks: bool):
         self.follower_id = follower_id
         self.session_id = session_id
         self.tells_high_watermarks = tells_high_watermarks
@@ -86,7 +86,7 @@ class FollowerSession:
         self.outside: dict[Key, None] = {}  # where the follower is not in sync, and may come to be with each fetch
         self.stale: dict[Key, None] = {}  # partitions of which only the high watermark is news
         self.sent: dict[Key, None] = {}  # with the last answer
-        self._waiting: asyncio.Future[bool] | None = None
+        self.pause = pause  # while an answer waits: until there may be news, or another request takes its place
 
     def has_news(self, partition: SessionPartition) -> None:
         if partition.key not in self.news:
@@ -106,11 +106,7 @@ class FollowerSession:
                     max(self.fetched_ms, progress.fetched_ms),
                     progress.broker_epoch,
                 )
-        self.wake()
-
-    def wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(True)
+        self.pause.wake()
 
     def drop(self, key: Key) -> None:
         partition = self.partitions.pop(key, None)
@@ -123,19 +119,7 @@ class FollowerSession:
     def close(self) -> None:
         for key in list(self.partitions):
             self.drop(key)
-        self.wake()
-
-    async def wait(self, parts: Parts, max_wait_ms: int) -> None:
-        """Return when there may be news, when the time is over, or when another request takes the place of this."""
-        self.wake()
-        waiting = self._waiting = asyncio.get_running_loop().create_future()
-        timer = parts.clock.after(max_wait_ms, lambda: None if waiting.done() else waiting.set_result(False))
-        try:
-            await waiting
-        finally:
-            timer.cancel()
-            if self._waiting is waiting:
-                self._waiting = None
+        self.pause.wake()
 
 
 class FollowerSessions:
@@ -169,6 +153,7 @@ class FollowerSessions:
             session = self.sessions[state.replica_id] = FollowerSession(
                 state.replica_id,
                 self.parts.chance.randrange(1, 1 << 31),
+                Pause(self.parts.clock),
                 tells_high_watermarks=self.parts.sends_to_racks,
             )
         elif session is None or session.session_id != request.session_id:
@@ -194,7 +179,7 @@ class FollowerSessions:
             left_ms = deadline_ms - clock.steady_ms()
             if fetch.is_due or left_ms <= 0 or (session.tells_high_watermarks and session.stale):
                 return fetch.response()
-            await session.wait(self.parts, left_ms)
+            await session.pause.sleep(left_ms)
 
     # Where a log begins and ends
 
