@@ -14,7 +14,7 @@ from __future__ import annotations
 from copy import copy
 
 from minibroker.controller.controller import Controller
-from minibroker.controller.partition_change import ONLINE, RECOVERED, RECOVERING, UNCLEAN, PartitionChange
+from minibroker.controller.partition_change import RECOVERED, RECOVERING, PartitionChange
 from minibroker.controller.placement import is_active
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.image import NO_LEADER_CHANGE, Partition, Topic
@@ -54,8 +54,7 @@ def _alter(
         topic = _find_topic(controller, names, version)
         partition = _find_partition(topic, asked)
         isr = _check(controller, broker_id, partition, asked, version)
-        election = UNCLEAN if controller.elects_uncleanly(topic) else ONLINE
-        wanted = PartitionChange(controller, topic, partition, election=election)
+        wanted = PartitionChange(controller, topic, partition)
         wanted.isr = isr
         wanted.recovery_state = asked.leader_recovery_state
         record = wanted.record()

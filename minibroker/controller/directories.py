@@ -8,7 +8,7 @@ does not work is in no ISR and leads nothing; whether others can take its place 
 from __future__ import annotations
 
 from minibroker.controller.controller import Controller
-from minibroker.controller.partition_change import ONLINE, UNCLEAN, PartitionChange, is_online
+from minibroker.controller.partition_change import PartitionChange, is_online
 from minibroker.controller.placement import is_active
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.assign_replicas_to_dirs import (
@@ -65,8 +65,7 @@ def _assign(
         return is_active(controller.image, broker) and (broker != broker_id or works)
 
     # Kafka: a partition that nobody leads stays so when a directory is there again, until something else happens.
-    election = UNCLEAN if controller.elects_uncleanly(topic) else ONLINE
-    wanted = PartitionChange(controller, topic, partition, election=election, is_alive=is_alive)
+    wanted = PartitionChange(controller, topic, partition, is_alive=is_alive)
     wanted.directories[broker_id] = directory
     if not works:
         wanted.isr = [broker for broker in partition.isr if broker != broker_id]

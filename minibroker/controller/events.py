@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from copy import copy
 
 from minibroker.event_kinds import Broker, Isr, Leader, Topic
 
@@ -27,7 +28,7 @@ def tell_decisions(
     if not events.observed:
         yield
         return
-    before: dict[tuple[bytes, int], Was] = {}
+    before: dict[tuple[bytes, int], tuple[str, Partition]] = {}  # with the name of the topic
     removed = []
     for record in records:
         topic = image.topics_by_id.get(bytes(getattr(record, "topic_id", b"")))
@@ -35,8 +36,7 @@ def tell_decisions(
             continue
         if record.type_number == PARTITION_CHANGE:
             number = record.partition_id  # type: ignore[attr-defined]
-            partition = topic.partitions[number]
-            before[topic.id, number] = Was(topic.name, partition)
+            before[topic.id, number] = topic.name, copy(topic.partitions[number])  # it is changed in place
         elif record.type_number == REMOVE_TOPIC:
             removed.append((topic.name, len(topic.partitions)))
     yield
@@ -48,8 +48,8 @@ def tell_decisions(
             _tell_broker(events, record, why)
     for name, count in removed:
         events.emit(Topic(topic=name, what="deleted", partitions=count, why=why))
-    for (topic_id, number), was in before.items():
-        _tell_partition(events, was, image.topics_by_id[topic_id].partitions[number], why)
+    for (topic_id, number), (name, partition) in before.items():
+        _tell_partition(events, name, partition, image.topics_by_id[topic_id].partitions[number], why)
 
 
 def _tell_broker(events: EventStream, record: Any, why: str) -> None:
@@ -62,37 +62,24 @@ def _tell_broker(events: EventStream, record: Any, why: str) -> None:
         events.emit(Broker(broker=record.broker_id, state=state, why=why))
 
 
-class Was:
-    """A partition as it was before: the image changes it in place."""
-
-    def __init__(self, topic: str, partition: Partition):
-        self.topic = topic
-        self.leader = partition.leader
-        self.leader_epoch = partition.leader_epoch
-        self.isr = tuple(partition.isr)
-
-
-def _tell_partition(events: EventStream, was: Was, now: Partition, why: str) -> None:
-    if tuple(now.isr) != was.isr:
+def _tell_partition(events: EventStream, topic: str, before: Partition, now: Partition, why: str) -> None:
+    place: dict[str, Any] = {"broker": now.leader, "topic": topic, "partition": now.id}
+    if now.isr != before.isr:
         events.emit(
             Isr(
-                broker=now.leader,
-                topic=was.topic,
-                partition=now.id,
-                before=was.isr,
+                **place,
+                before=tuple(before.isr),
                 after=tuple(now.isr),
                 leader_epoch=now.leader_epoch,
                 partition_epoch=now.partition_epoch,
-                why=why or _why_isr(was.isr, now.isr),
+                why=why or _why_isr(before.isr, now.isr),
             )
         )
-    if now.leader_epoch != was.leader_epoch:
+    if now.leader_epoch != before.leader_epoch:
         events.emit(
             Leader(
-                broker=now.leader,
-                topic=was.topic,
-                partition=now.id,
-                previous=was.leader,
+                **place,
+                previous=before.leader,
                 leader_epoch=now.leader_epoch,
                 is_clean=now.leader_recovery_state != RECOVERING,
                 why=why or "its replicas have changed",
@@ -100,7 +87,7 @@ def _tell_partition(events: EventStream, was: Was, now: Partition, why: str) -> 
         )
 
 
-def _why_isr(before: tuple[int, ...], after: Sequence[int]) -> str:
+def _why_isr(before: Sequence[int], after: Sequence[int]) -> str:
     """Say why a leader proposed it: that is all that a leader proposes."""
     joined = [broker for broker in after if broker not in before]
     gone = [broker for broker in before if broker not in after]

@@ -48,15 +48,18 @@ class PartitionChange:
         topic: Topic,
         before: Partition,
         *,
-        election: str = ONLINE,
+        election: str | None = None,
         is_alive: Callable[[int], bool] | None = None,
         lossy: int | None = None,
     ):
-        """is_alive: who counts as alive, if not every active broker. lossy: has lost records, is not eligible."""
+        """election: by default what the topic allows.
+
+        is_alive: who counts as alive, if not every active broker. lossy: has lost records, is not eligible.
+        """
         self.controller = controller
         self.topic = topic
         self.before = before
-        self.election = election
+        self.election = election or (UNCLEAN if controller.elects_uncleanly(topic) else ONLINE)
         self.lossy = lossy
         self.isr = before.isr
         self.replicas = before.replicas
@@ -222,8 +225,7 @@ def changes_of(
 
     records = []
     for topic, partition in concerned:
-        election = UNCLEAN if controller.elects_uncleanly(topic) else ONLINE
-        wanted = PartitionChange(controller, topic, partition, election=election, is_alive=is_alive, lossy=lossy)
+        wanted = PartitionChange(controller, topic, partition, is_alive=is_alive, lossy=lossy)
         wanted.isr = [broker for broker in partition.isr if broker not in (gone, lossy)]
         record = wanted.record()
         if record is not None:

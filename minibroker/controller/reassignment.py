@@ -98,7 +98,7 @@ def reassign(
         _check_size(partition, target)
     removing = sorted(set(partition.replicas) - set(target))
     adding = sorted(set(target) - set(partition.replicas))
-    wanted = PartitionChange(controller, topic, partition)
+    wanted = PartitionChange(controller, topic, partition, election=ONLINE)
     wanted.replicas = [*target, *removing]
     if removing:
         wanted.removing = removing
@@ -111,14 +111,13 @@ def cancel(controller: Controller, topic: Topic, partition: Partition) -> Metada
     """Return the record that drops the new replicas of a move."""
     if not is_moving(partition):
         raise KafkaError(Error.NO_REASSIGNMENT_IN_PROGRESS)
-    election = UNCLEAN if controller.elects_uncleanly(topic) else ONLINE
-    wanted = PartitionChange(controller, topic, partition, election=election)
+    wanted = PartitionChange(controller, topic, partition)
     wanted.replicas = [broker for broker in partition.replicas if broker not in partition.adding]
     wanted.isr = [broker for broker in partition.isr if broker not in partition.adding]
     wanted.adding = wanted.removing = []
     if not wanted.isr:
         # Only new replicas are in sync: what the old ones have is not everything.
-        if election != UNCLEAN:
+        if wanted.election != UNCLEAN:
             raise KafkaError(
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:{partition.id} because it would require an "
