@@ -39,19 +39,15 @@ EPOCH_MAX = 0x7FFFFFFF
 class SessionPartition:
     """One partition of a session."""
 
-    __slots__ = (
-        *("high_watermark", "key", "leader", "log_start_offset", "position", "replica", "session", "size_bytes_max"),
-    )
+    __slots__ = ("bytes_max", "high_watermark", "key", "leader", "log_start_offset", "position", "replica", "session")
 
-    def __init__(
-        self, session: FollowerSession, key: Key, replica: Replica, position: FetchPosition, size_bytes_max: int
-    ):
+    def __init__(self, session: FollowerSession, key: Key, replica: Replica, position: FetchPosition, bytes_max: int):
         self.session = session
         self.key = key
         self.replica = replica
         self.leader = replica.as_leader()  # in whose epoch the follower fetches
         self.position = position  # that the follower named last
-        self.size_bytes_max = size_bytes_max
+        self.bytes_max = bytes_max
         self.high_watermark = -1  # as last told
         self.log_start_offset = -1
 
@@ -333,9 +329,9 @@ class FollowerFetch:
 
     def _read(self, partition: SessionPartition, read: FollowerRead) -> None:
         if read.diverging is None:
-            size_bytes_max = min(partition.size_bytes_max, self.left_bytes)
+            bytes_max = min(partition.bytes_max, self.left_bytes)
             log, offset = partition.replica.log, partition.position.offset
-            read.fill(log, offset, size_bytes_max, whole_batch=not self._has_records)
+            read.fill(log, offset, bytes_max, whole_batch=not self._has_records)
         self._take(partition, read)
 
     def _take(self, partition: SessionPartition, read: FollowerRead) -> None:
