@@ -341,6 +341,16 @@ def test_a_group_is_read_back_as_it_was_written() -> None:
         again.check_delete()
 
 
+def test_the_leader_that_is_read_back_is_the_one_that_was_written() -> None:
+    lab = Lab()
+    lab.stable("a", b="b")
+    _, value = lab.rows[-1]
+    value.leader = "b"  # type: ignore[union-attr]
+    again = ClassicGroup("g", lab.config, lab.write, lambda: 0)
+    again.restore(value, 0)  # type: ignore[arg-type]
+    assert again.members.leader == "b", "and not the member that is read first"
+
+
 def test_who_waits_is_told_when_the_coordinator_moves() -> None:
     lab = Lab()
     lab.stable("a")

@@ -327,6 +327,7 @@ def test_a_member_in_a_state_of_a_later_release_starts_from_nothing() -> None:
     )
     cluster.group.apply(ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a"), value)
     assert refusal(lambda: cluster.beat("a", 2))[0] is Error.FENCED_MEMBER_EPOCH
+    assert refusal(lambda: cluster.beat("a", 2, owned=[0]))[0] is Error.FENCED_MEMBER_EPOCH
     assert partitions(cluster.beat("a", 0)) == [0, 1, 2]
 
 
