@@ -409,6 +409,20 @@ def test_a_leader_refuses_what_does_not_fit(wanted: FetchPosition, replica_id: i
     assert refused.value.code is error
 
 
+def test_where_a_follower_parted_before_the_log_start_cannot_be_told() -> None:
+    cluster = Cluster(1, 2)
+    first = cluster.lead(1).leader_epoch
+    cluster.produce(1, "a", "b")
+    cluster.lead(1)
+    last = cluster.lead(1).leader_epoch
+    cluster.produce(1, "c")
+    cluster.replicas[1].log.advance_log_start(1)
+    with pytest.raises(KafkaError) as refused:
+        ask(cluster, FetchPosition(0, first + 1, 0, last))
+    assert refused.value.code is Error.OFFSET_OUT_OF_RANGE
+    assert "is before the log start 1" in refused.value.message
+
+
 def test_a_broker_that_does_not_lead_refuses_followers() -> None:
     cluster = Cluster(1, 2)
     cluster.lead(2)
