@@ -6,13 +6,12 @@ workers. What its method does behind that question is done here; a session of Sp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     import pyarrow as pa
 
     ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

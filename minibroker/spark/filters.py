@@ -9,12 +9,9 @@ Not here: what is left out because of them (spark/files/planning.py, spark/files
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+from typing import Any
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPARISONS = ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")

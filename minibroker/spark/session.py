@@ -12,13 +12,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from minibroker.spark.java import use_java
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from pyspark.sql import SparkSession  # pyright: ignore
 
 DEFAULTS = {

@@ -16,8 +16,15 @@ import asyncio
 
 from minibroker.client.cluster import Cluster
 from minibroker.client.connection import error_of
-from minibroker.client.fetching import LAST_VERSION_WITH_HARD_LIMITS, LAST_VERSION_WITH_NAMES
+from minibroker.client.fetching import (
+    LAST_VERSION_WITH_HARD_LIMITS,
+    FetchLimits,
+    Position,
+    fetch_request,
+    version_for,
+)
 from minibroker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, find_offsets
+from minibroker.client.sessions import FetchSession
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.framing import FRAME_BYTES_MAX
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -149,23 +156,11 @@ class Fetcher:
         if topic_id != task.topic_id and NO_ID not in (topic_id, task.topic_id):
             raise KafkaError(Error.INCONSISTENT_TOPIC_ID, f"{task.topic} is another topic now")
         connection = await self._cluster.connection(leader.leader_id)
-        version = connection.version_of(FetchRequest)
-        if topic_id == NO_ID:
-            version = min(version, LAST_VERSION_WITH_NAMES)
-        Topic = FetchRequest.FetchTopic
-        partition = Topic.FetchPartition(
-            partition=task.partition,
-            current_leader_epoch=leader.leader_epoch,
-            fetch_offset=offset,
-            partition_max_bytes=self._bytes,
-        )
-        request = FetchRequest(
-            max_wait_ms=self._wait_ms,
-            min_bytes=1,
-            max_bytes=self._bytes,
-            isolation_level=self._isolation,
-            topics=[Topic(topic_id=topic_id, topic=task.topic, partitions=[partition])],
-        )
+        position = Position(offset)
+        position.topic_id, position.leader_epoch = topic_id, leader.leader_epoch
+        version = version_for(connection.version_of(FetchRequest), [position])
+        limits = FetchLimits(self._wait_ms, 1, self._bytes, self._bytes, 0, self._isolation, check_crc=False)
+        request = fetch_request({(task.topic, task.partition): position}, limits, FetchSession(enabled=False))
         future = connection.send(request, version, timeout_ms=self._cluster.timeout_ms + self._wait_ms)
         return _PendingFetch(connection.address, version, offset, future)
 

@@ -21,9 +21,9 @@ from minibroker.log.segment import Place
 from minibroker.spark.brokers.fetching import FetchAnswer, Fetcher
 from minibroker.spark.brokers.planning import WireTask
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
-from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
+from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner, broken_row, rows_of
 from minibroker.spark.filters import Filters
-from minibroker.spark.options import FAIL, QUARANTINE, Options
+from minibroker.spark.options import QUARANTINE, Options
 
 # Offset, size, leader epoch or CRC, magic; what a batch v2 has behind them.
 _START = Layout(">qiib")
@@ -100,18 +100,8 @@ class WireTaskReader:
         return reader.next_offset
 
     def _reader(self, answer: FetchAnswer, first_offset: int) -> ColumnReader:
-        manner = self.manner
-        return ColumnReader(
-            answer.records,
-            first_offset=first_offset,
-            end_offset=self.task.end_offset,
-            first_timestamp=manner.first_timestamp,
-            end_timestamp=manner.end_timestamp,
-            aborted=answer.aborted,
-            keys=manner.keys,
-            values=manner.values,
-            headers=manner.headers,
-            group_bytes=self._group_bytes,
+        return self.manner.reader(
+            answer.records, first_offset, self.task.end_offset, answer.aborted, group_bytes=self._group_bytes
         )
 
     def _broken(
@@ -123,10 +113,8 @@ class WireTaskReader:
         if place is not None:
             shown = answer.records[place.position : place.end_position]
             offsets = f"offsets {place.base_offset} to {place.last_offset}"
-        told = f"{task.topic}-{task.partition}, {offsets}, from {answer.address}: {error.reason}"
-        if self.manner.mode == FAIL:
-            raise CorruptBatch(f"{told} ({error.path}); set mode to skip or quarantine to read the rest") from error
-        self.left_out.append(f"{told} ({len(shown)} bytes)")
+        where = f"{task.topic}-{task.partition}, {offsets}, from {answer.address}"
+        self.left_out.append(self.manner.broken(where, error, len(shown)))
         if self.manner.mode == QUARANTINE:
             first, last = (place.base_offset, place.last_offset) if place is not None else (None, None)
             data = bytes(shown[:BROKEN_BYTES_MAX])

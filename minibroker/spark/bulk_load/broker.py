@@ -9,6 +9,9 @@ Not here: formatting a directory, what is changed (commit.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
+
 from minibroker.config import BrokerConfig, TopicConfig, log_settings
 from minibroker.controller import brokers
 from minibroker.controller.controller import Controller
@@ -22,9 +25,6 @@ from minibroker.stored.kinds import MetadataRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
-
     from minibroker.clock import Clock
     from minibroker.log.storage import Storage
 

@@ -20,11 +20,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from minibroker.spark.columns.varints import Int64s
 from minibroker.spark.option_values import OptionError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.spark.columns.varints import Int64s
+from minibroker.spark.sink.rows import as_binary, times_of
 
 BYTES = ("binary", "string")
 COLUMNS: dict[str, tuple[str, ...]] = {  # name -> types, as Spark names them
@@ -35,7 +33,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {  # name -> types, as Spark names them
     "headers": ("array<struct<key:string,value:binary>>",),
     "timestamp": ("timestamp", "bigint"),
 }
-MICROSECONDS = 1000  # in a ms
 
 
 def check_columns(fields: Iterable[tuple[str, str]], topic: str | None) -> list[str]:
@@ -67,8 +64,8 @@ class Rows:
     def __init__(self, whole: pa.RecordBatch):
         self._whole = whole
         found = {name.lower(): whole.column(name) for name in whole.schema.names if name.lower() in COLUMNS}
-        self.values = _binary(found["value"])
-        self.keys = _binary(found["key"]) if "key" in found else None
+        self.values = as_binary(found["value"])
+        self.keys = as_binary(found["key"]) if "key" in found else None
         self.topics = found.get("topic")
         self.partitions = found.get("partition")
         self.headers = found.get("headers")
@@ -96,17 +93,4 @@ class Rows:
 
     def timestamps(self, now_ms: int) -> Int64s:
         """Return ms since 1970; `now_ms` where there is none."""
-        given = self._timestamps
-        if given is None:
-            return np.full(len(self), now_ms, np.int64)
-        is_null = given.is_null().to_numpy(zero_copy_only=False) if given.null_count else None
-        if pa.types.is_timestamp(given.type):
-            found = np.asarray(given.cast(pa.timestamp("us", given.type.tz)).cast(pa.int64()).fill_null(0))
-            found = found // MICROSECONDS
-        else:
-            found = np.asarray(given.fill_null(0))
-        return found if is_null is None else np.where(is_null, now_ms, found)
-
-
-def _binary(array: pa.Array) -> pa.BinaryArray:
-    return array if array.type == pa.binary() else array.cast(pa.binary())
+        return times_of(self._timestamps, len(self), now_ms)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -43,8 +44,6 @@ from minibroker.stored.kinds import MetadataRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from random import Random
-
     from minibroker.clock import Clock
 
 

@@ -25,14 +25,13 @@ from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX
 from minibroker.log.storage import OsStorage
 from minibroker.spark.bulk_load.columns import Rows
 from minibroker.spark.bulk_load.plans import LoadError, Piece, Plan, TopicPlan, check_topic
-from minibroker.spark.columns.building import Part, RowColumns, Section, build_sections
+from minibroker.spark.columns.building import BuiltBatch, Part, RowColumns, Section, build_sections
 from minibroker.spark.columns.partitions import NO_PARTITION, partitions_of
 from minibroker.spark.columns.varints import Int64s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.log.storage import File, Storage
-    from minibroker.spark.columns.building import BuiltBatch
 
 
 BATCHES_AT_ONCE = 6  # of a partition: the last of them is not full

@@ -11,12 +11,9 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from minibroker.log.records import Record
 from minibroker.spark.columns.rows import Rows, Span, read_headers
 from minibroker.spark.columns.varints import BufferView, Int64s
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.log.records import Record
 
 OFFSET_MAX = (1 << 31) - 1  # of Arrow's binary
 

@@ -40,13 +40,9 @@ from minibroker.log.formats import (
     BatchHeader,
 )
 from minibroker.spark.columns.rows import fixed_fields
-from minibroker.spark.columns.varints import Int64s
+from minibroker.spark.columns.varints import Bools, Int64s
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.spark.columns.varints import Bools, Int64s
-
-    UInt64s = NDArray[np.uint64]
+UInt64s = NDArray[np.uint64]
 
 
 BATCH_BYTES = 1 << 20

@@ -7,15 +7,16 @@ Not here: which rows (spark/files/rows.py, spark/brokers/rows.py), what Spark ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
 
-from minibroker.spark.columns.reader import HEADERS, Columns
+from minibroker.errors import ProtocolError
+from minibroker.spark.columns.reader import GROUP_BYTES, HEADERS, ColumnReader, Columns
 from minibroker.spark.columns.varints import Int64s
 from minibroker.spark.filters import Filters
-from minibroker.spark.options import QUARANTINE, Options
+from minibroker.spark.options import FAIL, QUARANTINE, Options
 
 BROKEN_BYTES_MAX = 16 * 1024 * 1024  # of a broken batch that are shown
 MICROSECONDS_MAX = (1 << 63) - 1
@@ -77,6 +78,38 @@ class Manner:
         self.fail_on_data_loss = options.fail_on_data_loss
         self.first_timestamp = filters.first_timestamp if filters else None
         self.end_timestamp = filters.end_timestamp if filters else None
+
+    def reader(
+        self,
+        chunk: bytes | memoryview,
+        first_offset: int,
+        end_offset: int,
+        aborted: Iterable[tuple[int, int]],
+        *,
+        is_strict: bool = False,
+        group_bytes: int = GROUP_BYTES,
+    ) -> ColumnReader:
+        """Return the reader of some batches; aborted: producer ids and first offsets of transactions to leave out."""
+        return ColumnReader(
+            chunk,
+            first_offset=first_offset,
+            end_offset=end_offset,
+            first_timestamp=self.first_timestamp,
+            end_timestamp=self.end_timestamp,
+            aborted=aborted,
+            keys=self.keys,
+            values=self.values,
+            headers=self.headers,
+            strict=is_strict,
+            group_bytes=group_bytes,
+        )
+
+    def broken(self, where: str, error: ProtocolError, size_bytes: int) -> str:
+        """Return what to say of bytes that cannot be read, where the mode lets them be left out."""
+        told = f"{where}: {error.reason}"
+        if self.mode == FAIL:
+            raise CorruptBatch(f"{told} ({error.path}); set mode to skip or quarantine to read the rest") from error
+        return f"{told} ({size_bytes} bytes)"
 
 
 def broken_row(row: tuple[object, ...], schema: pa.Schema) -> pa.RecordBatch:

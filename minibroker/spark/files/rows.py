@@ -21,10 +21,10 @@ from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.segment import DELETED, SWAP, Place
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
-from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, CorruptBatch, Manner, broken_row, rows_of
+from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner, broken_row, rows_of
 from minibroker.spark.files.directories import ReadOnlySegment
 from minibroker.spark.files.planning import Task
-from minibroker.spark.options import FAIL, QUARANTINE
+from minibroker.spark.options import QUARANTINE
 from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
@@ -173,20 +173,10 @@ class TaskReader:
     def _reader(
         self, chunk: bytes, first_offset: int, end_offset: int, next_offset: int, *, is_strict: bool
     ) -> ColumnReader:
-        manner = self.manner
-        return ColumnReader(
-            chunk,
-            first_offset=first_offset,
-            end_offset=end_offset,
-            first_timestamp=manner.first_timestamp,
-            end_timestamp=manner.end_timestamp,
-            # Transactions that have ended before would hide what their producers did later.
-            aborted=[(producer, first) for producer, first, last in self.task.aborted if last >= next_offset],
-            keys=manner.keys,
-            values=manner.values,
-            headers=manner.headers,
-            strict=is_strict,
-            group_bytes=self._group_bytes,
+        # Transactions that have ended before would hide what their producers did later.
+        aborted = [(producer, first) for producer, first, last in self.task.aborted if last >= next_offset]
+        return self.manner.reader(
+            chunk, first_offset, end_offset, aborted, is_strict=is_strict, group_bytes=self._group_bytes
         )
 
     def _next_known(self, segment: ReadOnlySegment, position: int, end: int, next_offset: int) -> tuple[int, int]:
@@ -211,10 +201,8 @@ class TaskReader:
         if place is not None:
             position, size_bytes = position + place.position, place.size_bytes
             offsets = f"offsets {place.base_offset} to {place.last_offset}"
-        told = f"{task.topic}-{task.partition}, {offsets}, byte {position} of {path}: {error.reason}"
-        if self.manner.mode == FAIL:
-            raise CorruptBatch(f"{told} ({error.path}); set mode to skip or quarantine to read the rest") from error
-        self.left_out.append(f"{told} ({size_bytes} bytes)")
+        where = f"{task.topic}-{task.partition}, {offsets}, byte {position} of {path}"
+        self.left_out.append(self.manner.broken(where, error, size_bytes))
         if self.manner.mode == QUARANTINE:
             file = self._storage.open(segment.path)
             try:

@@ -7,9 +7,7 @@ Summary. What a job found is in its summary, so that people, scripts (`--json`) 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 # Job -> what it does. In the order in which people meet them.
 JOBS = {

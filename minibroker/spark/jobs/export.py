@@ -80,8 +80,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compact", action="store_true", help="rewrite small files together afterwards")
     parser.add_argument("--small-bytes", type=int, default=SMALL_BYTES, help="which files are small (32 MiB)")
     parser.add_argument("--manifest", metavar="DIR", help="where the manifest is, if not in the target")
-    import argparse
-
     parser.add_argument(
         "--fail-on-data-loss",
         action=argparse.BooleanOptionalAction,

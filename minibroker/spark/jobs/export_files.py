@@ -14,11 +14,8 @@ from typing import Any
 
 from minibroker.spark.folders import Folder, walk
 from minibroker.spark.jobs.export_manifest import staging_of
+from minibroker.spark.jobs.export_ranges import Ranges
 from minibroker.spark.option_values import OptionError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.spark.jobs.export_ranges import Ranges
 
 FILE_RECORDS_MIN = 100_000  # about; fewer are not worth a task
 BINARY, STRING, JSON = VALUES = ("binary", "string", "json")

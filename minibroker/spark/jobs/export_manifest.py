@@ -21,11 +21,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.errors import StorageError
+from minibroker.spark.folders import Folder
 from minibroker.spark.option_values import OptionError, TopicPartition
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.spark.folders import Folder
 
 MANIFESTS, STAGING = "_manifest", "_staging"
 VERSIONS_KEPT = 10

@@ -9,13 +9,10 @@ What must hold: every text is escaped but what is named `html`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Self
+from typing import Any, Self
 
 DAY_MS = 86_400_000
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

@@ -10,13 +10,10 @@ Spark itself.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+from typing import Any
 
 PAUSE_SECONDS = 0.3
 

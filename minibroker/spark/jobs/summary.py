@@ -6,11 +6,8 @@ The exit status is 0 if all went well, 1 if the job did its work and found somet
 from __future__ import annotations
 
 import json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+from collections.abc import Sequence
+from typing import Any
 
 
 class Table:

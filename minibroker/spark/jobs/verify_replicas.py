@@ -138,7 +138,6 @@ class Replicas:
         mine, others = starts
         for epoch in sorted({*mine, *others}):
             if mine.get(epoch) != others.get(epoch):
-                ours, theirs = (starts_of.get(epoch, "no offset") for starts_of in starts)
                 ours, theirs = (each.get(epoch, "no offset") for each in starts)
                 yield (
                     f"{self.leader}: epoch {epoch} begins at {ours} in {self.leader.root.path}, "

@@ -168,10 +168,10 @@ def _of_batch(batch: pa.RecordBatch, options: WriteOptions, now_ms: int) -> Iter
     headers = columns.get("headers") if options.include_headers else None
     rows = Rows(
         options.topic or "",
-        _bytes(columns["key"]) if "key" in columns else None,
-        _bytes(columns["value"]),
+        as_binary(columns["key"]) if "key" in columns else None,
+        as_binary(columns["value"]),
         None if headers is None else _headers(headers),
-        _timestamps(columns.get("timestamp"), batch.num_rows, now_ms),
+        times_of(columns.get("timestamp"), batch.num_rows, now_ms),
         _partitions(columns.get("partition"), batch.num_rows),
         are_timed=np.asarray(columns["timestamp"].is_valid()) if "timestamp" in columns else None,
     )
@@ -191,7 +191,8 @@ def _of_batch(batch: pa.RecordBatch, options: WriteOptions, now_ms: int) -> Iter
         yield part
 
 
-def _bytes(column: pa.Array) -> pa.BinaryArray:
+def as_binary(column: pa.Array) -> pa.BinaryArray:
+    """Return texts or bytes as bytes."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column if column.type == pa.binary() else column.cast(pa.binary())
@@ -206,12 +207,13 @@ def _headers(column: pa.ListArray) -> pa.ListArray | None:
         raise BadRow("a header has no key: in the column headers each has one, only its value may be null")
     offsets = np.zeros(len(column) + 1, np.int32)
     np.cumsum(column.value_lengths().fill_null(0).to_numpy(), out=offsets[1:])
-    key, value = pairs.field(0).cast(pa.string()), _bytes(pairs.field(1))
+    key, value = pairs.field(0).cast(pa.string()), as_binary(pairs.field(1))
     made = pa.StructArray.from_arrays([key, value], fields=list(HEADERS.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets), made, type=HEADERS)
 
 
-def _timestamps(column: pa.Array | None, count: int, now_ms: int) -> Int64s:
+def times_of(column: pa.Array | None, count: int, now_ms: int) -> Int64s:
+    """Return ms since 1970 out of times or numbers; `now_ms` where there is none."""
     if column is None:
         return np.full(count, now_ms, np.int64)
     if pa.types.is_integer(column.type):
