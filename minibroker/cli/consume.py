@@ -13,7 +13,7 @@ from minibroker.cli.connect import add_arguments as add_connection
 from minibroker.cli.progress import Progress
 from minibroker.cli.record_format import CONSOLE_PROPERTIES, console, formatted, json_lines, plain, unescaped
 from minibroker.cli.status import DONE, FAILED
-from minibroker.cli.times import milliseconds
+from minibroker.cli.words import milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from minibroker.cli.connect import Refused, print_json, run_with_cluster
 from minibroker.cli.connect import add_arguments as add_connection
-from minibroker.cli.names import matching
 from minibroker.cli.status import DONE, FAILED
-from minibroker.cli.times import milliseconds
+from minibroker.cli.words import matching, milliseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from minibroker.cli.reset_plan import (
     written_csv,
 )
 from minibroker.cli.status import DONE, FAILED
-from minibroker.cli.times import milliseconds
+from minibroker.cli.words import milliseconds
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False

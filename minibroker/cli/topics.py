@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from minibroker.cli.connect import Refused, print_json, run_with_cluster
 from minibroker.cli.connect import add_arguments as add_connection
-from minibroker.cli.names import is_plain, matching
 from minibroker.cli.status import DONE, FAILED
+from minibroker.cli.words import is_plain, matching
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,12 +6,10 @@ fetch the metadata.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minibroker.cluster.nodes import Nodes
 from minibroker.errors import Error, KafkaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DEFAULT = -1  # as many as the settings say
 

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from minibroker.clock import LoopClock
+from minibroker.cluster.cluster import Cluster
 from minibroker.cluster.nodes import RUNNING
-from minibroker.cluster.verbs import VERBS
+from minibroker.cluster.verbs import VERBS, Verb
 from minibroker.errors import Error, KafkaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    from minibroker.cluster.cluster import Cluster
-    from minibroker.cluster.verbs import Verb
-    from minibroker.replication.network import NodeId
+from minibroker.replication.network import NodeId
 
 SILENCING = ("kill", "stop", "pause", "isolate")
 LOOKING = ("wait-", "watch")  # how verbs begin that do nothing but wait: for whoever has gone they need not

@@ -11,13 +11,9 @@ What must hold: what waits is in the order in which it came; without a hold noth
 
 from __future__ import annotations
 
-from minibroker.replication.network import CONTROLLER
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.cluster.nodes import Nodes
-    from minibroker.replication.gate import Gate
-    from minibroker.replication.network import Letter
+from minibroker.cluster.nodes import Nodes
+from minibroker.replication.gate import Gate
+from minibroker.replication.network import CONTROLLER, Letter
 
 KINDS = ("fetch", "answer", "isr", "election", "metadata")
 USUAL = ("fetch", "answer", "isr", "election")  # what brokers learn of decisions goes on by itself

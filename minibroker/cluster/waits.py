@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from minibroker.cluster.nodes import Nodes
 from minibroker.errors import KafkaError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from minibroker.cluster.nodes import Nodes
 
 TIMEOUT_S = 10.0
 METADATA_KINDS = ("isr", "leader", "topic", "broker", "metadata", "epoch")

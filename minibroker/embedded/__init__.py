@@ -6,11 +6,12 @@ process.py         a broker in a process of its own
 cluster.py         several brokers, as people use them
 cluster_engine.py  a cluster in a running loop; cluster_views.py: what a program sees of it
 watching.py        its events, heard from any thread
-hosted.py          what both have in common: start and stop, in a thread or in the caller's loop
+hosted.py          what both have in common: start and stop, in a thread or in the caller's loop; verbs and their twins
+engine.py          the verbs of a broker, as both kinds of it have them; reading.py: its records
 background.py      a loop in a thread, for programs without one
 forking.py         what becomes of them when the program forks
 faults.py          what the clients of a broker shall meet
-clients.py         what the libraries of others want to be told
+arguments.py       arguments of Python as settings of Kafka
 """
 
 from minibroker.embedded.broker import Broker

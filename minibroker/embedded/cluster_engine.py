@@ -21,7 +21,7 @@ from minibroker.cluster.control import call_through
 from minibroker.cluster.nodes import PAUSED, RUNNING
 from minibroker.config import ConfigError
 from minibroker.embedded.cluster_views import Views
-from minibroker.embedded.engine import START_FAILURES, BrokerError, Refused
+from minibroker.embedded.engine import START_FAILURES, BrokerError, HttpRefusal
 from minibroker.embedded.in_process import ask
 from minibroker.errors import KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
@@ -182,7 +182,7 @@ class ClusterEngine:
             raise FaultError(f"broker {broker} is {self.core.states[broker]}: faults are of a broker that runs")
         try:
             return await ask(self.core.nodes[broker], method, path, body)
-        except Refused as refusal:
+        except HttpRefusal as refusal:
             raise FaultError(str(refusal)) from None
 
     def has_faults(self, broker: int) -> bool:

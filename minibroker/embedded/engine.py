@@ -71,7 +71,7 @@ def too_few(topic: str, found: int, count: int, timeout_ms: float, topics: Itera
     )
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """The broker does not do what it was asked by a route of its HTTP; status: as HTTP has it."""
 
     def __init__(self, reason: str, status: int):
@@ -92,7 +92,7 @@ class Engine(Runs, Protocol):
     async def ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_ms: float = ANSWER_MS
     ) -> Any:
-        """Return what HTTP would answer, by the routes of broker/http_verbs.py; FaultError or Refused say why not."""
+        """Return what a route of broker/http_verbs.py answers; FaultError or HttpRefusal say why not."""
         ...
 
     # The verbs, as Broker has them
@@ -177,7 +177,7 @@ class Engine(Runs, Protocol):
         """Do what is done to faults; FaultError says why not."""
         try:
             return await self.ask(method, path, body)
-        except Refused as refusal:
+        except HttpRefusal as refusal:
             raise FaultError(str(refusal)) from None
 
     async def _ask_group(
@@ -186,7 +186,7 @@ class Engine(Runs, Protocol):
         body = None if wanted is None else {**wanted, "timeout_ms": timeout * 1000}
         try:
             return await self.ask(method, path, body, timeout_ms=ANSWER_MS + timeout * 1000)
-        except Refused as refusal:
+        except HttpRefusal as refusal:
             if refusal.status == REQUEST_TIMEOUT:
                 raise TimeoutError(str(refusal)) from None
             if refusal.status == NOT_FOUND:
@@ -199,7 +199,7 @@ class Engine(Runs, Protocol):
         place = {"topic": topic, "partition": partition}
         try:
             return [ROWS[verb](**row) for row in await self.ask("POST", f"/{verb}", place, timeout_ms=CLEANING_MS)]
-        except Refused as refusal:
+        except HttpRefusal as refusal:
             is_absent = refusal.status == NOT_FOUND
             code = Error.UNKNOWN_TOPIC_OR_PARTITION if is_absent else Error.INVALID_REQUEST
             raise KafkaError(code, str(refusal)) from None

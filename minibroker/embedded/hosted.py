@@ -25,14 +25,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
-    from typing import Any, Concatenate, ParamSpec, Self
+    from typing import Any, Concatenate, Literal, ParamSpec, Self
 
-    from minibroker.embedded.clients import Library
-
+    Library = Literal["confluent", "aiokafka", "kafka-python", "java", "spark"]
     P = ParamSpec("P")
     T = TypeVar("T")
     Plain = Callable[Concatenate[Any, P], T]
     Twin = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+
+
+# Library -> the name it has for bootstrap servers.
+BOOTSTRAP_NAMES = {
+    "confluent": "bootstrap.servers",
+    "aiokafka": "bootstrap_servers",
+    "kafka-python": "bootstrap_servers",
+    "java": "bootstrap.servers",
+    "spark": "kafka.bootstrap.servers",
+}
 
 
 class Runs(Protocol):
@@ -179,9 +188,9 @@ class Hosted(Generic[E]):
 
     def client_config(self, library: Library) -> dict[str, str]:
         """Return the settings with which clients of a library find it, by the names that the library has for them."""
-        from minibroker.embedded.clients import client_config
-
-        return client_config(library, self.bootstrap_servers)
+        if library not in BOOTSTRAP_NAMES:
+            raise ValueError(f"{library!r} is none of {', '.join(BOOTSTRAP_NAMES)}")
+        return {BOOTSTRAP_NAMES[library]: self.bootstrap_servers}
 
     # Verbs
 

@@ -12,7 +12,7 @@ from minibroker.config import BrokerConfig
 from minibroker.config.listeners import address
 from minibroker.config.sources import setting_texts
 from minibroker.embedded.arguments import steered
-from minibroker.embedded.engine import ANSWER_MS, START_FAILURES, TIMEOUT_S, BrokerError, Engine, Refused
+from minibroker.embedded.engine import ANSWER_MS, START_FAILURES, TIMEOUT_S, BrokerError, Engine, HttpRefusal
 from minibroker.embedded.reading import records_of, wait_for_records
 from minibroker.errors import Error, KafkaError
 from minibroker.log.memory_storage import MemoryStorage
@@ -43,13 +43,13 @@ def new_storage(data_dir: str | None, clock: Clock) -> Storage:
 
 
 async def ask(node: Node, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-    """Return what HTTP would answer; FaultError or Refused say why not."""
+    """Return what HTTP would answer; FaultError or HttpRefusal say why not."""
     from minibroker.broker import http_verbs
 
     try:
         return await http_verbs.call(node, method, path, body)
     except http_verbs.Refused as refusal:
-        raise Refused(str(refusal), int(refusal.status.partition(" ")[0])) from None
+        raise HttpRefusal(str(refusal), int(refusal.status.partition(" ")[0])) from None
 
 
 class InProcess(Engine):

@@ -14,7 +14,7 @@ import sys
 
 from minibroker.clock import LoopClock
 from minibroker.config.sources import setting_texts
-from minibroker.embedded.engine import ANSWER_MS, TIMEOUT_S, BrokerError, Engine, Record, Refused, too_few
+from minibroker.embedded.engine import ANSWER_MS, TIMEOUT_S, BrokerError, Engine, HttpRefusal, Record, too_few
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False
@@ -129,7 +129,7 @@ class Subprocess(Engine):
         try:
             return await ask(host.strip("[]"), int(port), method, path, body, clock=LoopClock(), timeout_ms=timeout_ms)
         except Refusal as refusal:
-            raise Refused(str(refusal), refusal.status) from None
+            raise HttpRefusal(str(refusal), refusal.status) from None
 
     async def create_topic(self, /, name: str, partitions: int | None = None, **configs: object) -> None:
         from minibroker.client import Admin, NewTopic

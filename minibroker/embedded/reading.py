@@ -6,17 +6,14 @@ brokers' may be frozen.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 from minibroker.clock import LoopClock
 from minibroker.embedded.engine import Record, too_few
+from minibroker.events import EventStream
 from minibroker.log.batches import batches
 from minibroker.log.reading import read
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from minibroker.events import EventStream
-    from minibroker.replication.replica import Replica
+from minibroker.replication.replica import Replica
 
 READ_BYTES = 1024 * 1024
 RECORD_KINDS = ("high_watermark", "leader", "epoch", "topic", "broker", "metadata", "delete")

@@ -10,17 +10,13 @@ What must hold: the list grows while it is open and holds every event of its kin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+
 from minibroker import event_kinds as event_kinds  # so that every kind is known by its name
-from minibroker.events import KINDS, Event
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import TracebackType
-    from typing import Any, Self
-
-    from minibroker.embedded.hosted import Hosted
-    from minibroker.events import EventStream, Subscription
+from minibroker.embedded.hosted import Hosted
+from minibroker.events import KINDS, Event, EventStream, Subscription
 
 TIMEOUT_S = 10.0
 

@@ -8,7 +8,8 @@ of a lesson stands still.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from minibroker.client.connection import CallTimeout, Connection, ConnectionLost
 from minibroker.cluster.snapshot import record_text
@@ -17,23 +18,16 @@ from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.reading import EARLIEST, LATEST
 from minibroker.log.records import Record
+from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest
-from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from minibroker.protocol.headers import Request
-    from minibroker.protocol.messages.fetch import FetchResponse
-
-    FetchedPartition = FetchResponse.FetchableTopicResponse.PartitionData
+FetchedPartition = FetchResponse.FetchableTopicResponse.PartitionData
 
 PATIENCE_MS = 3_000
 LONG_PATIENCE_MS = 24 * 3_600_000  # for answers that nobody waits for

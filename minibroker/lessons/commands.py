@@ -11,13 +11,10 @@ Not here: what commands do (stage.py).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 from minibroker.clock.steered import duration_ms
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 # Each with what it does, in the order in which people meet them.
 FORMS = {

@@ -22,14 +22,11 @@ What must hold: an error names the file and the line.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import minibroker.event_kinds  # noqa: F401  # fills KINDS
 from minibroker.events import KINDS
 from minibroker.lessons.commands import Command, CommandError, parse_command
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 RULE = "----"
 EVENT, NEVER, STATE, TOLD, ERROR = "event", "never", "state", "told", "error"

@@ -9,13 +9,11 @@ The coordinator hands these bytes on without a look. Who gets what is worked out
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from minibroker.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    Place = tuple[str, int]  # topic and partition
+Place = tuple[str, int]
 
 VERSION = 3
 VERSION_BYTES = VERSION.to_bytes(2, "big")

@@ -8,20 +8,16 @@ What must hold: a key does what its command does in a lesson.
 
 from __future__ import annotations
 
-from minibroker.cluster.snapshot import snapshot
+from collections.abc import Callable
+
+from minibroker.cluster.snapshot import ClusterState, snapshot
 from minibroker.cluster.watchers import is_shown
 from minibroker.errors import KafkaError
+from minibroker.events import Event
 from minibroker.lessons.commands import parse_command
+from minibroker.lessons.running import Outcome, Player
+from minibroker.lessons.stage import Stage
 from minibroker.watch.screen import Screen
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from minibroker.cluster.snapshot import ClusterState
-    from minibroker.events import Event
-    from minibroker.lessons.running import Outcome, Player
-    from minibroker.lessons.stage import Stage
 
 
 class Show(Screen):

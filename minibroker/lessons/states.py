@@ -10,9 +10,7 @@ state: group readers state=Stable members=anna   a group; also epoch, assignor, 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.cluster.snapshot import ClusterState, GroupState, PartitionState, ReplicaState
+from minibroker.cluster.snapshot import ClusterState, GroupState, PartitionState, ReplicaState
 
 
 def differences(state: ClusterState, text: str) -> str:

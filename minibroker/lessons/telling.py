@@ -6,14 +6,10 @@ What must hold: everything that a step expects is told; of the rest only what a 
 from __future__ import annotations
 
 from minibroker.event_kinds import is_internal, is_of_interest
-from minibroker.lessons.scenario import STATE
+from minibroker.lessons.running import Outcome
+from minibroker.lessons.scenario import STATE, Scenario, Step
 from minibroker.watch.lanes import group_line, partition_lines
 from minibroker.watch.painting import paint, wrap
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.lessons.running import Outcome
-    from minibroker.lessons.scenario import Scenario, Step
 
 WIDTH = 78
 

@@ -1,4 +1,4 @@
-"""Topics by name or by regular expression, as Kafka's tools take them."""
+"""Words of the command line: topics by name or by regular expression, as Kafka's tools take them, and moments."""
 
 from __future__ import annotations
 
@@ -25,3 +25,14 @@ def matching(names: Iterable[str], wanted: str) -> list[str]:
     except re.error as error:
         raise ValueError(f"{wanted!r} is no regular expression: {error}") from None
     return sorted(name for name in names if expression.fullmatch(name))
+
+
+def milliseconds(text: str) -> int:
+    """Return ms since 1970 of a number of such, or of an ISO date, in UTC unless it says otherwise; else ValueError."""
+    try:
+        return int(text)
+    except ValueError:
+        from datetime import UTC, datetime
+
+        moment = datetime.fromisoformat(text)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
