@@ -34,6 +34,8 @@ class EmulatedRelease:
         self._is_named = as_version is not None
         if as_version is not None:
             self._appear_as(as_version)
+        # Topics have old formats, with rules of their own; the oldest clients are served, and answered as they expect.
+        self.is_before_3, self.is_before_4 = self.settings_release == "2.8", self.release < "4"
 
     def _appear_as(self, name: str) -> None:
         from minibroker.broker.releases import RELEASES, ranges_of, release_named
@@ -57,16 +59,6 @@ class EmulatedRelease:
         self.settings_release = "2.8" if number < RELEASES.index("3.0") else "3.9" if release < "4" else NEWEST
         if number < RELEASES.index("0.11.0"):
             self._default_format = 0 if number < RELEASES.index("0.10.0") else 1
-
-    @property
-    def is_before_3(self) -> bool:
-        """Whether the release is one with topics of old formats and rules of its own."""
-        return self.settings_release == "2.8"
-
-    @property
-    def is_before_4(self) -> bool:
-        """Whether the release still serves the oldest clients, and answers as they expect."""
-        return self.release < "4"
 
     @property
     def refuses_version_0_offsets(self) -> bool:

@@ -15,6 +15,7 @@ from minibroker.clock import LoopClock
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.classic import ClassicGroup
+from minibroker.groups.consumer_protocol import read_assignment
 from minibroker.groups.describe import described
 from minibroker.groups.hash_order import partition_of
 from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
@@ -67,7 +68,7 @@ class SeenGroups:
                 group.kind.capitalize(),
                 group.protocol_type or "",
                 group.state.name,
-                member_count(group),
+                len(group.member_ids),
                 led.parts.node_id,
             )
             for led in self._led()
@@ -197,7 +198,7 @@ class SeenGroups:
                 return wanted == DEAD and error.code == Error.GROUP_ID_NOT_FOUND
             if found is None:
                 return wanted == DEAD
-            return found.state.name == wanted and members in (None, member_count(found))
+            return found.state.name == wanted and members in (None, len(found.member_ids))
 
         def told() -> str:
             count = "" if members is None else f" with {_members(members)}"
@@ -262,7 +263,7 @@ class SeenGroups:
             return "does not exist" if error.code == Error.GROUP_ID_NOT_FOUND else f"is not known: {error.message}"
         if found is None:
             return "does not exist"
-        return f"is {found.state.name} with {_members(member_count(found))}"
+        return f"is {found.state.name} with {_members(len(found.member_ids))}"
 
 
 def _no_group(group_id: str) -> KafkaError:
@@ -271,10 +272,6 @@ def _no_group(group_id: str) -> KafkaError:
 
 def _members(count: int) -> str:
     return f"{count} member{'' if count == 1 else 's'}" if count else "no members"
-
-
-def member_count(group: ClassicGroup | ConsumerGroup) -> int:
-    return len(group.members) if isinstance(group, ClassicGroup) else len(group.state.members)
 
 
 def _epoch_and_assignor(led: OffsetsPartition, group: ClassicGroup | ConsumerGroup) -> tuple[int, str]:
@@ -302,14 +299,11 @@ def _classic_members(group: ClassicGroup) -> list[GroupMember]:
 
 def _assigned(data: bytes) -> list[Place]:
     """Return what a leader has given to a member; nothing if it said that in a way that is not known here."""
-    from minibroker.stored.consumer_protocol import ConsumerProtocolAssignment
-
-    last = ConsumerProtocolAssignment.schema.last_version
     try:
-        found, _ = ConsumerProtocolAssignment.decode_from(data, 2, min(int.from_bytes(data[:2], "big"), last))
+        topics = read_assignment(data).assigned_partitions
     except ProtocolError:
         return []
-    return sorted((topic.topic, number) for topic in found.assigned_partitions for number in topic.partitions)
+    return sorted((topic.topic, number) for topic in topics for number in topic.partitions)
 
 
 def _consumer_members(led: OffsetsPartition, group: ConsumerGroup) -> list[GroupMember]:

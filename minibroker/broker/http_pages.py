@@ -155,9 +155,7 @@ def _of_groups(node: Node, rows: Callable[[Node, OffsetsPartition, str], Rows]) 
 
 
 def _members(node: Node, led: OffsetsPartition, group_id: str) -> Rows:
-    from minibroker.broker.group_view import member_count
-
-    yield f'consumergroup="{_escaped(group_id)}"', member_count(led.shard.groups[group_id])
+    yield f'consumergroup="{_escaped(group_id)}"', len(led.shard.groups[group_id].member_ids)
 
 
 def _committed(node: Node, led: OffsetsPartition, group_id: str) -> Rows:

@@ -12,7 +12,7 @@ Not here: requests and their versions (broker/handlers/groups.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from minibroker.errors import Error, KafkaError
@@ -398,6 +398,10 @@ class ClassicGroup:
             return self.since_ms
         is_unread = self.state is STABLE and self.topics is not None and topic not in self.topics
         return value.commit_timestamp if is_unread else None
+
+    @property
+    def member_ids(self) -> Collection[str]:
+        return self.members.ids
 
     @property
     def is_idle(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.join_group import JoinGroupResponse
@@ -133,6 +133,10 @@ class Members:
 
     def __contains__(self, member_id: str) -> bool:
         return member_id in self._by_id
+
+    @property
+    def ids(self) -> Collection[str]:
+        return self._by_id.keys()
 
     def get(self, member_id: str) -> Member | None:
         return self._by_id.get(member_id)

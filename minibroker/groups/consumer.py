@@ -376,6 +376,10 @@ class ConsumerGroup:
     protocol_type = "consumer"
 
     @property
+    def member_ids(self) -> Collection[str]:
+        return self.state.members.keys()
+
+    @property
     def is_idle(self) -> bool:
         """Whether nobody is in it, so that it goes with its last offset."""
         return not self.state.members

@@ -12,10 +12,9 @@ Not here: reading, writing, waiting (coordinator_log.py), the groups (minibroker
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minibroker.clock import CHORE
 from minibroker.errors import EncodeError, Error, KafkaError, StorageError
@@ -33,7 +32,6 @@ from minibroker.groups.shard import Group, Shard
 from minibroker.log.batches import Batch
 from minibroker.log.formats import COMMIT
 from minibroker.log.records import control_type
-from minibroker.parts import Parts
 from minibroker.replication.replica import Replica
 from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
 from minibroker.turns import FIRST_US
@@ -57,6 +55,15 @@ WRITE_ERRORS = {
     Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
     Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
 }
+
+
+WHYS = {
+    "Assigning": "what its members are to have is not worked out yet",
+    "Reconciling": "members have still to give up or to get what they are to have",
+    "Stable": "every member has what it is to have",
+}
+Face = tuple[str, frozenset[str], bool]  # of a group: its state, who is in, and whether it is a consumer group
+NO_FACE: Face = ("Empty", frozenset(), True)
 
 
 class GroupWrite(Write):
@@ -83,12 +90,11 @@ class OffsetsPartition:
         self.epoch = replica.leader_epoch
         self.failure: Exception | None = None  # why it cannot be read
         parts, settings_of = self.parts, coordinator.settings_of
-        self.shard = Shard(parts.config, settings_of, self.write, parts.clock.now_ms, partial(tell, parts))
+        self.shard = Shard(parts.config, settings_of, self.write, parts.clock.now_ms, self._tell)
         self.log = CoordinatorLog(parts, replica, self)
         self._unsafe: dict[str, GroupWrite] = {}  # by group the last record that was read above the high watermark
         self._in_flight: dict[str, int] = {}  # by group how many writes are not committed
         self._timers: dict[str, tuple[int, Timer]] = {}  # by group
-        self._tasks: dict[asyncio.Task[None], None] = {}  # regular expressions that are being resolved
         self._retry: Timer | None = None
         self.log.load()
 
@@ -175,7 +181,9 @@ class OffsetsPartition:
     def loaded(self) -> None:
         """Coordinate."""
         self.coordinator.readable(self.replica.partition)
-        tell_loaded(self.parts, [group for group in self.shard.groups.values() if group.group_id not in self._unsafe])
+        for group in self.shard.groups.values():
+            if group.group_id not in self._unsafe:
+                self._tell_loaded(group)
         self._delete_gone()
 
     def unreadable(self, offset: int, failure: Exception) -> None:
@@ -232,7 +240,7 @@ class OffsetsPartition:
             self.arm(group_id)
             done(_code(error))
             return
-        before = face_of(self.parts, shard, group_id)
+        before = self._face_of(group_id) if self.parts.events.observed else None
         old = shard.groups.get(group_id)
         shard.groups[group_id] = group
         if isinstance(old, ClassicGroup):
@@ -243,7 +251,8 @@ class OffsetsPartition:
                     group.apply(key, value)
         else:
             shard.groups[group_id] = classic_group(becomes, partial(shard.new_classic, group_id), now_ms)
-        tell_change(self.parts, shard, group_id, before)
+        if before is not None:
+            self._tell_change(group_id, before)
         self.arm(group_id)
 
     def end_consumer_group(self, group: ConsumerGroup) -> None:
@@ -309,7 +318,7 @@ class OffsetsPartition:
         self._end_write(write)
         for mark in marks:
             shard.offsets.commit(mark)
-            tell_commit(self.parts, mark)
+            self._tell_commit(mark)
         for group in write.ending:
             shard.end_group(group, self.parts.clock.now_ms())
         if write.replay is not None:
@@ -320,7 +329,8 @@ class OffsetsPartition:
             shard.load_group(group_id, self.parts.clock.now_ms())
             self.arm(group_id)
             loaded = shard.find(group_id)
-            tell_loaded(self.parts, [] if loaded is None else [loaded])
+            if loaded is not None:
+                self._tell_loaded(loaded)
 
     def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
         """Take back what cannot be written."""
@@ -419,7 +429,7 @@ class OffsetsPartition:
             while (due_ms := group.deadline_ms()) is not None and due_ms <= now_ms:
                 wanted = group.take_patterns(now_ms)
                 if wanted is not None:
-                    self._resolve(group, wanted)
+                    self.parts.shares.begin(self._resolve(group, wanted))
                     continue
                 settings = self.shard.settings_of(group_id)
                 records = group.expire(now_ms, topics=self.coordinator.topics, config=settings)
@@ -430,35 +440,51 @@ class OffsetsPartition:
 
     # Regular expressions
 
-    def _resolve(self, group: ConsumerGroup, wanted: frozenset[str]) -> None:
+    def _resolve(self, group: ConsumerGroup, wanted: frozenset[str]) -> Generator[int, None, None]:
         """Look which topics match: at once if they are few, else in shares."""
         topics = self.coordinator.topics
         version = topics.version
-        found = self.parts.shares.start(resolve_in_shares(wanted, list(topics.names())))
-        if isinstance(found, dict):
-            self._resolved(group, found, version)
-            return
-        task = asyncio.get_running_loop().create_task(self._resolve_later(group, found, version))
-        self._tasks[task] = None
-        task.add_done_callback(lambda task: self._tasks.pop(task, None))
-
-    async def _resolve_later(
-        self, group: ConsumerGroup, work: Coroutine[Any, Any, dict[str, frozenset[str]]], version: int
-    ) -> None:
-        found = await work
+        found = yield from resolve_in_shares(wanted, list(topics.names()))
         if not self.log.is_closed and self.shard.groups.get(group.group_id) is group:
-            self._resolved(group, found, version)
+            records = group.patterns_resolved(found, version, self.parts.clock.now_ms(), topics)
+            self.change(group, records, nobody_waits)
 
-    def _resolved(self, group: ConsumerGroup, found: dict[str, frozenset[str]], version: int) -> None:
-        records = group.patterns_resolved(found, version, self.parts.clock.now_ms(), self.coordinator.topics)
-        self.change(group, records, nobody_waits)
+    # Events: who waits for a group knows by them when to look
+
+    def _tell(self, group_id: str, before: str, after: str, why: str) -> None:
+        if self.parts.events.observed:
+            self.parts.events.emit(GroupEvent(self.parts.node_id, group_id, before, after, why))
+
+    def _tell_commit(self, mark: Mark) -> None:
+        if "commit" in self.parts.events.wanted:
+            group, (topic, partition), stored = mark
+            offset = -1 if stored.value is None else stored.value.offset
+            self.parts.events.emit(Commit(self.parts.node_id, topic, partition, group, offset))
+
+    def _tell_loaded(self, group: Group) -> None:
+        """Another broker coordinated it before, or this one in another life."""
+        state = group.state.name
+        self._tell(group.group_id, state, state, f"broker {self.parts.node_id} coordinates it now")
+
+    def _face_of(self, group_id: str) -> Face:
+        group = self.shard.groups.get(group_id)
+        return NO_FACE if group is None else (group.state.name, frozenset(group.member_ids), group.kind == "consumer")
+
+    def _tell_change(self, group_id: str, before: Face) -> None:
+        """Tell of what has become of a consumer group, if anything has."""
+        after = self._face_of(group_id)
+        if before == after:
+            return
+        was = before[0] if before[2] else DEAD.name  # the classic group that it was has ended, and said so
+        came, went = sorted(after[1] - before[1]), sorted(before[1] - after[1])
+        whys = [f"{', '.join(came)} has joined"] if came else []
+        whys += [f"{', '.join(went)} is gone"] if went else []
+        self._tell(group_id, was, after[0], " and ".join(whys) or WHYS.get(after[0], "its rows say so"))
 
     # The end
 
     def resign(self) -> None:
         """Coordinate no more: who waits has to look for another."""
-        for task in list(self._tasks):
-            task.cancel()
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -506,58 +532,3 @@ def _bytes(data) -> bytes | None:  # type: ignore[no-untyped-def]
 
 def nobody_waits(error: Error) -> None:
     """What is written because time has passed is tried again when more has passed."""
-
-
-# Events: who waits for a group knows by them when to look
-
-Face = tuple[str, frozenset[str], bool]  # state, who is in, and whether it is of the consumer protocol
-NOBODY: Face = ("Empty", frozenset(), True)
-
-
-def tell(parts: Parts, group_id: str, before: str, after: str, why: str) -> None:
-    if parts.events.observed:
-        parts.events.emit(GroupEvent(parts.node_id, group_id, before, after, why))
-
-
-def tell_commit(parts: Parts, mark: Mark) -> None:
-    if "commit" in parts.events.wanted:
-        group, (topic, partition), stored = mark
-        offset = -1 if stored.value is None else stored.value.offset
-        parts.events.emit(Commit(parts.node_id, topic, partition, group, offset))
-
-
-def tell_loaded(parts: Parts, groups: Sequence[Group]) -> None:
-    """Tell of groups that were read: another broker coordinated them before, or this one in another life."""
-    for group in groups if parts.events.observed else ():
-        tell(parts, group.group_id, group.state.name, group.state.name, f"broker {parts.node_id} coordinates it now")
-
-
-def face_of(parts: Parts, shard: Shard, group_id: str) -> Face | None:
-    """Return how a group looks, to be compared later; None: nobody wants to know."""
-    if not parts.events.observed:
-        return None
-    group = shard.groups.get(group_id)
-    if group is None:
-        return NOBODY
-    if isinstance(group, ConsumerGroup):
-        return group.state.name, frozenset(group.state.members), True
-    return group.state.name, frozenset(member.id for member in group.members), False
-
-
-def tell_change(parts: Parts, shard: Shard, group_id: str, before: Face | None) -> None:
-    """Tell of what has become of a consumer group, if anything has."""
-    after = face_of(parts, shard, group_id)
-    if before == after or before is None or after is None:
-        return
-    was = before[0] if before[2] else DEAD.name  # the classic group that it was has ended, and said so
-    came, went = sorted(after[1] - before[1]), sorted(before[1] - after[1])
-    whys = [f"{', '.join(came)} has joined"] if came else []
-    whys += [f"{', '.join(went)} is gone"] if went else []
-    tell(parts, group_id, was, after[0], " and ".join(whys) or WHYS.get(after[0], "its rows say so"))
-
-
-WHYS = {
-    "Assigning": "what its members are to have is not worked out yet",
-    "Reconciling": "members have still to give up or to get what they are to have",
-    "Stable": "every member has what it is to have",
-}

@@ -98,8 +98,7 @@ class Shard:
     def count_of(self, group_id: str) -> int:
         """Return how many members and offsets a group has."""
         group = self.groups.get(group_id)
-        members = () if group is None else group.members if isinstance(group, ClassicGroup) else group.state.members
-        return len(members) + len(self.offsets.committed.get(group_id, ()))
+        return (0 if group is None else len(group.member_ids)) + len(self.offsets.committed.get(group_id, ()))
 
     def make_groups_of_offsets(self) -> None:
         """Have a group for all offsets: records that would have deleted them with their groups could not be written."""
