@@ -1,4 +1,15 @@
-"""Groups as others see them: DescribeGroups, ConsumerGroupDescribe, ListGroups, DeleteGroups."""
+"""Groups as others see them: DescribeGroups, ConsumerGroupDescribe, ListGroups, DeleteGroups.
+
+Behaviour: each API describes groups of its own protocol, and knows no others. A group that was deleted is there until
+the record that says so is committed; DeleteGroups is answered then.
+
+Versions:
+  DescribeGroups 0-6         v3: authorized operations; v4: static members; v6: a group that is not there is an error,
+                             before it a dead one
+  ConsumerGroupDescribe 0-1  v1: which protocol a member speaks
+  ListGroups 0-5             v4: states, and only some of them; v5: types, and only some of them (KIP-848)
+  DeleteGroups 0-3           v3: a message beside the error
+"""
 
 from __future__ import annotations
 

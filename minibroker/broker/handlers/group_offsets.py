@@ -1,7 +1,16 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
 
+Behaviour: a commit is answered when every replica in sync has it, and shown then. Who is no member may commit for a
+group that nobody is in, and makes it by that.
 What must hold: what is written was decided in the same turn of the loop. A large request is looked through in several,
 and meanwhile members come and go.
+
+Versions:
+  OffsetCommit 0-10  v0: kept in ZooKeeper once, by anybody; v1: by members of a generation, with a time; v2 to v4: with
+                     a retention; v6: the leader's epoch; v7: static members; v9: member epochs; v10: topic ids
+  OffsetFetch 0-10   v0: a partition without an offset is unknown; v2: all topics, and an error for the whole; v5: the
+                     leader's epoch; v7: stable offsets; v8: many groups; v9: member epochs; v10: topic ids
+  OffsetDelete 0-0
 """
 
 from __future__ import annotations

@@ -1,7 +1,18 @@
 """Members of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; ConsumerGroupHeartbeat (KIP-848).
 
-A member that speaks the classic protocol, with the first four, may be in a group of the consumer protocol: then that
-takes it in as it is (groups/classic_members_in_consumer_group.py).
+Behaviour: an answer to JoinGroup waits until all have joined, one to SyncGroup until the leader's assignment is safe,
+one to ConsumerGroupHeartbeat until the records that it has led to are. While groups are being read a Heartbeat is
+answered without an error: nobody can say who is silent. A member that speaks the classic protocol, with the first four,
+may be in a group of the consumer protocol: that takes it in as it is (groups/classic_members_in_consumer_group.py).
+
+Versions:
+  JoinGroup 0-9               v1: a rebalance timeout of its own, before it the session's; v4: who has no id is given
+                              one and joins with it (KIP-394); v5: static members (KIP-345); v7: no protocol is null,
+                              not ""; v8: a reason; v9: a leader that returns may keep the assignment (KIP-814)
+  SyncGroup 0-5               v3: static members; v5: protocol and its type have to be named
+  Heartbeat 0-4               v3: static members
+  LeaveGroup 0-5              v3: many at once, static ones by their names; v5: a reason
+  ConsumerGroupHeartbeat 0-1  v1: the member makes its id, and may subscribe by a regular expression
 """
 
 from __future__ import annotations
