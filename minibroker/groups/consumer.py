@@ -319,9 +319,10 @@ class ConsumerGroup:
 
     def check_room(self, member_id: str, instance_id: str | None, config: Settings) -> None:
         """Refuse one member too many; who takes the place of a static member needs no room."""
+        if member_id in self.state.members or instance_id in self.state.static:
+            return
         members_max: int = config.broker["group.consumer.max.size"]
-        state = self.state
-        if instance_id in state.static or len(state.members) < members_max or member_id in state.members:
+        if len(self.state.members) < members_max:
             return
         words = f"The consumer group has reached its maximum capacity of {members_max} members."
         raise KafkaError(Error.GROUP_MAX_SIZE_REACHED, words)
