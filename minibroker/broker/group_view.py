@@ -1,4 +1,4 @@
-"""Groups of consumers as one sees them from beside the brokers: who is in, who has what, how far they are; and waits.
+"""View of consumer groups for HTTP, Python and lessons: members, assignments, committed offsets, lag; and waits.
 
     seen = SeenGroups(events, lambda: {node.node_id: node}, lambda: node.image)
     seen.group("readers").partitions[0].lag_to_hw

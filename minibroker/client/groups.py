@@ -1,4 +1,4 @@
-"""Groups as one sees them from outside, without being a member: who is in them, how far they are, and changes to that.
+"""Administration of groups by a client that is no member: list, describe, delete, and offsets to be read and changed.
 
 Methods that take many items return a dict of results, and raise SomeFailed if any of the items failed for good. Old
 brokers are asked for one group at a time where they know no better.

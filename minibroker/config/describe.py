@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a topic, a broker, all brokers or a group: value, where it comes from, what it hides.
+"""Description of settings for DescribeConfigs: value, origin and synonyms, of a topic, a broker or a group.
 
 As Kafka 4.4: secrets and what nobody knows have no value; settings that Kafka calls internal show only where they are
 set; a list of synonyms begins at the setting's own name, so a default in another unit is not among them.

@@ -1,4 +1,4 @@
-"""Why a setting that is accepted has no effect: no client can tell the difference.
+"""Settings that are accepted and have no effect, and why: no client can tell the difference.
 
 What a client could tell is not accepted: it has its effect, or it is refused. Each name fits one row, the first.
 """

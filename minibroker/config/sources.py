@@ -1,4 +1,4 @@
-"""Where the settings of a start come from: arguments, environment, a properties file; the first that has one wins.
+"""Sources of a start's settings: arguments, environment, a properties file; the first that has one wins.
 
 Environment variables are those of Kafka's container image: KAFKA_LOG_SEGMENT_BYTES is log.segment.bytes, `_` is a dot,
 `__` an underscore, `___` a dash. Bitnami's image has KAFKA_CFG_LOG_SEGMENT_BYTES for the same.

@@ -1,4 +1,4 @@
-"""What a start is told has to fit together, and to ask for nothing that is not there.
+"""Checks of a start's settings: they have to fit together, and to ask for nothing that is not there.
 
 Each rule is one of Kafka's (KafkaConfig.validateValues), or refuses what one broker that is its own controller, with
 one data directory and without TLS or logins, cannot be. Values of single settings are checked where they are read.

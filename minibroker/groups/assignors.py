@@ -21,7 +21,7 @@ from minibroker.groups.hash_order import as_copied, as_filled
 from minibroker.groups.topics import utf16
 
 
-class Wish(NamedTuple):
+class Subscriber(NamedTuple):
     """What an assignor knows of a member."""
 
     instance_id: str | None
@@ -32,13 +32,13 @@ class Wish(NamedTuple):
 Shares = dict[str, dict[bytes, list[int]]]  # by member and topic, in the order in which they were given
 Counts = Mapping[bytes, int]  # partitions of each topic
 IsHeld = Callable[[bytes, int], bool]  # whether the assignment so far gives the partition to somebody
-Assignor = Callable[[Mapping[str, Wish], Counts, IsHeld, bool], Shares]
+Assignor = Callable[[Mapping[str, Subscriber], Counts, IsHeld, bool], Shares]
 
 NOBODY = -1
 ROUNDS_MAX = 16  # of evening out
 
 
-def assign_range(members: Mapping[str, Wish], counts: Counts, is_held: IsHeld, is_homogeneous: bool) -> Shares:
+def assign_range(members: Mapping[str, Subscriber], counts: Counts, is_held: IsHeld, is_homogeneous: bool) -> Shares:
     """Give each member a run of each topic's partitions."""
 
     def order(member_id: str) -> tuple[bool, bytes]:
@@ -66,7 +66,7 @@ def assign_range(members: Mapping[str, Wish], counts: Counts, is_held: IsHeld, i
     return shares
 
 
-def assign_uniform(members: Mapping[str, Wish], counts: Counts, is_held: IsHeld, is_homogeneous: bool) -> Shares:
+def assign_uniform(members: Mapping[str, Subscriber], counts: Counts, is_held: IsHeld, is_homogeneous: bool) -> Shares:
     """Share all partitions out evenly and move as few as possible."""
     if not members:
         return {}
@@ -78,7 +78,7 @@ def assign_uniform(members: Mapping[str, Wish], counts: Counts, is_held: IsHeld,
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
 
 
-def _by_quota(members: Mapping[str, Wish], counts: Counts, is_held: IsHeld) -> Shares:
+def _by_quota(members: Mapping[str, Subscriber], counts: Counts, is_held: IsHeld) -> Shares:
     """Let everybody keep as much as the quota allows; what is over goes to those below it."""
     topic_ids = next(iter(members.values())).topic_ids
     if not topic_ids:
@@ -88,14 +88,14 @@ def _by_quota(members: Mapping[str, Wish], counts: Counts, is_held: IsHeld) -> S
     wanted = set(topic_ids)
     shares: Shares = {}
     below_quota = []
-    for place, (member_id, wish) in enumerate(members.items()):
+    for place, (member_id, subscription) in enumerate(members.items()):
         room = least + (extras > 0)
         has_extra = extras > 0
         kept: dict[bytes, list[int]] = {}
-        for topic_id in as_filled(wish.held):
+        for topic_id in as_filled(subscription.held):
             if topic_id not in wanted:
                 continue
-            partitions = as_copied(wish.held[topic_id])
+            partitions = as_copied(subscription.held[topic_id])
             kept_here, given_up = partitions[:room], partitions[room:]
             room -= len(kept_here)
             free += [(topic_id, partition) for partition in given_up]
@@ -121,12 +121,12 @@ def _by_quota(members: Mapping[str, Wish], counts: Counts, is_held: IsHeld) -> S
 class _Balance:
     """Shares being worked out where members want different topics. Members are known by their place in the order."""
 
-    def __init__(self, members: Mapping[str, Wish], counts: Counts):
+    def __init__(self, members: Mapping[str, Subscriber], counts: Counts):
         self.members = members
         self.counts = counts
         self.subscribers: dict[bytes, list[int]] = {}
-        for place, wish in enumerate(members.values()):
-            for topic_id in wish.topic_ids:
+        for place, subscription in enumerate(members.values()):
+            for topic_id in subscription.topic_ids:
                 self.subscribers.setdefault(topic_id, []).append(place)
         self.owners = {topic_id: [NOBODY] * counts[topic_id] for topic_id in self.subscribers}
         self.loads = [0] * len(members)  # partitions of each member
@@ -145,9 +145,9 @@ class _Balance:
         return shares
 
     def _keep(self) -> None:
-        for place, wish in enumerate(self.members.values()):
-            wanted = set(wish.topic_ids)
-            for topic_id, partitions in wish.held.items():
+        for place, subscription in enumerate(self.members.values()):
+            wanted = set(subscription.topic_ids)
+            for topic_id, partitions in subscription.held.items():
                 if topic_id in wanted:
                     self.loads[place] += len(partitions)
                     for partition in partitions:

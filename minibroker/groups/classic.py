@@ -1,4 +1,4 @@
-"""A group of the classic protocol: members join, one of them leads and says who gets what, all sync and get their part.
+"""Group of the classic protocol: members join, one of them leads and says who gets what, all sync and get their part.
 
 The coordinator knows nothing of topics: what members send and get are bytes to it. It counts generations and drops who
 is silent. classic_states.py has the states, classic_rebalance.py what happens between two generations.

@@ -1,4 +1,4 @@
-"""Members of the classic protocol in a consumer group.
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of theirs.
 
 JoinGroup is to them what a heartbeat is to the others: it carries, in the bytes of the consumer protocol, what they
 want and what they own. SyncGroup gives them what they hold. They wait for nobody: Heartbeat sends them
@@ -90,7 +90,7 @@ def join(
         words = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
         records += downgrade(group, [before], updated, words if is_stale else None, topics, now_ms)
     else:
-        change.aim()
+        change.update_target()
         updated = change.reconcile(owned)
         group.timers.set(SESSION, updated.member_id, now_ms + new.session_timeout_ms)
         group.timers.set(SYNC, updated.member_id, now_ms + timeout_ms)

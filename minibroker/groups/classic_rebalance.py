@@ -1,4 +1,4 @@
-"""Between two generations of a classic group: who joins in time, and what the leader makes of it.
+"""Rebalance of a classic group: from one generation to the next, by joining and by what the leader assigns.
 
     begin       everybody has to join; newcomers may
     complete    those who have are the next generation, and hear of it; the others are gone

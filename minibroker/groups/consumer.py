@@ -38,6 +38,7 @@ from minibroker.groups.consumer_state import (
     ConsumerState,
     Member,
     Owned,
+    assignment_of,
     current_record,
     epoch_record,
     has_all,
@@ -48,7 +49,6 @@ from minibroker.groups.consumer_state import (
     removal_records,
     target_epoch_record,
     target_record,
-    told_assignment,
 )
 from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.timers import REBALANCE, REFRESH, SESSION, Timers
@@ -137,11 +137,11 @@ class ConsumerGroup:
         self.check_room(request.member_id, request.instance_id, config)
         member_id = request.member_id or new_member_id()
         records, member = self._find_or_make(member_id, request)
-        updated = _told(member, request)._replace(client_id=client_id, client_host=client_host, classic=None)
+        updated = _updated(member, request)._replace(client_id=client_id, client_host=client_host, classic=None)
         change = Change(self, member, updated, records, now_ms=now_ms, topics=topics, config=config)
         change.note_member()
         change.raise_epoch(change.names_changed or change.matches_changed or change.assignor_changed)
-        change.aim()
+        change.update_target()
         updated = change.reconcile(request.topic_partitions)
         self._session_begins(member_id, now_ms, config)
         response = ConsumerGroupHeartbeatResponse(
@@ -157,7 +157,7 @@ class ConsumerGroup:
             and request.topic_partitions is not None
         )
         if request.member_epoch == JOINING or is_full or member.held != updated.held:
-            response.assignment = told_assignment(updated)
+            response.assignment = assignment_of(updated)
         return records, response
 
     def _find_or_make(
@@ -406,7 +406,7 @@ class ConsumerGroup:
         return self.state.tombstones()
 
 
-def _told(member: Member, request: ConsumerGroupHeartbeatRequest) -> Member:
+def _updated(member: Member, request: ConsumerGroupHeartbeatRequest) -> Member:
     """Return the member with what a request says of it; what it leaves out is as it was."""
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms

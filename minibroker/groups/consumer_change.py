@@ -2,7 +2,7 @@
 
     note_member     what it says of itself, and what it subscribes to
     raise_epoch     if that, or the topics behind it, have changed
-    aim             compute a new target assignment, if the last one is not too fresh
+    update_target   compute a new target assignment, if the last one is not too fresh
     reconcile       move the member one step towards its target (KIP-848):
 
     STABLE ---- a newer target ----> to give up anything? -- yes --> UNREVOKED: the old epoch, less partitions
@@ -45,7 +45,7 @@ from minibroker.groups.consumer_state import (
     pattern_record,
 )
 from minibroker.groups.records import CoordinatorRecord
-from minibroker.groups.target import compute_target, preferred_assignor, wanted_ids, wants_alike
+from minibroker.groups.target import compute_target, is_homogeneous_group, preferred_assignor, subscribed_ids
 from minibroker.groups.timers import REBALANCE
 from minibroker.groups.topics import Topics, metadata_hash
 from minibroker.stored.consumer_groups import ConsumerGroupPartitionMetadataKey
@@ -167,7 +167,7 @@ class Change:
         if state.has_partition_metadata:
             self.records.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
 
-    def aim(self) -> None:
+    def update_target(self) -> None:
         """Compute the target assignment for the group epoch, unless the last one is only a moment old."""
         state = self.group.state
         if self.target_epoch >= self.epoch:
@@ -198,7 +198,7 @@ class Change:
             targets=targets,
             is_held=lambda topic_id, partition: (topic_id, partition) in held,
             matches=state.matches,
-            is_homogeneous=wants_alike(self.members.values(), matches),
+            is_homogeneous=is_homogeneous_group(self.members.values(), matches),
             topics=self.topics,
             now_ms=self.now_ms,
         )
@@ -214,7 +214,7 @@ class Change:
         step = Step(
             self.target_epoch,
             self.target,
-            subscribed=set(wanted_ids(before, state.matches, self.topics)),
+            subscribed=set(subscribed_ids(before, state.matches, self.topics)),
             wants_any=bool(before.topic_names or state.matches.get(before.pattern or "")),
             is_owned=state.is_owned,
             owned=owned,

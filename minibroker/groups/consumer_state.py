@@ -1,6 +1,6 @@
 """State of a consumer group (KIP-848) and of its members, as the fold of their records: nothing but what records say.
 
-    group epoch        rises when members, their wishes or the topics they want change
+    group epoch        rises when members, their subscriptions or the topics they want change
       >= target epoch  the group epoch that the target assignment was computed for
       >= member epoch  how far each member is on the way to its target
 
@@ -298,7 +298,7 @@ def left_for_a_while(member: Member) -> Member:
     return member._replace(epoch=LEFT_FOR_A_WHILE, held=held, to_revoke={})
 
 
-def told_assignment(member: Member) -> Assignment:
+def assignment_of(member: Member) -> Assignment:
     """Return what the member is told to hold."""
     return Assignment(
         topic_partitions=[

@@ -1,4 +1,4 @@
-"""The coordinator of groups: which partitions of __consumer_offsets this broker leads, and so which groups are its own.
+"""Group coordinator of a broker: which partitions of __consumer_offsets it leads, and so which groups are its own.
 
 Not here: one such partition (offsets_partition.py), the groups on it (minibroker/groups), requests (handlers).
 """

@@ -1,4 +1,4 @@
-"""One partition of __consumer_offsets that this broker leads: its groups in memory, its records in the log.
+"""Partition of __consumer_offsets that this broker leads: its groups in memory, its records in the log.
 
     begins                 reads all records; a group answers when all that was read of it is safe
     ends                   tells who waits, and forgets

@@ -1,4 +1,4 @@
-"""One partition of __consumer_offsets: the groups whose ids fall on it, and their offsets.
+"""Shard of the group coordinator: the groups of one partition of __consumer_offsets, and their offsets.
 
     replay    what the log says, record by record, while it is loaded
     append    what is written from then on; commit: it has become safe

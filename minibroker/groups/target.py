@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from minibroker.groups.assignors import ASSIGNORS, Shares, Wish
+from minibroker.groups.assignors import ASSIGNORS, Shares, Subscriber
 from minibroker.groups.consumer_state import Member, Target, preferred_of, target_epoch_record, target_record
 from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline
 from minibroker.groups.records import CoordinatorRecord
@@ -18,7 +18,7 @@ from minibroker.groups.topics import Topics
 Matches = Mapping[str, Collection[str]]  # by regular expression the topics that it matched
 
 
-def wanted_names(member: Member, matches: Matches) -> list[str]:
+def subscribed_names(member: Member, matches: Matches) -> list[str]:
     """Return the topics that a member wants, in the order of Kafka's set of them."""
     names = as_copied(sorted(member.topic_names))
     matched = as_copied(sorted(matches.get(member.pattern, ()))) if member.pattern else []
@@ -26,13 +26,13 @@ def wanted_names(member: Member, matches: Matches) -> list[str]:
     return list(dict.fromkeys([*large, *small]))
 
 
-def wanted_ids(member: Member, matches: Matches, topics: Topics) -> list[bytes]:
+def subscribed_ids(member: Member, matches: Matches, topics: Topics) -> list[bytes]:
     """Return the ids of those that exist."""
-    found = map(topics.find, wanted_names(member, matches))
+    found = map(topics.find, subscribed_names(member, matches))
     return [topic.topic_id for topic in found if topic is not None]
 
 
-def wants_alike(members: Collection[Member], matches: Matches) -> bool:
+def is_homogeneous_group(members: Collection[Member], matches: Matches) -> bool:
     """Say whether all members want the same topics, as far as Kafka looks: by one pattern, or by name."""
     by_name = Counter(name for member in members for name in member.topic_names)
     patterns = Counter(member.pattern for member in members if member.pattern)
@@ -74,15 +74,15 @@ def compute_target(
     """
     known = as_timeline((member_id for member_id in members if member_id != joining), members_most)
     ordered = as_filled([*known, *([joining] if joining is not None else [])])
-    wishes, counts = {}, {}
+    subscriptions, counts = {}, {}
     for member_id in ordered:
         member = members[member_id]
-        names = wanted_names(member, matches)
+        names = subscribed_names(member, matches)
         found = [topic for topic in map(topics.find, names) if topic is not None]
         counts.update({topic.topic_id: len(topic.racks) for topic in found})
         topic_ids = as_copied((topic.topic_id for topic in found), len(names))
-        wishes[member_id] = Wish(member.instance_id, topic_ids, targets.get(member_id, {}))
-    shares = ASSIGNORS[assignor](wishes, counts, is_held, is_homogeneous)
+        subscriptions[member_id] = Subscriber(member.instance_id, topic_ids, targets.get(member_id, {}))
+    shares = ASSIGNORS[assignor](subscriptions, counts, is_held, is_homogeneous)
     records = []
     for member_id in ordered:
         share = shares.get(member_id, {})

@@ -1,4 +1,4 @@
-"""What there is to see of a group of consumers, as rows with names; group_view.py fills them in."""
+"""Rows of the view of consumer groups that HTTP, Python and lessons show; broker/group_view.py fills them in."""
 
 from __future__ import annotations
 

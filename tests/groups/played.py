@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import classic_members_in_consumer_group as classic_guests
+from minibroker.groups import classic_members_in_consumer_group as classic_in_consumer
 from minibroker.groups.classic_members import Member as ClassicMember
 from minibroker.groups.consumer import ConsumerGroup, group_not_found
 from minibroker.groups.consumer_protocol import read_assignment
@@ -173,19 +173,19 @@ class Player:
                 protocol_type=request.protocol_type,
                 protocols=[(protocol.name, protocol.metadata) for protocol in request.protocols],
             )
-            rows, response = classic_guests.join(
+            rows, response = classic_in_consumer.join(
                 self.group, joining, has_id=request.member_id != "", needs_id_first=True, config=self.settings, **kept
             )
             self._take(rows, outcome)
         elif step["api"] == "SyncGroup":
-            response = classic_guests.sync(self.group, request, **kept)
+            response = classic_in_consumer.sync(self.group, request, **kept)
         elif step["api"] == "Heartbeat":
             who = request.member_id, request.group_instance_id, request.generation_id
-            error = classic_guests.heartbeat(self.group, *who, self.now_ms)
+            error = classic_in_consumer.heartbeat(self.group, *who, self.now_ms)
             response = HeartbeatResponse(error_code=error)
         else:
             who = [(member.member_id, member.group_instance_id) for member in request.members]
-            rows, errors = classic_guests.leave(self.group, who, config=self.settings, **kept)
+            rows, errors = classic_in_consumer.leave(self.group, who, config=self.settings, **kept)
             self._take(rows, outcome)
             members = [
                 LeaveGroupResponse.MemberResponse(member_id=each[0], group_instance_id=each[1], error_code=code)

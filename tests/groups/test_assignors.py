@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minibroker.groups.assignors import ASSIGNORS, Wish
+from minibroker.groups.assignors import ASSIGNORS, Subscriber
 from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline, java_hash
 from minibroker.groups.topics import xxh3
 from tests.groups.goldens import golden
@@ -26,14 +26,14 @@ def test_shares_are_those_of_kafka() -> None:
 
 def shares_of(call: dict[str, Any], members: dict[str, Any]) -> dict[str, dict[str, list[int]]]:
     counts = {bytes.fromhex(topic): count for topic, count in call["counts"].items()}
-    wishes = {}
+    subscriptions = {}
     for member_id in as_filled(members):
         member = members[member_id]
         held = {bytes.fromhex(topic): partitions for topic, partitions in member["held"].items()}
         topics = as_copied(bytes.fromhex(topic) for topic in member["topics"])
-        wishes[member_id] = Wish(member["instance"], topics, held)
-    is_held = {(topic, part) for wish in wishes.values() for topic, parts in wish.held.items() for part in parts}
-    shares = ASSIGNORS[call["assignor"]](wishes, counts, lambda *partition: partition in is_held, call["alike"])
+        subscriptions[member_id] = Subscriber(member["instance"], topics, held)
+    is_held = {(topic, part) for wish in subscriptions.values() for topic, parts in wish.held.items() for part in parts}
+    shares = ASSIGNORS[call["assignor"]](subscriptions, counts, lambda *partition: partition in is_held, call["alike"])
     return {
         member_id: {topic.hex(): sorted(partitions) for topic, partitions in share.items()}
         for member_id, share in shares.items()
@@ -48,20 +48,20 @@ COUNTS = st.lists(st.integers(1, 9), min_size=5, max_size=5)
 @given(WISHES, COUNTS, st.sampled_from(sorted(ASSIGNORS)), st.data())
 @settings(max_examples=150, deadline=None)
 def test_each_wanted_partition_goes_to_one_member_that_wants_it(
-    wishes: list[set[int]], counts: list[int], assignor: str, data: st.DataObject
+    subscriptions: list[set[int]], counts: list[int], assignor: str, data: st.DataObject
 ) -> None:
     partitions = {topic_id(topic): count for topic, count in enumerate(counts)}
     held: dict[str, Any] = {}
-    for wanted in (wishes, data.draw(st.permutations(wishes)), wishes[:-1] or wishes):
+    for wanted in (subscriptions, data.draw(st.permutations(subscriptions)), subscriptions[:-1] or subscriptions):
         members = {
-            f"m{place}": Wish(None, [topic_id(topic) for topic in sorted(topics)], held.get(f"m{place}", {}))
+            f"m{place}": Subscriber(None, [topic_id(topic) for topic in sorted(topics)], held.get(f"m{place}", {}))
             for place, topics in enumerate(wanted)
         }
         is_alike = len({tuple(wish.topic_ids) for wish in members.values()}) == 1
         is_held = {(topic, part) for wish in members.values() for topic, parts in wish.held.items() for part in parts}
         held = ASSIGNORS[assignor](members, partitions, lambda *place, held=is_held: place in held, is_alike)
         given_out = [(topic, part) for share in held.values() for topic, parts in share.items() for part in parts]
-        wanted_ids = {topic for wish in members.values() for topic in wish.topic_ids}
+        wanted_ids = {topic for each in members.values() for topic in each.topic_ids}
         assert sorted(given_out) == sorted((topic, part) for topic in wanted_ids for part in range(partitions[topic]))
         for member_id, share in held.items():
             assert share.keys() <= set(members[member_id].topic_ids)
@@ -74,9 +74,12 @@ def test_uniform_moves_nothing_when_nothing_has_changed_and_little_when_one_join
     counts = {topic_id(1): 6, topic_id(2): 6}
     held: dict[str, Any] = {}
     for members in (["a", "b"], ["a", "b"], ["a", "b", "c"]):
-        wishes = {member: Wish(None, list(counts), held.get(member, {})) for member in members}
-        taken = {(topic, part) for wish in wishes.values() for topic in wish.held for part in wish.held[topic]}
-        before, held = held, ASSIGNORS["uniform"](wishes, counts, lambda *place, taken=taken: place in taken, True)
+        subscriptions = {member: Subscriber(None, list(counts), held.get(member, {})) for member in members}
+        taken = {(topic, part) for each in subscriptions.values() for topic in each.held for part in each.held[topic]}
+        before, held = (
+            held,
+            ASSIGNORS["uniform"](subscriptions, counts, lambda *place, taken=taken: place in taken, True),
+        )
         if members == ["a", "b"] and before:
             assert held == before
     assert sum(map(len, held["c"].values())) == 4
@@ -86,8 +89,12 @@ def test_uniform_moves_nothing_when_nothing_has_changed_and_little_when_one_join
 
 def test_range_gives_a_member_the_same_numbers_in_all_topics() -> None:
     counts = {topic_id(1): 5, topic_id(2): 5}
-    wishes = {"b": Wish(None, list(counts), {}), "a": Wish(None, list(counts), {}), "c": Wish("0", list(counts), {})}
-    shares = ASSIGNORS["range"](wishes, counts, lambda *_: False, True)
+    subscriptions = {
+        "b": Subscriber(None, list(counts), {}),
+        "a": Subscriber(None, list(counts), {}),
+        "c": Subscriber("0", list(counts), {}),
+    }
+    shares = ASSIGNORS["range"](subscriptions, counts, lambda *_: False, True)
     assert shares["c"] == {key: [0, 1] for key in counts}  # an instance id comes before all member ids
     assert shares["a"] == {key: [2, 3] for key in counts}
     assert shares["b"] == {key: [4] for key in counts}

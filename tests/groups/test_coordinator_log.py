@@ -47,7 +47,7 @@ from tests.groups.test_offsets_partition import (
 
 pytestmark = pytest.mark.outside
 
-PROTOCOL = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"wishes")
+PROTOCOL = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"subscriptions")
 JOIN = JoinGroupRequest(
     group_id="long",
     session_timeout_ms=10_000,
@@ -153,7 +153,7 @@ async def test_a_member_with_the_longest_names_is_there_after_a_restart() -> Non
         member_id="",
         group_instance_id="x" * (LONGEST - 37),
         protocol_type="x" * LONGEST,
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="x" * LONGEST, metadata=b"wishes")],
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="x" * LONGEST, metadata=b"subscriptions")],
     )
     async with serving(storage, "t", offsets_topic_num_partitions=1) as (_, caller):
         await caller.find()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import classic_members_in_consumer_group as classic_guests
+from minibroker.groups import classic_members_in_consumer_group as classic_in_consumer
 from minibroker.groups import migration
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Member as ClassicMember
@@ -77,7 +77,7 @@ def joining(member_id: str, instance_id: str | None = None, protocol: str = "ran
 def join(
     cluster: Cluster, new: ClassicMember, *, has_id: bool = True, needs_id_first: bool = False
 ) -> JoinGroupResponse:
-    rows, joined = classic_guests.join(
+    rows, joined = classic_in_consumer.join(
         cluster.group,
         new,
         has_id=has_id,
@@ -101,11 +101,11 @@ def sync(cluster: Cluster, member_id: str, generation: int) -> SyncGroupResponse
         protocol_name="range",
         assignments=[],
     )
-    return classic_guests.sync(cluster.group, request, now_ms=cluster.now_ms, topics=cluster.topics)
+    return classic_in_consumer.sync(cluster.group, request, now_ms=cluster.now_ms, topics=cluster.topics)
 
 
 def beat(cluster: Cluster, member_id: str, generation: int) -> Error:
-    return classic_guests.heartbeat(cluster.group, member_id, None, generation, cluster.now_ms)
+    return classic_in_consumer.heartbeat(cluster.group, member_id, None, generation, cluster.now_ms)
 
 
 def test_a_classic_member_gets_partitions_that_a_consumer_member_gave_up() -> None:

@@ -60,7 +60,7 @@ class Caller:
         return await self.call(FindCoordinatorRequest(key=group, key_type=0), 3)
 
     async def join(self, member_id: str = "", group: str = "g") -> Any:
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"wishes")
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"subscriptions")
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=10_000,
@@ -260,7 +260,7 @@ async def test_a_group_that_nobody_came_to_is_forgotten() -> None:
     clock.freeze()
     async with serving(MemoryStorage(clock.now_ms), "t", clock=clock) as (node, caller):
         await caller.find()
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"wishes")
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"subscriptions")
         answers = [
             await caller.call(
                 JoinGroupRequest(

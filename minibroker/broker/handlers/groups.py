@@ -20,7 +20,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import classic_members_in_consumer_group as classic_guests
+from minibroker.groups import classic_members_in_consumer_group as classic_in_consumer
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Member, join_refused, sync_refused
 from minibroker.groups.consumer import ConsumerGroup, check_heartbeat, group_not_found
@@ -124,7 +124,7 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
         )
         has_id, needs_id_first = bool(request.member_id), version >= MEMBER_ID_FIRST_SINCE
         if isinstance(group, ConsumerGroup):
-            records, joined = classic_guests.join(
+            records, joined = classic_in_consumer.join(
                 group,
                 member,
                 has_id=has_id,
@@ -189,7 +189,7 @@ def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse
         group = known_group(led, request.group_id)
         if isinstance(group, ConsumerGroup):
             topics = context.node.groups.coordinator.topics
-            reply(classic_guests.sync(group, request, now_ms=context.now_ms, topics=topics))
+            reply(classic_in_consumer.sync(group, request, now_ms=context.now_ms, topics=topics))
         else:
             group.sync(reply, request)
         led.arm(request.group_id)
@@ -214,7 +214,7 @@ def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
         group = known_group(led, request.group_id)
         member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
         if isinstance(group, ConsumerGroup):
-            error = classic_guests.heartbeat(group, member_id, instance_id, generation, context.now_ms)
+            error = classic_in_consumer.heartbeat(group, member_id, instance_id, generation, context.now_ms)
             led.arm(request.group_id)
         else:
             error = group.heartbeat(member_id, instance_id, generation, context.now_ms)
@@ -237,7 +237,7 @@ def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupRespo
         led = coordinator.find(request.group_id)
         group = led.shard.find(request.group_id)
         if isinstance(group, ConsumerGroup):
-            records, errors = classic_guests.leave(
+            records, errors = classic_in_consumer.leave(
                 group,
                 asked,
                 topics=coordinator.topics,
