@@ -227,16 +227,16 @@ class Trial:
 
         def note(frame: FrameType, event: str, argument: object) -> None:
             code = frame.f_code
-            if (place := (code.co_filename, code.co_firstlineno)) in places:
+            if event == "call" and (place := (code.co_filename, code.co_firstlineno)) in places:
                 entered.add(place)
 
         self._failed = False
         before = time.process_time()
-        sys.settrace(note)
+        sys.setprofile(note)  # settrace belongs to tests that count steps
         try:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         finally:
-            sys.settrace(None)
+            sys.setprofile(None)
         self._seconds[item] = time.process_time() - before
         if self._failed:
             print(f"fails without a mutant, and is left out: {item.nodeid}")
