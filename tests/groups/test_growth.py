@@ -141,7 +141,7 @@ def joined(lab: Lab, size: int) -> int:
     for number in range(size):
         lab.join(f"m{number}", is_new=True)
     answers = [lab.join(f"m{number}") for number in range(size)]
-    return next(answer[-1].generation for answer in answers if answer)
+    return next(answer[-1].generation_id for answer in answers if answer)
 
 
 @pytest.mark.outside
