@@ -10,7 +10,8 @@ it asks for a test, or shows that the line does nothing, and goes. Exit status 1
 
 What must hold: the files stay as they are (functions change in memory, in the fork); the seed is the whole choice; a
 mutant that never ends, or eats memory, counts as noticed.
-Not here: code at the level of modules and classes (tables, schemas), assertions, texts of errors.
+Not here: code at the level of modules and classes (tables, schemas), assertions, texts of errors. What a function
+returned while modules were imported stays, so a change to one that makes code (record_walks.py) is not noticed.
 """
 
 from __future__ import annotations

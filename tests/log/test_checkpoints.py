@@ -313,6 +313,11 @@ def test_no_bytes_do_worse_than_a_broken_file(parse: object, data: bytes, at: in
 # Java's properties and dates
 
 
+def test_a_key_is_on_the_line_on_which_it_begins() -> None:
+    found = parse_properties(b"a=1 \\\n  2\nb=3 \\\n\\\n4\n\nc=5", "")
+    assert found == {"a": (1, "1 2"), "b": (3, "3 4"), "c": (7, "5")}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

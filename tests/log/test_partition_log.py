@@ -425,10 +425,14 @@ def test_after_a_failed_flush_the_log_is_offline_until_it_is_opened_again() -> N
     produce(log, [b"a"])
     log.flush()
     produce(log, [b"b"])
+    told: list[StorageError | None] = []
+    log.on_offline = lambda: told.append(log.offline)
     storage.fail(doing="sync")
     for _ in range(2):
         with pytest.raises(StorageError):
             log.flush()
+    assert told == [log.offline]
+    assert log.offline is not None
     with pytest.raises(StorageError):
         produce(log, [b"c"])
     with pytest.raises(StorageError):
