@@ -7,9 +7,12 @@ Not here: sockets and requests (broker/), and the parts.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
 from minibroker.clock.broker_clock import BrokerClock
-from minibroker.config import TopicConfig
-from minibroker.errors import LogDamaged, StorageError
+from minibroker.config import BrokerConfig, TopicConfig
+from minibroker.errors import KafkaError, LogDamaged, StorageError
 from minibroker.events import EventStream
 from minibroker.log.directory import LogDirectory
 from minibroker.log.disk_trouble import DiskTrouble
@@ -18,13 +21,9 @@ from minibroker.turns import Shares
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from random import Random
-    from typing import Protocol
 
     from minibroker.clock import Clock
-    from minibroker.config import BrokerConfig
-    from minibroker.errors import KafkaError
     from minibroker.log.storage import Storage
     from minibroker.metadata.image import MetadataImage
 

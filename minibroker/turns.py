@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from minibroker.errors import InvalidLength
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
-    from typing import Any, TypeAlias, TypeVar
+Made = TypeVar("Made")
 
-    Made = TypeVar("Made")
-    Work: TypeAlias = Generator[int | Awaitable[object], None, Made]
+Work: TypeAlias = Generator[int | Awaitable[object], None, Made]
+
 
 FIRST_US = 500  # begun at once: most is over before
 SHARE_US = 2_000

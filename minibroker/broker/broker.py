@@ -13,50 +13,56 @@ done, so handlers need no locks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
 from minibroker.broker.dispatch import Dispatcher
 from minibroker.broker.emulated_release import EmulatedRelease
 from minibroker.broker.handlers.fetch_sessions import FetchSessions
 from minibroker.broker.metadata_standalone import StandaloneMetadata
 from minibroker.broker.producer_ids import ProducerIds
 from minibroker.broker.scheduler import Scheduler
-from minibroker.config import ConfigError, check_topic_config
-from minibroker.config.listeners import EVERY_ADDRESS, address, advertised_listeners, client_listeners, is_local
+from minibroker.config import BrokerConfig, ConfigError, check_topic_config
+from minibroker.config.listeners import (
+    EVERY_ADDRESS,
+    Listener,
+    address,
+    advertised_listeners,
+    client_listeners,
+    is_local,
+)
 from minibroker.config.start import check_start, connection_overrides
+from minibroker.controller.controller import Controller
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.events import EventStream
 from minibroker.faults.faults import Faults
 from minibroker.groups.service import Groups
 from minibroker.log.checkpoints import format_id
+from minibroker.log.partition_log import FlushPlan
 from minibroker.metadata.bootstrap import check_directory, random_id
 from minibroker.metadata.image import BROKER, TOPIC
+from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.parts import Parts
+from minibroker.protocol.headers import Request, Response
 from minibroker.replication.replica_set import Partitions
+from minibroker.reporter import Reporter
+from minibroker.server.connection import Connection
 from minibroker.server.connection_quotas import ConnectionQuotas
 from minibroker.server.server import Limits, Server
+from minibroker.stored.kinds import MetadataRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
     from random import Random
-    from typing import Any
 
     from minibroker.broker.metadata_in_cluster import ClusterMetadata
     from minibroker.cleaner.scheduler import Cleaning
     from minibroker.clock import Clock
-    from minibroker.config import BrokerConfig
-    from minibroker.config.listeners import Listener
-    from minibroker.controller.controller import Controller
     from minibroker.faults.toxics import Toxics
-    from minibroker.log.partition_log import FlushPlan
     from minibroker.log.storage import Storage
-    from minibroker.metadata.metadata_log import MetadataLog
-    from minibroker.protocol.headers import Request, Response
     from minibroker.replication.manager import Replication
     from minibroker.replication.network import Network
-    from minibroker.reporter import Reporter
-    from minibroker.server.connection import Connection
-    from minibroker.stored.kinds import MetadataRecord
 
     Steer = Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, Any]]
 

@@ -21,7 +21,7 @@ from types import GeneratorType
 from minibroker.broker.apis import SERVED
 from minibroker.controller.controller import check_name
 from minibroker.errors import Error, InvalidLength, KafkaError, ProtocolError, UnsupportedVersion
-from minibroker.protocol.headers import RequestHeader, Response
+from minibroker.protocol.headers import Request, RequestHeader, Response
 from minibroker.protocol.registry import request_class, response_class
 from minibroker.server.later import Later
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from minibroker.broker.broker import Node
     from minibroker.broker.inject_faults import Injection
-    from minibroker.protocol.headers import Request
     from minibroker.replication.replica import Replica
     from minibroker.server.connection import Answer, Connection
     from minibroker.server.http import HttpAnswer, HttpRequest

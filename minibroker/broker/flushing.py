@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 
 from minibroker.cleaner.pieces import Pieces, start_if_possible
 from minibroker.errors import StorageError
-from minibroker.log.partition_log import carry_out_in_turn
+from minibroker.log.partition_log import FlushPlan, PartitionLog, carry_out_in_turn
+from minibroker.parts import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from minibroker.cleaner.pieces import Work
-    from minibroker.log.partition_log import FlushPlan, PartitionLog
     from minibroker.log.storage import Storage
-    from minibroker.parts import Parts
 
 
 class Flushing:

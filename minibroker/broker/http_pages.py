@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from minibroker.broker.broker import Node
+from minibroker.metadata.image import Partition
+from minibroker.replication.replica import Replica
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator
-    from typing import Any, TypeAlias
-
-    from minibroker.broker.broker import Node
     from minibroker.groups.offsets_partition import OffsetsPartition
-    from minibroker.metadata.image import Partition
-    from minibroker.replication.replica import Replica
     from minibroker.server.http import HttpAnswer
     from minibroker.turns import Work
 

@@ -14,7 +14,10 @@ containers call each other by: no foreign page comes from such a name. Health te
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
+from minibroker.broker.broker import Node
 from minibroker.broker.http_pages import METRICS, NAMED_PAGES, PAGES, page
 from minibroker.cleaner.results import COMPACT, RETENTION, ROLL
 from minibroker.errors import Error, KafkaError
@@ -22,10 +25,6 @@ from minibroker.faults import FaultError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from typing import Any
-
-    from minibroker.broker.broker import Node
     from minibroker.broker.group_view import SeenGroups
     from minibroker.groups.view_rows import GroupView
     from minibroker.server.http import HttpAnswer, HttpRequest

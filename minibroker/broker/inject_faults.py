@@ -14,27 +14,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from copy import copy
 from types import GeneratorType
+from typing import Any
 
-from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from minibroker.broker.broker import Node
+from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session
 from minibroker.clock import REQUEST
 from minibroker.errors import Error
 from minibroker.faults import answers
 from minibroker.protocol.framing import encode_response
-from minibroker.protocol.headers import Response
+from minibroker.protocol.headers import Request, Response
 from minibroker.server.large_answer import read_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from minibroker.broker.broker import Node
     from minibroker.broker.dispatch import Context, Eventually, Handler, Route
-    from minibroker.broker.handlers.fetch_sessions import Session
     from minibroker.faults.rules import Rule
-    from minibroker.protocol.headers import Request
     from minibroker.server.connection import Answer
 
 

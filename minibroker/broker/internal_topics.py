@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
+from minibroker.broker.broker import Node
 from minibroker.broker.metadata_standalone import StandaloneMetadata
+from minibroker.config import BrokerConfig
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import KafkaError
 from minibroker.groups import OFFSETS_TOPIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
-    from typing import Any
-
-    from minibroker.broker.broker import Node
-    from minibroker.config import BrokerConfig
     from minibroker.turns import Work
 
     TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings

@@ -12,12 +12,15 @@ What must hold: the image and what this broker does about it change together, ba
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
+from minibroker.broker.broker import Node
 from minibroker.clock import Pause
 from minibroker.controller.brokers import SECURITY_PROTOCOLS
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Metadata
-from minibroker.log.batches import batches
+from minibroker.log.batches import Batch, batches
 from minibroker.log.meta_properties import MetaProperties, write_meta_properties
 from minibroker.metadata.bootstrap import METADATA_TOPIC, random_id
 from minibroker.metadata.features import supported
@@ -25,26 +28,20 @@ from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import TOPIC_ID
 from minibroker.metadata.records import read_record
 from minibroker.metadata.snapshot import parse_snapshot
+from minibroker.protocol.headers import Request
 from minibroker.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from minibroker.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from minibroker.protocol.messages.broker_registration import BrokerRegistrationRequest
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from minibroker.replication.network import CONTROLLER, NetworkError
+from minibroker.replication.network import CONTROLLER, Network, NetworkError
 from minibroker.replication.replica_set import AT_ONCE_MAX
 from minibroker.reporter import Unexpected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-    from typing import Any
-
-    from minibroker.broker.broker import Node
     from minibroker.broker.internal_topics import TopicPlan
-    from minibroker.log.batches import Batch
-    from minibroker.protocol.headers import Request
-    from minibroker.replication.network import Network
 
 TopicSetting = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
 

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from minibroker.controller.brokers import starting, stopping
 from minibroker.controller.controller import Controller
 from minibroker.errors import StorageError
-from minibroker.log.meta_properties import META_PROPERTIES
+from minibroker.log.meta_properties import META_PROPERTIES, MetaProperties
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory, check_alone, format_directory, random_id
 from minibroker.metadata.damage import REPAIR, is_blank
 from minibroker.metadata.features import supported
+from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
+from minibroker.stored.kinds import MetadataRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
 
     from minibroker.broker.broker import Node
     from minibroker.log.directory import LogDirectory
-    from minibroker.log.meta_properties import MetaProperties
-    from minibroker.metadata.image import MetadataImage
-    from minibroker.stored.kinds import MetadataRecord
 
 
 class StandaloneMetadata:

@@ -11,22 +11,17 @@ Only for a broker that is its own controller: of a cluster each broker has a par
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+
+from minibroker.broker.broker import Node
 from minibroker.broker.internal_topics import plan_of
 from minibroker.controller.placement import new_partition
 from minibroker.errors import ProtocolError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.log.checkpoints import read_leader_epochs, read_topic_id
-from minibroker.metadata.image import TOPIC, partition_record
-from minibroker.metadata.rescue import forgotten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
-
-    from minibroker.broker.broker import Node
-    from minibroker.metadata.image import Topic
-    from minibroker.metadata.rescue import Rescue
-    from minibroker.stored.kinds import MetadataRecord
+from minibroker.metadata.image import TOPIC, Topic, partition_record
+from minibroker.metadata.rescue import Rescue, forgotten
+from minibroker.stored.kinds import MetadataRecord
 
 KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 NAMES_MAX = 10  # in one line

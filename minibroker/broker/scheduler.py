@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from minibroker.clock import CHORE, IDLE
 from minibroker.errors import StorageError
-from minibroker.log.settings import FOREVER
+from minibroker.log.settings import FOREVER, LogSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from minibroker.broker.flushing import Flushing
     from minibroker.cleaner.scheduler import Cleaning
     from minibroker.clock import Timer
-    from minibroker.log.settings import LogSettings
     from minibroker.parts import Parts
     from minibroker.replication.replica import Replica
 

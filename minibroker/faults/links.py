@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable, Iterable
 from struct import Struct as Layout
+from typing import Any
 
-from minibroker.server.connection import HTTP_METHODS
+from minibroker.server.connection import HTTP_METHODS, Connection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
     from minibroker.faults.toxics import Stage
-    from minibroker.server.connection import Connection
     from minibroker.server.large_answer import Chunk
 
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"

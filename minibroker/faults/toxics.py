@@ -18,19 +18,19 @@ Not here: how a stage gets between a transport and its protocol (links.py).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from minibroker.clock import CHORE
 from minibroker.faults import FaultError
 from minibroker.faults.links import Link
+from minibroker.server.connection import Connection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from random import Random
-    from typing import Any
 
     from minibroker.clock import Clock, Timer
-    from minibroker.server.connection import Connection
     from minibroker.server.server import Server
 
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"

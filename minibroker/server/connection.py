@@ -15,9 +15,11 @@ Views of a frame are good until the handler returns or first waits; whoever need
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from struct import Struct as Layout
+from typing import Any, Protocol
 
-from minibroker.clock.broker_clock import STRETCH_MS
+from minibroker.clock.broker_clock import STRETCH_MS, Stretches
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.server.buffers import RECEIVE_BYTES, PartialFrame
 from minibroker.server.large_answer import JOIN_BYTES, LARGE_BYTES, PLAIN, TURN_BYTES, pieces_of
@@ -25,10 +27,6 @@ from minibroker.server.later import Later
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping, Sequence
-    from typing import Any, Protocol
-
-    from minibroker.clock.broker_clock import Stretches
     from minibroker.server.http import HttpAnswer, HttpRequest
     from minibroker.server.large_answer import AnyChunk, Chunk
     from minibroker.server.server import Server

@@ -8,10 +8,7 @@ Kafka: accepts nobody for as long as there are too many connections in all; here
 from __future__ import annotations
 
 import socket
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 UNLIMITED = (1 << 31) - 1
 

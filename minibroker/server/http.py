@@ -8,13 +8,12 @@ What a path means, and who may ask, is the service's to know.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Mapping
 
 from minibroker.server.buffers import PartialFrame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
-
     from minibroker.server.connection import Connection
 
     HttpAnswer = tuple[str, str, bytes]  # status, content type, body

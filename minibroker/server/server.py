@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from socket import (
     AF_INET,
@@ -23,6 +24,7 @@ from socket import (
     inet_pton,
     socket,
 )
+from typing import Protocol
 
 from minibroker.server.buffers import Buffers
 from minibroker.server.connection import SHARED_BYTES, Connection
@@ -30,9 +32,6 @@ from minibroker.server.connection_quotas import ConnectionQuotas
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Protocol
-
     from minibroker.clock import Clock, Timer
     from minibroker.reporter import Reporter
     from minibroker.server.connection import Service

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import NO_ID, find_replica
+from minibroker.broker.dispatch import NO_ID, Context, find_replica
 from minibroker.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
 from minibroker.errors import Error, KafkaError
+from minibroker.log.producers import Producer
 from minibroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -15,8 +16,6 @@ from minibroker.protocol.messages.describe_producers import DescribeProducersReq
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
-    from minibroker.log.producers import Producer
     from minibroker.turns import Work
 
 Broker = DescribeClusterResponse.DescribeClusterBroker

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 
+from minibroker.broker.broker import Node
+from minibroker.broker.dispatch import Context
 from minibroker.config.alter import (
     alter_broker,
     alter_group,
@@ -12,7 +15,7 @@ from minibroker.config.alter import (
     replace_group,
     replace_topic,
 )
-from minibroker.config.describe import broker_entries, default_entries, group_entries, topic_entries
+from minibroker.config.describe import ConfigEntry, broker_entries, default_entries, group_entries, topic_entries
 from minibroker.config.resources import GroupConfig
 from minibroker.controller.controller import check_name
 from minibroker.errors import Error, KafkaError
@@ -30,11 +33,6 @@ from minibroker.protocol.messages.list_config_resources import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from minibroker.broker.broker import Node
-    from minibroker.broker.dispatch import Context
-    from minibroker.config.describe import ConfigEntry
     from minibroker.turns import Work
 
     Plan = Callable[[Mapping[str, str]], dict[str, str]]  # what is stored now -> what is to be stored

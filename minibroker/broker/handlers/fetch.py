@@ -11,30 +11,27 @@ topic that is deleted. How many bytes came decides nothing. Others are not looke
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import code_for, find_replica, known_leader
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
+
+from minibroker.broker.dispatch import Context, code_for, find_replica, known_leader
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE, Session
 from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.log.compression import ZSTD
+from minibroker.log.segment import Slice
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.leader import LeaderState
-from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
+from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from minibroker.server.large_answer import LARGE_BYTES
-from minibroker.turns import SHARE_US
+from minibroker.turns import SHARE_US, Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
-    from typing import Any
-
-    from minibroker.broker.dispatch import Context
     from minibroker.broker.handlers.fetch_sessions import Key
     from minibroker.clock import Timer
     from minibroker.in_pieces import InPieces
-    from minibroker.log.segment import Slice
-    from minibroker.replication.replica import Replica
-    from minibroker.turns import Work
 
     PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 

@@ -5,8 +5,11 @@ What names many partitions is decided a share at a time: each of them succeeds o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
+from typing import Any
 
+from minibroker.broker.dispatch import Context
 from minibroker.controller import elections, reassignment
 from minibroker.errors import Error
 from minibroker.protocol.messages.alter_partition_reassignments import (
@@ -21,10 +24,6 @@ from minibroker.protocol.messages.list_partition_reassignments import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from minibroker.broker.dispatch import Context
     from minibroker.turns import Work
 
 SHARE_PARTITIONS = 100

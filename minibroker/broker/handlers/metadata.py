@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import NO_ID, is_internal, is_valid_name
+from minibroker.broker.dispatch import NO_ID, Context, is_internal, is_valid_name
 from minibroker.broker.internal_topics import make_missing
 from minibroker.errors import Error
+from minibroker.metadata.image import Partition, Topic
 from minibroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -13,8 +14,6 @@ from minibroker.protocol.messages.metadata import MetadataRequest, MetadataRespo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
-    from minibroker.metadata.image import Partition, Topic
     from minibroker.turns import Work
 
 Broker = MetadataResponse.MetadataResponseBroker

@@ -8,14 +8,11 @@ Where the error stands in an answer is known from the schema (faults/answers.py)
 
 from __future__ import annotations
 
+from minibroker.broker.dispatch import Context
 from minibroker.errors import Error
 from minibroker.faults.answers import Fault
 from minibroker.faults.answers import refuse as refused
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
-    from minibroker.protocol.headers import Request, Response
+from minibroker.protocol.headers import Request, Response
 
 OFF = Fault(Error.UNSUPPORTED_VERSION, None)
 OFF_WITH_WORDS = Fault(Error.UNSUPPORTED_VERSION, "The version of API is not supported.")

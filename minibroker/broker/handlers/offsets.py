@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from minibroker.broker.dispatch import NO_ID, code_for, find_replica
+from minibroker.broker.dispatch import NO_ID, Context, code_for, find_replica
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -15,14 +15,12 @@ from minibroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from minibroker.replication.leader import LeaderState
-from minibroker.turns import SHARE_US
+from minibroker.replication.replica import Replica
+from minibroker.turns import SHARE_US, Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
     from minibroker.in_pieces import InPieces
-    from minibroker.replication.replica import Replica
-    from minibroker.turns import Work
 
     OffsetWanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
     Wait = tuple[Replica, int, int, "DeletedAnswer"]  # until nobody has records below the offset, in the same epoch

@@ -8,36 +8,33 @@ and then appended. With acks -1 the answer waits until every replica in sync has
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterator
 from copy import copy
 from functools import partial
 from types import GeneratorType
+from typing import Any
 
-from minibroker.broker.dispatch import code_for, find_replica, is_internal, known_leader, no_transactions
+from minibroker.broker.broker import Node
+from minibroker.broker.dispatch import Context, code_for, find_replica, is_internal, known_leader, no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.in_pieces import finish
+from minibroker.log.append_conversion import Looked
 from minibroker.log.compression import ZSTD
 from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.validate import Allowance, LongValidation, RecordsRejected
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from minibroker.replication.replica import Replica
+from minibroker.turns import Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
-
-    from minibroker.broker.broker import Node
-    from minibroker.broker.dispatch import Context
     from minibroker.in_pieces import InPieces
-    from minibroker.log.append_conversion import Looked
-    from minibroker.replication.replica import Replica
-    from minibroker.turns import Work
 
     Answer = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
     Whole = tuple[KafkaError | None, Allowance]
     TopicRequest = ProduceRequest.TopicProduceData
     Topics = dict[tuple[str, bytes], "TopicResponse"]
-    # A copy of its records, so that they stay as they are.
     LongAppend = tuple[TopicRequest, "PartitionRequest", bytes, Replica, "PartitionResponse"]
     Wait = tuple[Replica, int, int, "PartitionResponse"]  # until its high watermark is there, in the same epoch
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from types import GeneratorType
+from typing import Any
 
+from minibroker.broker.dispatch import Context
 from minibroker.errors import Error
 from minibroker.event_kinds import Ack, Produce
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from minibroker.broker.dispatch import Context
     from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
     from minibroker.turns import Work
 

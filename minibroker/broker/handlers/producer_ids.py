@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import no_transactions
+from collections.abc import Coroutine
+
+from minibroker.broker.broker import Node
+from minibroker.broker.dispatch import Context, no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from minibroker.broker.broker import Node
-    from minibroker.broker.dispatch import Context
 
 
 def init_producer_id(

@@ -6,6 +6,7 @@ In a cluster the controller answers all of them. Its voters are itself, and it h
 
 from __future__ import annotations
 
+from minibroker.broker.dispatch import Context
 from minibroker.errors import Error, KafkaError, shortened
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY
 from minibroker.metadata.features import SERVED
@@ -18,13 +19,10 @@ from minibroker.protocol.messages.unregister_controller import (
     UnregisterControllerResponse,
 )
 from minibroker.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from minibroker.stored.kinds import MetadataRecord
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
-    from minibroker.stored.kinds import MetadataRecord
+Update = tuple[str, int, int]  # name, level, type
 
-    Update = tuple[str, int, int]  # name, level, type
 
 Updated = UpdateFeaturesResponse.UpdatableFeatureResult
 Topic = DescribeQuorumResponse.TopicData

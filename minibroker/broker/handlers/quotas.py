@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from minibroker.broker.dispatch import Context
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from minibroker.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # whom a filter means

@@ -6,7 +6,9 @@ Kafka answers the same where nobody has set them up; but it keeps passwords: see
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
+from minibroker.broker.dispatch import Context
 from minibroker.errors import Error, shortened
 from minibroker.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -20,12 +22,6 @@ from minibroker.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from minibroker.broker.dispatch import Context
 
 PRINCIPAL_TYPE, PRINCIPAL = "User", "ANONYMOUS"  # of whoever comes through a plaintext listener
 MECHANISMS = (1, 2)  # SCRAM-SHA-256, SCRAM-SHA-512

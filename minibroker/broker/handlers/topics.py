@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeAlias
 
-from minibroker.broker.dispatch import NO_ID
+from minibroker.broker.broker import Node
+from minibroker.broker.dispatch import NO_ID, Context
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import Error, KafkaError
+from minibroker.metadata.metadata_log import Prepared
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from minibroker.stored.kinds import MetadataRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any, TypeAlias
-
-    from minibroker.broker.broker import Node
-    from minibroker.broker.dispatch import Context
     from minibroker.in_pieces import InPieces
-    from minibroker.metadata.metadata_log import Prepared
-    from minibroker.stored.kinds import MetadataRecord
     from minibroker.turns import Work
 
     Plan: TypeAlias = tuple[tuple[object, ...], Prepared]  # what it rests on, and what is to be written

@@ -5,10 +5,13 @@ Kafka answers the same before the first transactional producer has come.
 
 from __future__ import annotations
 
+from minibroker.broker.broker import Node
+from minibroker.broker.dispatch import Context
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
 from minibroker.protocol.messages.describe_transactions import (
@@ -18,12 +21,6 @@ from minibroker.protocol.messages.describe_transactions import (
 from minibroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from minibroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.broker.broker import Node
-    from minibroker.broker.dispatch import Context
-    from minibroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 
 STATES = frozenset(
     (

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from minibroker.broker.dispatch import Context
 from minibroker.errors import Error
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
 
 ApiVersion = ApiVersionsResponse.ApiVersion
 Supported = ApiVersionsResponse.SupportedFeatureKey

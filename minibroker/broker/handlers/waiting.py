@@ -7,16 +7,16 @@ cost P questions and one more for each change.
 
 from __future__ import annotations
 
+from asyncio import Future
+from collections.abc import Callable, Iterable
+
 from minibroker.clock import REQUEST
+from minibroker.errors import Error
+from minibroker.replication.replica import Replica
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from asyncio import Future
-    from collections.abc import Callable, Iterable
-
     from minibroker.clock import Clock
-    from minibroker.errors import Error
-    from minibroker.replication.replica import Replica
 
     Decide = Callable[[], Error | None]  # None: not yet
 
