@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 from minibroker.broker.broker import Node
 from minibroker.metadata.image import Partition
 from minibroker.replication.replica import Replica
+from minibroker.turns import Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.server.http import HttpAnswer
-    from minibroker.turns import Work
 
     Row: TypeAlias = tuple[str, int]  # labels and figure
     Rows: TypeAlias = Iterator[Row | None]

@@ -12,12 +12,9 @@ from minibroker.config import BrokerConfig
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import KafkaError
 from minibroker.groups import OFFSETS_TOPIC
+from minibroker.turns import Work
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.turns import Work
-
-    TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings
+TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings
 
 
 SHARE_TOPICS = 8  # that reach the disk together

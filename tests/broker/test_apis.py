@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 from docs.generate import missing_versions
@@ -29,6 +33,38 @@ def test_what_is_served_has_a_handler(api: int) -> None:
     first, last, _ = SERVED[api]
     for version in (first, last):
         assert callable(find_route(api, version).handler)
+
+
+HANDLERS = sorted((Path(__file__).parents[2] / "minibroker" / "broker" / "handlers").glob("*.py"))
+VERSION_NOTES = re.compile(r"^Versions of (\w+): (.*?)\.$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", HANDLERS, ids=lambda path: path.stem)
+def test_what_a_handler_notes_of_versions_is_served_and_what_it_looks_at_is_noted(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    apis = {APIS[number]: number for number, (*_, name) in SERVED.items() if name.split(".")[0] == path.stem}
+    noted: set[int] = set()
+    for api, notes in VERSION_NOTES.findall(ast.get_docstring(tree) or ""):
+        versions = [int(version) for version in re.findall(r"(?:^|, |,\n)(\d+) ", notes)]
+        first, last, _ = SERVED[apis[api]]
+        assert versions == sorted(set(versions)), notes
+        assert first <= versions[0], f"{api} has no version {versions[0]}"
+        assert versions[-1] <= last, f"{api} has no version {versions[-1]}"
+        noted.update(versions)
+    constants = {
+        name: value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        for name, value in zip(re.findall(r"\w+_SINCE\b", ast.unparse(target)), _elements(node.value))
+        if isinstance(value, ast.Constant)
+    }
+    if noted:
+        assert not {name: value for name, value in constants.items() if value not in noted}
+
+
+def _elements(value: ast.expr) -> list[ast.expr]:
+    return value.elts if isinstance(value, ast.Tuple) else [value]
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,7 @@ from minibroker.protocol.messages.alter_replica_log_dirs import (
 from minibroker.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from minibroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from minibroker.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.turns import Work
+from minibroker.turns import Work
 
 Broker = DescribeClusterResponse.DescribeClusterBroker
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult

@@ -1,4 +1,7 @@
-"""Settings of topics, brokers and groups: to describe them, to alter them, and what has some of its own."""
+"""Settings of topics, brokers and groups: to describe them, to alter them, and what has some of its own.
+
+Versions of ListConfigResources: 1 kinds other than client metrics.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,10 @@ from minibroker.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from minibroker.turns import Work
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.turns import Work
+Plan = Callable[[Mapping[str, str]], dict[str, str]]  # what is stored now -> what is to be stored
 
-    Plan = Callable[[Mapping[str, str]], dict[str, str]]  # what is stored now -> what is to be stored
 
 Described = DescribeConfigsResponse.DescribeConfigsResult
 DescribedConfig = Described.DescribeConfigsResourceResult

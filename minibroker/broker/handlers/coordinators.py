@@ -1,4 +1,7 @@
-"""FindCoordinator: which broker looks after a group or a transactional id."""
+"""FindCoordinator: which broker looks after a group or a transactional id.
+
+Versions of FindCoordinator: 4 many keys.
+"""
 
 from __future__ import annotations
 

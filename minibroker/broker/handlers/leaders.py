@@ -21,10 +21,7 @@ from minibroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.turns import Work
+from minibroker.turns import Work
 
 SHARE_PARTITIONS = 100
 PARTITION_US = 20

@@ -1,4 +1,8 @@
-"""Metadata and DescribeTopicPartitions: which brokers there are, and which of them leads what."""
+"""Metadata and DescribeTopicPartitions: which brokers there are, and which of them leads what.
+
+Versions of Metadata: 0 no topics are all topics, 4 clients may forbid that topics are made, 10 topics have ids,
+12 topics may be asked for by their ids.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,7 @@ from minibroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.turns import Work
+from minibroker.turns import Work
 
 Broker = MetadataResponse.MetadataResponseBroker
 TopicAnswer = MetadataResponse.MetadataResponseTopic

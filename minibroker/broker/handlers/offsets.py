@@ -1,4 +1,9 @@
-"""Where logs begin and end: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
+"""Where logs begin and end: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
+
+Versions of ListOffsets: 0 beginnings of segments, 1 one offset by its time, 5 OFFSET_NOT_AVAILABLE while a new leader
+does not know what is committed, 6 a failed disk is told as such, 7 the greatest timestamp, 8 where the local log
+begins, 9 where what is tiered ends, 11 what is to be tiered.
+"""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from typing import Any
 from minibroker.broker.dispatch import Context
 from minibroker.errors import Error
 from minibroker.event_kinds import Ack, Produce
+from minibroker.turns import Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-    from minibroker.turns import Work
 
     Answer = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
 

@@ -2,6 +2,9 @@
 UnregisterBroker, UnregisterController, AddRaftVoter, RemoveRaftVoter.
 
 In a cluster the controller answers all of them. Its voters are itself, and it has no listener that could be named.
+
+Versions of DescribeQuorum: 1 when each was last heard of, 2 listeners of the voters.
+Versions of UpdateFeatures: 1 kinds of a change, 2 one error for all.
 """
 
 from __future__ import annotations

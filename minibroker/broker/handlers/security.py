@@ -1,6 +1,8 @@
 """Delegation tokens and passwords for SCRAM, as a broker answers that has only plaintext listeners.
 
 Kafka answers the same where nobody has set them up; but it keeps passwords: see `alter_passwords`.
+
+Versions of CreateDelegationToken: 3 who asks for another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: each topic succeeds or fails for itself."""
+"""CreateTopics, DeleteTopics, CreatePartitions: each topic succeeds or fails for itself.
+
+Versions of DeleteTopics: 6 topics by their ids.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from minibroker.protocol.messages.create_partitions import CreatePartitionsReque
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from minibroker.stored.kinds import MetadataRecord
+from minibroker.turns import Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.in_pieces import InPieces
-    from minibroker.turns import Work
 
     Plan: TypeAlias = tuple[tuple[object, ...], Prepared]  # what it rests on, and what is to be written
 
