@@ -11,12 +11,18 @@ from minibroker.lessons.running import check
 from minibroker.lessons.scenario import parse_scenario
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication import fetcher as following
 from minibroker.replication.follower_sessions import SessionPartition
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
 from minibroker.reporter import Reporter
+from tests.cluster import test_cluster
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
+from tests.planting import OF_REPLICATION, planted
+from tests.simulation import test_cluster_runs
+
+from . import test_exploring, test_leader
 
 pytestmark = pytest.mark.outside
 
@@ -355,3 +361,98 @@ def test_an_error_of_our_own_at_a_change_of_the_metadata_hides_no_other(
         await cluster.waits.high_watermark(TOPIC, 0, 1)
 
     in_cluster(main, brokers=2, reporter=said)
+
+
+class SessionByHand:
+    """A fetch session of broker 2 with broker 1, request by request: its own fetcher has stopped."""
+
+    def __init__(self, lab: Lab):
+        leading, following = lab.cluster.nodes[1].replication, lab.cluster.nodes[2].replication
+        assert leading is not None
+        assert following is not None
+        following.fetchers.stop()
+        self.leader = leader_of(lab)
+        self.broker_epoch = lab.cluster.nodes[2].metadata.broker_epoch
+        self.sessions = leading.follower_sessions
+        self.id = 0
+
+    @classmethod
+    async def opened(cls, lab: Lab) -> SessionByHand:
+        lab.cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await lab.cluster.waits.in_sync()
+        return cls(lab)
+
+    def fetch(self, session_epoch: int, offset: int | None = None) -> FetchResponse:
+        """Ask; offset: names the partition, where the follower's log ends."""
+        topic = FetchRequest.FetchTopic(topic_id=self.leader.topic_id, partitions=[])
+        if offset is not None:
+            epochs = {
+                "current_leader_epoch": self.leader.leader_epoch,
+                "last_fetched_epoch": self.leader.leader_epoch if offset else -1,
+            }
+            partition = FetchRequest.FetchTopic.FetchPartition(
+                partition=0, fetch_offset=offset, log_start_offset=0, partition_max_bytes=1 << 20, **epochs
+            )
+            topic.partitions.append(partition)
+        answer = self.sessions.fetch(
+            FetchRequest(
+                replica_state=FetchRequest.ReplicaState(replica_id=2, replica_epoch=self.broker_epoch),
+                max_wait_ms=0,
+                min_bytes=1,
+                session_id=self.id,
+                session_epoch=session_epoch,
+                topics=[topic],
+                forgotten_topics_data=[],
+            )
+        )
+        assert isinstance(answer, FetchResponse)
+        self.id = answer.session_id or self.id
+        return answer
+
+    def sent(self, *request: int) -> int:
+        """Ask; return how many bytes of records came."""
+        answer = self.fetch(*request)
+        return sum(len(each.records or b"") for topic in answer.responses for each in topic.partitions)
+
+
+def test_a_session_refuses_a_request_whose_epoch_is_not_due() -> None:
+    async def main(lab: Lab) -> None:
+        session = await SessionByHand.opened(lab)
+        codes = [session.fetch(epoch).error_code for epoch in (0, 1, 1, 3, 2)]
+        refused = Error.INVALID_FETCH_SESSION_EPOCH
+        assert codes == [Error.NONE, Error.NONE, refused, refused, Error.NONE]
+
+    in_cluster(main, brokers=2)
+
+
+def test_a_session_sends_again_what_no_request_has_confirmed() -> None:
+    async def main(lab: Lab) -> None:
+        session = await SessionByHand.opened(lab)
+        append(session.leader, b"a")
+        size_bytes = session.sent(0, 0)
+        assert size_bytes > 0
+        assert session.sent(1) == size_bytes  # the answer has been lost: the follower is where it was
+        assert session.sent(2, 1) == 0
+        assert session.sent(3) == 0
+
+    in_cluster(main, brokers=2)
+
+
+# Bugs that no schedule has shown, and the test that each must fail.
+FAILED_BY = {
+    "any-session-epoch": test_a_session_refuses_a_request_whose_epoch_is_not_due,
+    "joining-is-not-waited-for": test_leader.test_a_replica_that_is_about_to_join_is_waited_for_as_long_as_it_may_lag,
+    "never-looks-again": test_cluster.test_replicas_move_and_leave_nothing_behind,
+    "sent-counts-as-received": test_a_session_sends_again_what_no_request_has_confirmed,
+}
+
+
+@pytest.mark.parametrize("bug", FAILED_BY)
+def test_a_planted_bug_fails_the_test_of_its_rule(bug: str) -> None:
+    with planted(bug), pytest.raises((AssertionError, TimeoutError)):
+        FAILED_BY[bug]()
+
+
+def test_every_planted_bug_of_replication_is_looked_for() -> None:
+    found = {*FAILED_BY, *test_exploring.BUDGETS, *test_exploring.RARE_BUDGETS, *test_cluster_runs.BUDGETS}
+    assert found == {*OF_REPLICATION, "anybody-leads"}  # which is the controller's
