@@ -54,10 +54,10 @@ def _alter(
         topic = _find_topic(controller, names, version)
         partition = _find_partition(topic, asked)
         isr = _check(controller, broker_id, partition, asked, version)
-        wanted = PartitionChange(controller, topic, partition)
-        wanted.isr = isr
-        wanted.recovery_state = asked.leader_recovery_state
-        record = wanted.record()
+        change = PartitionChange(controller, topic, partition)
+        change.isr = isr
+        change.recovery_state = asked.leader_recovery_state
+        record = change.record()
         if record is not None:
             records.append(record)
             partition = copy(partition)

@@ -65,9 +65,9 @@ def _assign(
         return is_active(controller.image, broker) and (broker != broker_id or works)
 
     # Kafka: a partition that nobody leads stays so when a directory is there again, until something else happens.
-    wanted = PartitionChange(controller, topic, partition, is_alive=is_alive)
-    wanted.directories[broker_id] = directory
+    change = PartitionChange(controller, topic, partition, is_alive=is_alive)
+    change.directories[broker_id] = directory
     if not works:
-        wanted.isr = [broker for broker in partition.isr if broker != broker_id]
-    record = wanted.record()
+        change.isr = [broker for broker in partition.isr if broker != broker_id]
+    record = change.record()
     return [] if record is None else [record]

@@ -125,6 +125,6 @@ def elect_uncleanly(controller: Controller) -> list[MetadataRecord]:
     )
 
 
-def _records(wanted: Iterable[PartitionChange]) -> list[MetadataRecord]:
-    found = (change.record() for change in wanted)
+def _records(changes: Iterable[PartitionChange]) -> list[MetadataRecord]:
+    found = (change.record() for change in changes)
     return [record for record in found if record is not None][:ELECTIONS_MAX]

@@ -1,8 +1,8 @@
 """What becomes of one partition: its replicas, who is in sync, who is eligible, who leads. One record, or none.
 
-    wanted = PartitionChange(controller, topic, partition)
-    wanted.isr = [2, 3]               what the caller wants
-    record = wanted.record()          what follows from it: the leader, the eligible ones, the end of a reassignment
+    change = PartitionChange(controller, topic, partition)
+    change.isr = [2, 3]               what the caller wants
+    record = change.record()          what follows from it: the leader, the eligible ones, the end of a reassignment
 
 Every change of a partition goes through here: brokers that come and go, AlterPartition, elections, reassignments.
 The rules are those of Kafka's PartitionChangeBuilder, in its order, for each looks at what the one before has decided.
@@ -225,9 +225,9 @@ def changes_of(
 
     records = []
     for topic, partition in concerned:
-        wanted = PartitionChange(controller, topic, partition, is_alive=is_alive, lossy=lossy)
-        wanted.isr = [broker for broker in partition.isr if broker not in (gone, lossy)]
-        record = wanted.record()
+        change = PartitionChange(controller, topic, partition, is_alive=is_alive, lossy=lossy)
+        change.isr = [broker for broker in partition.isr if broker not in (gone, lossy)]
+        record = change.record()
         if record is not None:
             records.append(record)
     return records

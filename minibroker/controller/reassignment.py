@@ -98,33 +98,33 @@ def reassign(
         _check_size(partition, target)
     removing = sorted(set(partition.replicas) - set(target))
     adding = sorted(set(target) - set(partition.replicas))
-    wanted = PartitionChange(controller, topic, partition, election=ONLINE)
-    wanted.replicas = [*target, *removing]
+    change = PartitionChange(controller, topic, partition, election=ONLINE)
+    change.replicas = [*target, *removing]
     if removing:
-        wanted.removing = removing
+        change.removing = removing
     if adding:
-        wanted.adding = adding
-    return wanted.record()
+        change.adding = adding
+    return change.record()
 
 
 def cancel(controller: Controller, topic: Topic, partition: Partition) -> MetadataRecord | None:
     """Return the record that drops the new replicas of a move."""
     if not is_moving(partition):
         raise KafkaError(Error.NO_REASSIGNMENT_IN_PROGRESS)
-    wanted = PartitionChange(controller, topic, partition)
-    wanted.replicas = [broker for broker in partition.replicas if broker not in partition.adding]
-    wanted.isr = [broker for broker in partition.isr if broker not in partition.adding]
-    wanted.adding = wanted.removing = []
-    if not wanted.isr:
+    change = PartitionChange(controller, topic, partition)
+    change.replicas = [broker for broker in partition.replicas if broker not in partition.adding]
+    change.isr = [broker for broker in partition.isr if broker not in partition.adding]
+    change.adding = change.removing = []
+    if not change.isr:
         # Only new replicas are in sync: what the old ones have is not everything.
-        if wanted.election != UNCLEAN:
+        if change.election != UNCLEAN:
             raise KafkaError(
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:{partition.id} because it would require an "
                 "unclean leader election.",
             )
-        wanted.isr = wanted.replicas[:1]
-    return wanted.record()
+        change.isr = change.replicas[:1]
+    return change.record()
 
 
 def is_moving(partition: Partition) -> bool:

@@ -19,34 +19,14 @@ ELR = 23  # 4.0-IV1, KIP-966
 CORDONED = 30  # 4.3-IV0, KIP-1066
 
 # What `kafka-storage format` of a release finalizes, in the order in which it writes them.
+_SINCE_4_2 = {ELR_VERSION: 1, GROUP_VERSION: 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
 FINALIZED: dict[str, dict[str, int]] = {
     "3.9": {METADATA_VERSION: 21},
-    "4.0": {METADATA_VERSION: 25, "group.version": 1, "transaction.version": 2},
-    "4.1": {METADATA_VERSION: 27, ELR_VERSION: 1, "group.version": 1, "transaction.version": 2},
-    "4.2": {
-        METADATA_VERSION: 29,
-        ELR_VERSION: 1,
-        "group.version": 1,
-        "share.version": 1,
-        "streams.version": 1,
-        "transaction.version": 2,
-    },
-    "4.3": {
-        METADATA_VERSION: 30,
-        ELR_VERSION: 1,
-        "group.version": 1,
-        "share.version": 1,
-        "streams.version": 1,
-        "transaction.version": 2,
-    },
-    "4.4": {
-        METADATA_VERSION: 33,
-        ELR_VERSION: 1,
-        "group.version": 1,
-        "share.version": 2,
-        "streams.version": 1,
-        "transaction.version": 2,
-    },
+    "4.0": {METADATA_VERSION: 25, GROUP_VERSION: 1, "transaction.version": 2},
+    "4.1": {METADATA_VERSION: 27, ELR_VERSION: 1, GROUP_VERSION: 1, "transaction.version": 2},
+    "4.2": {METADATA_VERSION: 29, **_SINCE_4_2},
+    "4.3": {METADATA_VERSION: 30, **_SINCE_4_2},
+    "4.4": {METADATA_VERSION: 33, **_SINCE_4_2, "share.version": 2},
 }
 NEWEST = "4.4"
 

@@ -89,7 +89,7 @@ class Fetcher:
         self.replicas: dict[Key, Replica] = {}
         self._roles: dict[Key, FollowerState] = {}  # in which each was asked for last
         self._moved: dict[Key, None] = {}  # to be named in the next request
-        self._asked: dict[Key, FetchPosition] = {}  # what the leader was told last, in this session
+        self._positions: dict[Key, FetchPosition] = {}  # what the leader was told last, in this session
         self._forgotten: dict[Key, None] = {}
         self._session_id = NO_SESSION
         self._session_epoch = 0
@@ -116,7 +116,7 @@ class Fetcher:
         self._roles.pop(key, None)
         self._moved.pop(key, None)
         self._troubles.pop(key, None)
-        if self._asked.pop(key, None) is not None:
+        if self._positions.pop(key, None) is not None:
             self._forgotten[key] = None
 
     def stop(self) -> None:
@@ -190,7 +190,7 @@ class Fetcher:
     def _reset(self) -> None:
         """Begin a new session with the next request."""
         self._session_id, self._session_epoch = NO_SESSION, 0
-        self._asked.clear()
+        self._positions.clear()
         self._forgotten.clear()
         self._moved = dict.fromkeys(self.replicas)
 
@@ -203,16 +203,16 @@ class Fetcher:
         topics: dict[bytes, list[Topic.FetchPartition]] = {}
         for key in self._moved:
             role = self.replicas[key].role
-            wanted = role.next_fetch() if isinstance(role, FollowerState) else None
-            if wanted is not None:
-                self._asked[key] = wanted
+            position = role.next_fetch() if isinstance(role, FollowerState) else None
+            if position is not None:
+                self._positions[key] = position
                 topics.setdefault(key[0], []).append(
                     Topic.FetchPartition(
                         partition=key[1],
-                        current_leader_epoch=wanted.leader_epoch,
-                        fetch_offset=wanted.offset,
-                        last_fetched_epoch=wanted.last_fetched_epoch,
-                        log_start_offset=wanted.log_start_offset,
+                        current_leader_epoch=position.leader_epoch,
+                        fetch_offset=position.offset,
+                        last_fetched_epoch=position.last_fetched_epoch,
+                        log_start_offset=position.log_start_offset,
                         partition_max_bytes=config["replica.fetch.max.bytes"],
                     )
                 )
@@ -244,19 +244,19 @@ class Fetcher:
                 self._take_partition((topic_id, each.partition_index), each)
 
     def _take_partition(self, key: Key, answer: Answer) -> None:
-        replica, wanted = self.replicas.get(key), self._asked.get(key)
-        if replica is None or wanted is None:
+        replica, position = self.replicas.get(key), self._positions.get(key)
+        if replica is None or position is None:
             return
         role, parts = replica.role, self.parts
         if not isinstance(role, FollowerState) or self._roles.get(key) is not role:
             return  # it will be asked for in another epoch
         if answer.error_code != Error.NONE:
-            del self._asked[key]  # the leader has dropped it from the session
+            del self._positions[key]  # the leader has dropped it from the session
         if "fetch" in parts.events.wanted:
             place, size_bytes = (parts.node_id, replica.topic, replica.partition), len(answer.records or b"")
-            parts.events.emit(Fetch(*place, self.leader_id, wanted.offset, size_bytes, answer.high_watermark))
+            parts.events.emit(Fetch(*place, self.leader_id, position.offset, size_bytes, answer.high_watermark))
         try:
-            outcome = role.on_fetched(wanted, answer, parts.clock.now_ms())
+            outcome = role.on_fetched(position, answer, parts.clock.now_ms())
         except StorageError as failure:
             self._disk_failed(key, replica, failure)
             return
@@ -264,7 +264,7 @@ class Fetcher:
             self._unexpected.tell(error)
             role.trouble, outcome = repr(error), RETRY
         if outcome == RETRY:
-            if self._asked.pop(key, None) is not None:
+            if self._positions.pop(key, None) is not None:
                 self._forgotten[key] = None  # or the leader sends at once again what cannot be appended
             self._tell_trouble(key, replica, role)
             self._beside(self._try_later(key, role))
@@ -272,7 +272,7 @@ class Fetcher:
         self._troubles.pop(key, None)
         if outcome == OUT_OF_RANGE:
             self._beside(self._find_ends(key, replica, role))
-        elif outcome != FENCED and role.next_fetch() != wanted:
+        elif outcome != FENCED and role.next_fetch() != position:
             self._moved[key] = None
 
     # What goes wrong

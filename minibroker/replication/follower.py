@@ -138,10 +138,10 @@ class FollowerState:
             log.log_end_offset, UNKNOWN_EPOCH if epoch is None else epoch, log.log_start_offset, self.leader_epoch
         )
 
-    def on_fetched(self, wanted: FetchPosition, answer: FetchedPartition, now_ms: int) -> str:
+    def on_fetched(self, position: FetchPosition, answer: FetchedPartition, now_ms: int) -> str:
         """Do what an answer says; return what that was."""
         replica = self.replica
-        if replica.role is not self or wanted != self.next_fetch():
+        if replica.role is not self or position != self.next_fetch():
             # The last epoch has to be the same too: the log may have been cut and have grown to the same length since.
             return STALE
         error = answer.error_code

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from minibroker.broker.dispatch import Context
 from minibroker.errors import Error, KafkaError, shortened
-from minibroker.metadata.bootstrap import METADATA_DIRECTORY
+from minibroker.metadata.bootstrap import METADATA_TOPIC
 from minibroker.metadata.features import SERVED
 from minibroker.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from minibroker.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaState
@@ -30,7 +30,6 @@ Update = tuple[str, int, int]  # name, level, type
 Updated = UpdateFeaturesResponse.UpdatableFeatureResult
 Topic = DescribeQuorumResponse.TopicData
 Partition = Topic.PartitionData
-METADATA_TOPIC = METADATA_DIRECTORY.rpartition("-")[0]
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 KINDS_SINCE = 1  # of updates
 NODES_SINCE, TIMES_SINCE = 2, 1
