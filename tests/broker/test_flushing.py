@@ -17,6 +17,7 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import FlushPlan, PartitionLog
 from minibroker.log.storage import OsStorage
 from minibroker.simulation.disk import SimulatedStorage, Step
+from tests.log.crash import extremes
 from tests.server.running import append, running, said, turns, values_of
 
 SETTINGS = {"log.index.size.max.bytes": "80"}
@@ -58,7 +59,7 @@ async def test_a_loss_of_power_takes_nothing_of_a_segment_that_has_ended() -> No
         fill(node)
         node.directory.sync_names()
         loss = storage.power_loss()
-        nothing_kept = loss.disk(loss.extremes()[0])
+        nothing_kept = loss.disk(extremes(loss)[0])
         await node.kill()
     async with running(SETTINGS, storage=SimulatedStorage(lambda: 1_700_000_000_000, disk=nothing_kept)) as node:
         assert values_of(node, "t") == [b"a", b"b"] * 3

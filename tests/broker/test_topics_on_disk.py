@@ -13,6 +13,7 @@ from minibroker.protocol.messages.incremental_alter_configs import IncrementalAl
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.simulation.disk import SimulatedStorage
 from tests.broker.test_many_topics import creation, deletion
+from tests.log.crash import extremes
 from tests.server.running import connected, running
 
 NOW_MS = 1_700_000_000_000
@@ -70,7 +71,7 @@ async def test_what_is_answered_is_there_after_a_loss_of_power(asked: str) -> No
         wanted = becomes(known(node))
         await client.ask(request, version)
         loss = storage.power_loss()
-        nothing_kept = loss.disk(loss.extremes()[0])
+        nothing_kept = loss.disk(extremes(loss)[0])
         assert known(node) == wanted
         await node.kill()
     async with running(SETTINGS, storage=SimulatedStorage(lambda: NOW_MS, disk=nothing_kept)) as node:

@@ -16,22 +16,17 @@ import sys
 
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
-from minibroker.cluster.cluster import Cluster
 from minibroker.errors import Error, KafkaError
-from minibroker.simulation.disk import SimulatedStorage
-from minibroker.simulation.run import Outcome, World, simulate
+from minibroker.simulation.run import World
 
 from .cleaning_invariants import CleaningInvariants, Key, Row, rows_of
 from .cluster_faults import ClusterFaults
-from .command import command
 from .invariants import Violation
-from .runs import TraceReporter
+from .seeded_runs import HEAL_MS_MAX, Runs, drawn_settings, simulated_cluster
 
 COMPACTED, EXPIRING, BOTH = "compacted", "expiring", "both"
 POLICIES = {COMPACTED: "compact", EXPIRING: "delete", BOTH: "compact,delete"}
 FAULTS = 8
-HEAL_MS_MAX = 120_000
-LIMIT_S = 3600.0
 HOLES_MAX = 5  # of each partition, that are read from
 
 
@@ -45,10 +40,7 @@ class Run:
         self.min_isr = chance.choice([1, 2, 2, 2])
         self.keys = chance.choice([2, 5, 20])
         settings = {
-            "min.insync.replicas": str(self.min_isr),
-            "broker.session.timeout.ms": str(chance.choice([3000, 9000])),
-            "broker.heartbeat.interval.ms": str(chance.choice([300, 1000])),
-            "replica.lag.time.max.ms": str(chance.choice([2000, 10_000])),
+            **drawn_settings(chance, self.min_isr),
             "replica.fetch.max.bytes": str(chance.choice([200, 1000, 1 << 20])),
             "log.flush.interval.messages": str(chance.choice([1, 10, 1 << 40])),
             "log.index.size.max.bytes": "4096",
@@ -64,14 +56,7 @@ class Run:
             "min.cleanable.dirty.ratio": str(chance.choice([0.01, 0.5])),
             "file.delete.delay.ms": str(chance.choice([0, 1000])),
         }
-        self.cluster = Cluster(
-            settings,
-            lambda name: SimulatedStorage(world.clock.now_ms),
-            clock=world.clock,
-            chance=chance,
-            events=world.events,
-            reporter=TraceReporter(world),
-        )
+        self.cluster = simulated_cluster(world, settings)
         self.invariants = CleaningInvariants(self.cluster)
         self.acknowledged: dict[tuple[Key, int], bytes | None] = {}
         self.served: dict[tuple[Key, int], bytes | None] = {}
@@ -209,19 +194,7 @@ class Run:
         return found
 
 
-async def cleaning_run(world: World) -> int:
-    """Return how many records were removed."""
-    return await Run(world).go()
-
-
-def run_seed(seed: int, *, foreign: bool = False, keep_lines: bool = False) -> Outcome:
-    assert not foreign, "there are no other clients here"
-    return simulate(cleaning_run, seed, limit_s=LIMIT_S, keep_lines=keep_lines)
-
-
-def replay(seed: int, *, foreign: bool = False) -> str:
-    return f"make sim WHAT=cleaning SEED={seed}"
-
+RUNS = Runs(Run, "removed", "cleaning")
 
 if __name__ == "__main__":
-    sys.exit(command(sys.argv[1:], run_seed, replay, "removed"))
+    sys.exit(RUNS.command(sys.argv[1:]))

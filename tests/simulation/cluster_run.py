@@ -18,16 +18,13 @@ from random import Random
 
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
-from minibroker.cluster.cluster import Cluster
 from minibroker.errors import KafkaError, ProtocolError
-from minibroker.simulation.disk import SimulatedStorage
-from minibroker.simulation.run import Outcome, World, simulate
+from minibroker.simulation.run import World
 
 from .cluster_faults import ClusterFaults
-from .command import command
 from .damage import Damage
 from .invariants import Invariants, Violation
-from .runs import TraceReporter
+from .seeded_runs import HEAL_MS_MAX, Runs, drawn_settings, simulated_cluster
 from .waiting import TOPIC as PASSING
 from .waiting import Waiting
 
@@ -36,8 +33,6 @@ FAULTS = 12
 WAITING_SHARE = 0.34  # of the seeds have a topic that comes and goes while requests wait for it
 DAMAGE_SHARE = 0.5  # of the seeds have disks that are damaged, and so many faults less of another kind:
 DAMAGED_FAULTS = 4
-HEAL_MS_MAX = 120_000
-LIMIT_S = 3600.0
 
 
 class History:
@@ -87,10 +82,7 @@ class Run:
         self.partitions = chance.choice([1, 1, 2, 5])
         self.min_isr = chance.choice([1, 2, 2, 2])
         settings = {
-            "min.insync.replicas": str(self.min_isr),
-            "broker.session.timeout.ms": str(chance.choice([3000, 9000])),
-            "broker.heartbeat.interval.ms": str(chance.choice([300, 1000])),
-            "replica.lag.time.max.ms": str(chance.choice([2000, 10_000])),
+            **drawn_settings(chance, self.min_isr),
             "replica.fetch.max.bytes": str(chance.choice([200, 1000, 1 << 20])),
             "leader.imbalance.check.interval.seconds": str(chance.choice([10, 300])),
             "log.flush.interval.messages": str(chance.choice([1, 10, 1 << 40])),
@@ -102,14 +94,7 @@ class Run:
             # What was flushed and is damaged keeps a log from being opened, what was not is cut off.
             settings["log.flush.interval.messages"] = str(harm.choice([1, 1, 10, 1 << 40]))
             settings["log.flush.offset.checkpoint.interval.ms"] = "500"
-        self.cluster = Cluster(
-            settings,
-            lambda name: SimulatedStorage(world.clock.now_ms),
-            clock=world.clock,
-            chance=chance,
-            events=world.events,
-            reporter=TraceReporter(world),
-        )
+        self.cluster = simulated_cluster(world, settings)
         self.cluster.network.encodes = chance.random() < 0.2
         self.invariants = Invariants(self.cluster)
         self.history = History(world)
@@ -269,24 +254,7 @@ class Run:
         return found
 
 
-async def cluster_run(world: World) -> int:
-    """Return how many records were acknowledged."""
-    return await Run(world).go()
-
-
-async def foreign_cluster_run(world: World) -> int:
-    """The same with clients of aiokafka."""
-    return await Run(world, foreign=True).go()
-
-
-def run_seed(seed: int, *, foreign: bool = False, keep_lines: bool = False) -> Outcome:
-    program = foreign_cluster_run if foreign else cluster_run
-    return simulate(program, seed, limit_s=LIMIT_S, keep_lines=keep_lines)
-
-
-def replay(seed: int, *, foreign: bool = False) -> str:
-    return f"make sim SEED={seed}{' CLIENT=aiokafka' if foreign else ''}"
-
+RUNS = Runs(Run, "acknowledged")
 
 if __name__ == "__main__":
-    sys.exit(command(sys.argv[1:], run_seed, replay, "acknowledged"))
+    sys.exit(RUNS.command(sys.argv[1:]))

@@ -17,7 +17,6 @@ from asyncio import Task
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from minibroker.cluster.cluster import Cluster
 from minibroker.errors import KafkaError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.classic import ClassicGroup
@@ -26,23 +25,20 @@ from minibroker.groups.consumer import ConsumerGroup
 from minibroker.log.batches import batches
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.simulation.disk import SimulatedStorage
-from minibroker.simulation.run import Outcome, World, simulate
+from minibroker.simulation.run import World
 
 from .cluster_faults import ClusterFaults
-from .command import command
 from .damage import Damage
 from .fleeting_offsets import CHECK_MS, LASTING, TOPIC, FleetingOffsets
 from .foreign_group import ForeignGroup
 from .group_invariants import GroupInvariants
 from .group_members import ClassicMember, ConsumerMember, Member, Stranger
 from .invariants import Invariants, Violation
-from .runs import TraceReporter
+from .seeded_runs import HEAL_MS_MAX, Runs, drawn_settings, simulated_cluster
 
 FAULTS = 8
 DAMAGE_SHARE = 0.25  # of the seeds have disks that are damaged, before anything else befalls the brokers
-HEAL_MS_MAX = 120_000
 SETTLE_MS_MAX, CALM_MS, LOOK_MS = 90_000, 3000, 250
-LIMIT_S = 3600.0
 MEMBERS_MAX = 4  # of one group, that live
 CONSUMER = "consumer"  # a kind of group, beside the assignors of classic ones
 
@@ -115,10 +111,7 @@ class Run:
         self.consumer_session_ms = chance.choice([1000, 3000, 6000])
         self.assignment_pause_ms = chance.choice([0, 0, 500])
         settings = {
-            "min.insync.replicas": str(self.min_isr),
-            "broker.session.timeout.ms": str(chance.choice([3000, 9000])),
-            "broker.heartbeat.interval.ms": str(chance.choice([300, 1000])),
-            "replica.lag.time.max.ms": str(chance.choice([2000, 10_000])),
+            **drawn_settings(chance, self.min_isr),
             "replica.fetch.wait.max.ms": str(chance.choice([300, 500])),
             "replica.fetch.max.bytes": str(chance.choice([1000, 1 << 20])),
             "log.flush.interval.messages": str(chance.choice([1, 10, 1 << 40])),
@@ -134,14 +127,7 @@ class Run:
             "group.consumer.min.session.timeout.ms": "500",
             "group.consumer.assignment.interval.ms": str(self.assignment_pause_ms),
         }
-        self.cluster = Cluster(
-            settings,
-            lambda name: SimulatedStorage(world.clock.now_ms),
-            clock=world.clock,
-            chance=chance,
-            events=world.events,
-            reporter=TraceReporter(world),
-        )
+        self.cluster = simulated_cluster(world, settings)
         self.log_invariants = Invariants(self.cluster)
         self.log_invariants.fleeting.add(TOPIC)
         self.invariants = GroupInvariants(world, self.cluster)
@@ -433,24 +419,7 @@ class Run:
         return ""
 
 
-async def group_run(world: World) -> int:
-    """Return how many commits were acknowledged."""
-    return await Run(world).go()
-
-
-async def foreign_group_run(world: World) -> int:
-    """The same with a group of aiokafka's consumers besides."""
-    return await Run(world, foreign=True).go()
-
-
-def run_seed(seed: int, *, foreign: bool = False, keep_lines: bool = False) -> Outcome:
-    program = foreign_group_run if foreign else group_run
-    return simulate(program, seed, limit_s=LIMIT_S, keep_lines=keep_lines)
-
-
-def replay(seed: int, *, foreign: bool = False) -> str:
-    return f"make sim WHAT=groups SEED={seed}{' CLIENT=aiokafka' if foreign else ''}"
-
+RUNS = Runs(Run, "commits", "groups")
 
 if __name__ == "__main__":
-    sys.exit(command(sys.argv[1:], run_seed, replay, "commits"))
+    sys.exit(RUNS.command(sys.argv[1:]))

@@ -7,17 +7,17 @@ import gc
 import pytest
 
 from .cleaning_bugs import BUGS
-from .cleaning_run import replay, run_seed
+from .cleaning_run import RUNS
 from .seeds import any_fails, trace_of
 
 QUICK, SEEDS = 2, 16
 
 
 def check(seed: int) -> None:
-    outcome = run_seed(seed)
+    outcome = RUNS.run_seed(seed)
     gc.collect()  # a run makes much garbage, and collects none
     if outcome.failure is not None:
-        outcome.failure.add_note(f"replay: {replay(seed)}")
+        outcome.failure.add_note(f"replay: {RUNS.replay(seed)}")
     assert outcome.check() > 20
     assert outcome.left == []
 
@@ -49,7 +49,7 @@ BUDGETS = {
 @pytest.mark.parametrize("bug", BUDGETS)
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
-    assert any_fails(run_seed, range(BUDGETS[bug]))
+    assert any_fails(RUNS.run_seed, range(BUDGETS[bug]))
 
 
 def test_every_bug_that_can_be_planted_has_a_budget() -> None:

@@ -14,17 +14,17 @@ from minibroker.replication.follower import FollowerState
 from minibroker.replication.network import NetworkError
 from minibroker.replication.replica import Replica
 
-from .cluster_run import DAMAGE_SHARE, WAITING_SHARE, replay, run_seed
+from .cluster_run import DAMAGE_SHARE, RUNS, WAITING_SHARE
 from .seeds import any_fails, trace_of
 
 QUICK, SEEDS, FOREIGN_SEEDS = 6, 40, 5
 
 
 def check(seed: int, *, foreign: bool = False) -> None:
-    outcome = run_seed(seed, foreign=foreign)
+    outcome = RUNS.run_seed(seed, foreign=foreign)
     gc.collect()  # a run makes much garbage, and collects none
     if outcome.failure is not None:
-        outcome.failure.add_note(f"replay: {replay(seed, foreign=foreign)}")
+        outcome.failure.add_note(f"replay: {RUNS.replay(seed, foreign=foreign)}")
     assert outcome.check() > 20
     assert outcome.left == []
 
@@ -68,7 +68,7 @@ BUDGETS = {
 @pytest.mark.parametrize("bug", BUDGETS)
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
-    assert any_fails(run_seed, BUDGETS[bug])
+    assert any_fails(RUNS.run_seed, BUDGETS[bug])
 
 
 def tell_of_records_only(replica: Replica, size_bytes: int) -> None:
@@ -101,7 +101,7 @@ def test_a_wake_up_that_is_lost_is_found(bug: str, monkeypatch: pytest.MonkeyPat
     owner, name, patch = LOST_WAKE_UPS[bug]
     monkeypatch.setattr(owner, name, patch)
     seeds = [seed for seed in range(40) if Random(f"waiting {seed}").random() < WAITING_SHARE]
-    assert any_fails(run_seed, seeds[:2])
+    assert any_fails(RUNS.run_seed, seeds[:2])
 
 
 def fail_for_all(fetcher: Fetcher, key: object, replica: object, role: FollowerState) -> None:
@@ -126,7 +126,7 @@ DAMAGE_BUGS = {
 def test_a_damaged_partition_that_stops_others_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, patch, seeds = DAMAGE_BUGS[bug]
     monkeypatch.setattr(owner, name, patch)
-    assert any_fails(run_seed, (seed for seed in seeds if Random(f"damage {seed}").random() < DAMAGE_SHARE))
+    assert any_fails(RUNS.run_seed, (seed for seed in seeds if Random(f"damage {seed}").random() < DAMAGE_SHARE))
 
 
 @pytest.mark.slow

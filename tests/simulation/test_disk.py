@@ -14,13 +14,13 @@ import pytest
 from minibroker.errors import StorageError
 from minibroker.simulation.disk import FOREVER, SimulatedFile, SimulatedStorage
 from minibroker.simulation.power_loss import Disk
-from tests.log.crash import CrashFound, Explored, explore
+from tests.log.crash import CrashFound, Explored, explore, extremes
 
 
 def disks(storage: SimulatedStorage, sector_bytes: int = 512) -> list[dict[str, bytes | None]]:
     """Return many of the disks that a power loss may leave now, each once."""
     loss = storage.power_loss(sector_bytes)
-    choices = loss.extremes() + [loss.choose(Random(number)) for number in range(500)]
+    choices = extremes(loss) + [loss.choose(Random(number)) for number in range(500)]
     found = {disk.identity: disk for disk in map(loss.disk, choices)}
     return [contents(disk) for disk in found.values()]
 
@@ -160,13 +160,13 @@ def test_a_moment_stays_as_it_was_whatever_happens_later() -> None:
     file.append([b"3"])
     file.sync()
     storage.remove("f")
-    assert [contents(loss.disk(choice)) for choice in loss.extremes()[:2]] == [{"f": b"1"}, {"f": b"12"}]
+    assert [contents(loss.disk(choice)) for choice in extremes(loss)[:2]] == [{"f": b"1"}, {"f": b"12"}]
 
 
 def test_disks_do_not_write_into_each_other() -> None:
     storage, _ = settled("d", b"shared")
     loss = storage.power_loss()
-    disk = loss.disk(loss.extremes()[0])
+    disk = loss.disk(extremes(loss)[0])
     one, two = SimulatedStorage(disk=disk), SimulatedStorage(disk=disk)
     file = one.open("d")
     view = file.map()

@@ -12,7 +12,7 @@ import pytest
 from minibroker.groups.offsets_partition import OffsetsPartition
 
 from .group_assignors import Wish, cooperative, decode_share, decode_wish, eager, encode_share, encode_wish
-from .group_run import replay, run_seed
+from .group_run import RUNS
 from .invariants import Violation
 from .registers import NOTHING, Register
 from .seeds import any_fails, trace_of
@@ -25,12 +25,12 @@ def check(seed: int, *, foreign: bool = False) -> None:
         warnings.simplefilter(
             "ignore", ResourceWarning
         )  # aiokafka's connections complain, of consumers that were killed
-        outcome = run_seed(seed, foreign=foreign)
+        outcome = RUNS.run_seed(seed, foreign=foreign)
         gc.collect()  # a run makes much garbage, and collects none
     if foreign and outcome.result is not None and type(outcome.failure).__module__ == "aiokafka.errors":
         outcome.failure = None  # the run has come to its end; this is a task of aiokafka's that nobody there waits for
     if outcome.failure is not None:
-        outcome.failure.add_note(f"replay: {replay(seed, foreign=foreign)}")
+        outcome.failure.add_note(f"replay: {RUNS.replay(seed, foreign=foreign)}")
     assert outcome.check() > 10
     assert outcome.left == []
 
@@ -82,7 +82,7 @@ BUDGETS = {
 @pytest.mark.parametrize("bug", BUDGETS)
 @pytest.mark.usefixtures("plant")
 def test_a_planted_bug_is_found_within_its_budget(bug: str) -> None:
-    assert any_fails(run_seed, BUDGETS[bug])
+    assert any_fails(RUNS.run_seed, BUDGETS[bug])
 
 
 def begin_anyway(led: OffsetsPartition, offset: int, failure: Exception) -> None:
@@ -94,7 +94,7 @@ def begin_anyway(led: OffsetsPartition, offset: int, failure: Exception) -> None
 def test_a_coordinator_that_begins_in_spite_of_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five of the first sixty seeds find it, 20 and 22 first."""
     monkeypatch.setattr(OffsetsPartition, "unreadable", begin_anyway)
-    assert any_fails(run_seed, range(20, 30))
+    assert any_fails(RUNS.run_seed, range(20, 30))
 
 
 @pytest.mark.slow
