@@ -154,6 +154,7 @@ def test_logs_get_what_the_topic_says() -> None:
     assert kept == {
         "segment_bytes": 2097152,
         "segment_ms": 11,
+        "segment_age_max_ms": 8,  # the topic is compacted, and 8 ms is how long that may take at most
         "segment_jitter_ms": 3,
         "segment_index_bytes": 80,
         "index_interval_bytes": 5,
