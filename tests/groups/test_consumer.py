@@ -218,6 +218,17 @@ def test_a_lost_answer_is_made_good_if_the_member_owns_no_more_than_it_got() -> 
     assert refusal(lambda: cluster.beat("a", 9))[0] is Error.FENCED_MEMBER_EPOCH
 
 
+def test_who_says_everything_is_told_its_assignment_though_it_is_the_same() -> None:
+    cluster = Cluster()
+    epoch = cluster.beat("a", 0).member_epoch
+    said = {"rebalance_timeout_ms": 9_000, "subscribed_topic_names": ["t"]}
+    assert partitions(cluster.beat("a", epoch, owned=[0, 1, 2], **said)) == [0, 1, 2]
+    for name in said:
+        rest = {other: value for other, value in said.items() if other != name}
+        assert partitions(cluster.beat("a", epoch, owned=[0, 1, 2], **rest)) is None, f"without {name}"
+    assert partitions(cluster.beat("a", epoch, **said)) is None, "without what it owns"
+
+
 def test_a_group_is_full() -> None:
     cluster = Cluster(**{"group.consumer.max.size": 1})
     cluster.beat("a", 0)

@@ -413,6 +413,29 @@ class TestCluster:
 
         in_cluster(main, settings={"offsets.topic.num.partitions": "3"})
 
+    def test_each_commit_that_waits_in_vain_is_told_so_when_its_own_time_is_over(self) -> None:
+        async def main(lab: Lab) -> None:
+            cluster, sleep = lab.cluster, lab.world.clock.sleep
+            cluster.create_topic("t", 1)
+            await cluster.waits.in_sync()
+            leader = await self.coordinator(lab)
+            await cluster.waits.in_sync()
+            cluster.steps.hold("fetch")
+            async with await self.connected(lab, leader) as connection, await self.connected(lab, leader) as second:
+                early = lab.world.loop.create_task(Caller(connection).commit(1))
+                await sleep(2000)
+                late = lab.world.loop.create_task(Caller(second).commit(2))
+                assert await early == Error.COORDINATOR_NOT_AVAILABLE
+                await sleep(1000)
+                assert not late.done()
+                await sleep(1500)
+                assert late.done()
+                assert await late == Error.COORDINATOR_NOT_AVAILABLE
+            cluster.steps.release()
+            await cluster.waits.in_sync()
+
+        in_cluster(main, settings={"offsets.topic.num.partitions": "3", "offsets.commit.timeout.ms": "5000"})
+
     def test_a_member_is_seen_when_its_rows_are_on_all_replicas_in_sync(self) -> None:
         async def main(lab: Lab) -> None:
             cluster = lab.cluster
