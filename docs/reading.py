@@ -46,12 +46,12 @@ ROWS = {
     "Produce": Row(14, 5_456),
     "Fetch": Row(11, 4_303),
     "Produce to three replicas": Row(26, 8_003),
-    "CreateTopics with three replicas": Row(61, 16_379),
-    "JoinGroup": Row(15, 3_731),
-    "Heartbeat": Row(12, 3_324),
-    "ConsumerGroupHeartbeat of a new member": Row(35, 9_679),
-    "ConsumerGroupHeartbeat without news": Row(16, 4_357),
-    "Compaction": Row(34, 8_615),
+    "CreateTopics with three replicas": Row(61, 16_371),
+    "JoinGroup": Row(15, 3_720),
+    "Heartbeat": Row(12, 3_313),
+    "ConsumerGroupHeartbeat of a new member": Row(34, 9_565),
+    "ConsumerGroupHeartbeat without news": Row(16, 4_343),
+    "Compaction": Row(33, 8_515),
 }
 NOT_THE_BROKER = ("embedded/",)  # who asks for a compaction
 WARM_COUNT, TRACED_COUNT = 2, 3  # what is not in each of the traced is chance: a slow turn of the loop, a buffer grown

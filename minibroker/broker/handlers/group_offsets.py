@@ -11,6 +11,9 @@ Versions:
   OffsetFetch 0-10   v0: a partition without an offset is unknown; v2: all topics, and an error for the whole; v5: the
                      leader's epoch; v7: stable offsets; v8: many groups; v9: member epochs; v10: topic ids
   OffsetDelete 0-0
+
+Versions of OffsetCommit: 9 members of the consumer protocol, 10 topics by their ids.
+Versions of OffsetFetch: 2 an error of the group, 8 many groups, 10 topics by their ids.
 """
 
 from __future__ import annotations
