@@ -19,10 +19,11 @@ from minibroker.replication.replica import Replica
 from minibroker.reporter import Reporter
 from tests.cluster import test_cluster
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
-from tests.planting import OF_REPLICATION, planted
+from tests.planting import planted
 from tests.simulation import test_cluster_runs
 
 from . import test_exploring, test_leader
+from .bugs import BUGS
 
 pytestmark = pytest.mark.outside
 
@@ -455,4 +456,4 @@ def test_a_planted_bug_fails_the_test_of_its_rule(bug: str) -> None:
 
 def test_every_planted_bug_of_replication_is_looked_for() -> None:
     found = {*FAILED_BY, *test_exploring.BUDGETS, *test_exploring.RARE_BUDGETS, *test_cluster_runs.BUDGETS}
-    assert found == {*OF_REPLICATION, "anybody-leads"}  # which is the controller's
+    assert found == {*BUGS, "anybody-leads"}  # which is the controller's

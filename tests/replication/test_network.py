@@ -240,16 +240,6 @@ def test_a_gate_holds_messages_until_a_token_comes() -> None:
     play(scene)
 
 
-def test_one_gate_may_hold_several_kinds_of_messages() -> None:
-    async def scene(nodes: Nodes) -> None:
-        gate = nodes.network.hold("Fetch", target=LEADER)
-        assert nodes.network.hold("Vote", gate=gate) is gate
-        assert nodes.network.gates == [gate]
-        nodes.network.release(gate)
-
-    play(scene)
-
-
 def test_a_gate_for_answers_lets_requests_pass() -> None:
     async def scene(nodes: Nodes) -> None:
         gate = nodes.hold("Fetch", answers=True)
