@@ -82,7 +82,6 @@ class HttpRefusal(Exception):
 class Engine(Runs, Protocol):
     """A broker that runs, or is about to."""
 
-    bootstrap_servers: str = ""
     listeners: str = ""  # the setting that would take the same ports again
 
     def steered_clock(self) -> SteeredClock:

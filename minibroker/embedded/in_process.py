@@ -70,6 +70,10 @@ class InProcess(Engine):
             reporter=LogReporter(),
         )
 
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._node.bootstrap_servers
+
     async def start(self) -> None:
         node = self._node
         if isinstance(self._clock, SteeredClock):
@@ -85,7 +89,6 @@ class InProcess(Engine):
             except KafkaError as failure:
                 await node.stop()
                 raise BrokerError(f"topic {name}: {failure.message}") from failure
-        self.bootstrap_servers = node.bootstrap_servers
         self.listeners = ",".join(f"{each.listener_name}://{address(each.host, each.port)}" for each in node.servers)
 
     async def stop(self) -> None:

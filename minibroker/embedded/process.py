@@ -60,12 +60,17 @@ class Subprocess(Engine):
     """A process."""
 
     def __init__(self, start: Start):
+        self._address = ""
         self._command = command(start)
         self._listeners = start.settings["listeners"]
         self._tells_versions = start.as_version is None or _tells_versions(start.as_version)
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: list[Lines] = []
         self._cluster: Cluster | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._address
 
     async def start(self) -> None:
         process = self._process = subprocess.Popen(
@@ -78,7 +83,7 @@ class Subprocess(Engine):
         output = await self._read(process.stdout, lambda _: None)
         complaints = await self._read(process.stderr, logging.getLogger("minibroker").warning)
         try:
-            self.bootstrap_servers = await output.first
+            self._address = await output.first
         except asyncio.CancelledError:
             await self.stop()
             raise

@@ -53,6 +53,12 @@ class NoPlace(ValueError):
     """There is no offset to read from."""
 
 
+def check(code: int, words: str) -> None:
+    """Raise KafkaError for a code that is an error."""
+    if code:
+        raise KafkaError(Error(code), words)
+
+
 class Asking:
     """Connections to brokers, opened when they are needed."""
 
@@ -89,8 +95,7 @@ class Asking:
         """Return who looks after a group, as a broker says it."""
         answer = await self.ask(broker, FindCoordinatorRequest(coordinator_keys=[group]))
         found = answer.coordinators[0]
-        if found.error_code:
-            raise KafkaError(Error(found.error_code), f"broker {broker} answers this, asked who looks after {group}")
+        check(found.error_code, f"broker {broker} answers this, asked who looks after {group}")
         node_id: int = found.node_id
         return node_id
 
@@ -101,8 +106,7 @@ class Asking:
         request = OffsetFetchRequest(groups=[Group(group_id=group, topics=wanted)])
         found = (await self.ask(broker, request, version=OFFSET_FETCH_VERSION)).groups[0]
         row = found.topics[0].partitions[0] if not found.error_code else found
-        if row.error_code:
-            raise KafkaError(Error(row.error_code), f"broker {broker} answers this, asked what {group} has committed")
+        check(row.error_code, f"broker {broker} answers this, asked what {group} has committed")
         offset: int = row.committed_offset
         return offset
 
@@ -148,8 +152,7 @@ async def produce(asking: Asking, broker: int, batch: Produced, *, is_later: boo
     if answer is None:
         return f"nobody answers: acks=0, so {texts} may be anywhere, or nowhere"
     result = answer.responses[0].partition_responses[0]
-    if result.error_code:
-        raise KafkaError(Error(result.error_code), f"broker {broker} answers this to {texts}")
+    check(result.error_code, f"broker {broker} answers this to {texts}")
     return f"broker {broker} answers: {texts} is at offset {result.base_offset}"
 
 
@@ -160,8 +163,8 @@ async def delete_records(asking: Asking, broker: int, topic: str, partition: int
     request = DeleteRecordsRequest(topics=[Topic(name=topic, partitions=[wanted])], timeout_ms=0)
     answer = await asking.ask(broker, request)
     code = answer.topics[0].partitions[0].error_code
-    if code not in (Error.NONE, Error.REQUEST_TIMED_OUT):
-        raise KafkaError(Error(code), f"broker {broker} answers this")
+    if code != Error.REQUEST_TIMED_OUT:
+        check(code, f"broker {broker} answers this")
 
 
 class Reader:
@@ -263,8 +266,7 @@ class Reader:
             rack_id=self.rack,
         )
         answer: FetchResponse = await self._asking.ask(broker, request)
-        if answer.error_code:
-            raise KafkaError(Error(answer.error_code), f"broker {broker} answers this")
+        check(answer.error_code, f"broker {broker} answers this")
         return answer.responses[0].partitions[0]
 
     async def _know_leader(self, brokers: Sequence[int]) -> None:
@@ -277,8 +279,7 @@ class Reader:
             except Unanswered as error:
                 self._told.append(error.message)
                 continue
-            if topic.error_code:
-                raise KafkaError(Error(topic.error_code), f"broker {broker} answers this, asked for {self.topic}")
+            check(topic.error_code, f"broker {broker} answers this, asked for {self.topic}")
             found = topic.partitions[self.partition]
             self._topic_id, self._leader, self._leader_epoch = topic.topic_id, found.leader_id, found.leader_epoch
             who = "nobody" if self._leader == NOBODY else f"broker {self._leader}"
@@ -297,8 +298,7 @@ class Reader:
         request = ListOffsetsRequest(replica_id=-1, topics=[Topic(name=self.topic, partitions=[asked])])
         answer = await self._asking.ask(self._leader, request)
         found = answer.topics[0].partitions[0]
-        if found.error_code:
-            raise KafkaError(Error(found.error_code), f"broker {self._leader} answers this")
+        check(found.error_code, f"broker {self._leader} answers this")
         offset: int = found.offset
         return offset
 

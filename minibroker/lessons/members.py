@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 
 from minibroker.errors import Error, KafkaError
-from minibroker.lessons.clients import LONG_PATIENCE_MS
+from minibroker.lessons.clients import LONG_PATIENCE_MS, check
 from minibroker.lessons.sharing import (
     assignment_bytes,
     read_assignment,
@@ -195,7 +195,7 @@ class Member:
             Identity = LeaveGroupRequest.MemberIdentity
             request = LeaveGroupRequest(group_id=self.group, members=[Identity(member_id=self.id)])
             answer = await self.asking.ask(broker, request)
-            self._check(answer.error_code or answer.members[0].error_code)
+            check(answer.error_code or answer.members[0].error_code, f"{self.name} is told this")
         self.has, self.id, self.generation = [], "", NO_GENERATION
         self._say("has left")
 
@@ -257,10 +257,6 @@ class Member:
                 self._give_up(self.has)
             if error != Error.ILLEGAL_GENERATION:
                 self.id, self.generation = "", NO_GENERATION
-
-    def _check(self, code: int) -> None:
-        if code:
-            raise KafkaError(Error(code), f"{self.name} is told this")
 
     def _give_up(self, places: list[Place]) -> None:
         self._say(f"gives up {text_of(places)}")
@@ -328,9 +324,8 @@ async def commit(
         topics=[Topic(name=place[0], partitions=[row])],
     )
     answer = await asking.ask(broker, request, version=COMMIT_VERSION)
-    code = answer.topics[0].partitions[0].error_code
-    if code:
-        raise KafkaError(Error(code), f"broker {broker} answers this to offset {offset} of {text_of([place])}")
+    words = f"broker {broker} answers this to offset {offset} of {text_of([place])}"
+    check(answer.topics[0].partitions[0].error_code, words)
 
 
 def text_of(places: Iterable[Place]) -> str:
