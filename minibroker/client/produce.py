@@ -101,10 +101,14 @@ async def send(
         for one in row.partition_responses:
             key = (names.get(row.topic_id) or row.name, one.index)
             if key in found:
-                details = [one.error_message or "", *(e.batch_index_error_message or "" for e in one.record_errors)]
-                reason = "; ".join(dict.fromkeys(filter(None, details)))
+                reason = _reason(one) if one.error_code else ""
                 found[key] = Outcome(one.base_offset, one.log_append_time_ms, one.error_code, reason)
     return found, answer.throttle_time_ms
+
+
+def _reason(row: ProduceResponse.TopicProduceResponse.PartitionProduceResponse) -> str:
+    details = [row.error_message or "", *(each.batch_index_error_message or "" for each in row.record_errors)]
+    return "; ".join(dict.fromkeys(filter(None, details)))
 
 
 async def new_producer(cluster: Cluster) -> tuple[int, int]:

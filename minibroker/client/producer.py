@@ -212,7 +212,7 @@ class Producer(AsyncCloseable):
         self, leader: int, taken: dict[tuple[str, int], tuple[PartitionQueue, OpenBatch]]
     ) -> dict[tuple[str, int], KafkaError]:
         """Send one request; return what failed."""
-        topics = dict.fromkeys(topic for topic, _ in taken)
+        topics = {topic for topic, _ in taken}
         form = await form_for(self._cluster, leader, topics, codec=self._codec, needs_batches=self._idempotent)
         batches = {key: batch.build(form.magic, self._codec) for key, (_, batch) in taken.items()}
         extra_ms = self._cluster.timeout_ms
