@@ -482,6 +482,23 @@ class TestCluster:
             return int(answer.node_id)
 
 
+async def test_the_first_consumer_group_raises_the_feature_level_that_its_records_need() -> None:
+    enter = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="member",
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    async with serving(MemoryStorage(int), "t") as (node, caller):
+        await caller.find()
+        await caller.commit(1)
+        assert node.image.features.get("group.version", 0) == 0
+        assert (await caller.call(enter, 1)).error_code == Error.NONE
+        assert node.image.features["group.version"] == 1
+
+
 async def test_who_has_stopped_coordinates_nothing_again() -> None:
     async with serving(MemoryStorage(int), "t") as (node, caller):
         await caller.find()
