@@ -53,7 +53,8 @@ class BrokerClock:
     def __init__(self, clock: Clock):
         self.skew_ms = 0
         self._clock = clock
-        self._source: Clock | None = None if isinstance(clock, LoopClock) else clock  # None: the machine
+        # None: the machine. A clock derived from LoopClock, as of a simulation, has a time of its own.
+        self._source: Clock | None = None if type(clock) is LoopClock else clock
         when_steered = getattr(clock, "when_steered", None)
         if when_steered is not None:
             self._source = None
