@@ -19,7 +19,8 @@ Not here: reading keys (keys.py), writing v2 batches (kept_records.py), what was
 
 from __future__ import annotations
 
-from itertools import compress, repeat
+from itertools import compress
+from operator import not_
 
 from minibroker.cleaner.kept_records import rebuilt
 from minibroker.cleaner.keys import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from typing import Any
 
-    from minibroker.cleaner.kept_records import Kept
     from minibroker.cleaner.offset_map import OffsetMap
     from minibroker.cleaner.transactions import Transactions
     from minibroker.log.batches import Batch
@@ -141,40 +141,30 @@ class BatchFilter:
             return Filtered(batch.view, count, count)
         data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
         kept = yield from _places(data, marks.translate(_STAYS_IF_OVER if is_over else _STAYS))
-        built = yield from rebuilt(batch, data, kept, kept_count, horizon)
+        built = yield from rebuilt(batch, data, kept, horizon)
         return Filtered(built, count, kept_count)
 
     def _filter_keys(self, batch: Batch, is_over: bool, keeps_empty: bool) -> Generator[int | None, None, Filtered]:
         """Filter data of format v2."""
         data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
-        kept: list[Kept] = []  # those side by side together
-        start = start_index = done = dropped_count = 0
+        kept: list[int] = []  # where records that stay begin
         has_tombstones = False
         for chunk in chunks(batch, data):
             goes = self._goes(chunk, is_over)
             if chunk.tombstones and not all(goes[place] for place in chunk.tombstones):
                 has_tombstones = True
-            if True in goes:
-                starts = [chunk.start, *chunk.ends]
-                for place in compress(range(len(goes)), goes):
-                    if start < starts[place]:
-                        kept.append((start, starts[place], done + place - start_index))
-                    start, start_index = starts[place + 1], done + place + 1
-                    dropped_count += 1
-            done += len(goes)
+            kept += compress((chunk.start, *chunk.ends), map(not_, goes))
             yield None
-        count = batch.count
-        if start < len(data):
-            kept.append((start, len(data), count - start_index))
+        count, kept_count = batch.count, len(kept)
         if not kept:
             return Filtered(_emptied(batch) if keeps_empty else None, count, 0)
         horizon = batch.delete_horizon
         if horizon is None and has_tombstones:
             horizon = self._new_horizon
-        elif not dropped_count:
+        elif kept_count == count:
             return Filtered(batch.view, count, count)
-        built = yield from rebuilt(batch, data, kept, count - dropped_count, horizon)
-        return Filtered(built, count, count - dropped_count)
+        built = yield from rebuilt(batch, data, kept, horizon)
+        return Filtered(built, count, kept_count)
 
     def _goes(self, chunk: Chunk, is_over: bool) -> list[bool]:
         """Return of each record whether it is dropped."""
@@ -226,19 +216,18 @@ class BatchFilter:
         return batch.magic == 2 or self._upgrades
 
 
-def _places(data: bytes, stays: bytes) -> Generator[int | None, None, list[Kept]]:
-    """Return the places of the records that stay."""
-    kept: list[Kept] = []
+def _places(data: bytes, stays: bytes) -> Generator[int | None, None, list[int]]:
+    """Return where the records begin that stay."""
+    kept: list[int] = []
     walk = _find_ends or _make_walk()
     position, end = 0, len(stays)
     try:
         for first in range(0, end, CHUNK_RECORDS):
             if first:
                 yield None
-            ends = [position]
-            position = walk(data, position, first, min(first + CHUNK_RECORDS, end), 0, ends)
-            places = zip(ends, ends[1:], repeat(1))
-            kept += compress(places, stays[first : first + CHUNK_RECORDS])
+            starts = [position]
+            position = walk(data, position, first, min(first + CHUNK_RECORDS, end), 0, starts)
+            kept += compress(starts, stays[first : first + CHUNK_RECORDS])
     except InvalidRecord:
         raise Unusual from None
     return kept
@@ -246,7 +235,7 @@ def _places(data: bytes, stays: bytes) -> Generator[int | None, None, list[Kept]
 
 def _make_walk() -> Callable[..., int]:
     global _find_ends
-    _find_ends = make_walk("size", trusting=True, parameters="ends", before="add = ends.append", each="add(stop)")
+    _find_ends = make_walk("size", trusting=True, parameters="starts", before="add = starts.append", each="add(stop)")
     return _find_ends
 
 

@@ -54,12 +54,14 @@ def make_walk(
     result: str = "pos",
     if_headers: str = "headers += count",
     trusting: bool = False,
+    at_places: bool = False,
     scope: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Return f(buf, pos, index, end, headers_end, parameters): the walk over the records from `index` to `end`.
 
     fields: those that are needed. before, each, if_headers, result: what to do before the first record, with each, with
-        each that has headers, and what to return.
+        each that has headers, and what to return. at_places: the records are those at the positions that `places` has
+        from `index` to `end`, and not one after another; `at` is where one begins.
     """
     source = Source(f"walk over {fields}")
     source.names |= {"invalid": _invalid, "pass_headers": pass_headers} | (scope or {})
@@ -71,8 +73,10 @@ def make_walk(
         line("headers = 0")
         line("try:")
         with source:
-            line("for index in range(index, end):")
+            line("for at in places[index:end]:" if at_places else "for index in range(index, end):")
             with source:
+                if at_places:
+                    line("pos = at")
                 _write_fields(source, set(fields.split()), if_headers, trusting=trusting)
                 for statement in each.splitlines():
                     line(statement)
