@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("protocol", "stored", "log", "metadata", "config", "parts", "replication"),
     },
     "cleaner": {
-        *("errors", "clock", "event_kinds"),
+        *("errors", "in_pieces", "clock", "event_kinds"),
         *("schema", "stored", "log", "metadata", "parts", "replication"),
     },
     "client": {"__init__", "clock", "schema", "errors", "protocol", "log"},

@@ -19,12 +19,15 @@ Not here: reading keys (keys.py), writing v2 batches (kept_records.py), what was
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import compress
 from operator import not_
+from typing import Any
 
 from minibroker.cleaner.kept_records import rebuilt
 from minibroker.cleaner.keys import (
     CHUNK_RECORDS,
+    CHUNK_US,
     NO_KEY,
     Chunk,
     Unusual,
@@ -33,25 +36,23 @@ from minibroker.cleaner.keys import (
     stored_records,
     unpacked_records,
 )
+from minibroker.cleaner.offset_map import OffsetMap
 from minibroker.cleaner.survivors import STAYS, TOMBSTONE
+from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import EncodeError, InvalidRecord
+from minibroker.log.batches import Batch
 from minibroker.log.build import build_batch, origin_of
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME
+from minibroker.log.producers import ProducerStates
 from minibroker.log.record_walks import make_walk
+from minibroker.log.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-    from typing import Any
+    from minibroker.in_pieces import InPieces
 
-    from minibroker.cleaner.offset_map import OffsetMap
-    from minibroker.cleaner.transactions import Transactions
-    from minibroker.log.batches import Batch
-    from minibroker.log.producers import ProducerStates
-    from minibroker.log.records import Record
 
-    LastBatch = tuple[int, int]  # offset of a producer's last record, -1 if there is only a marker; its epoch
-
+LastBatch = tuple[int, int]  # offset of a producer's last record, -1 if there is only a marker; its epoch
 NO_OFFSET = -1
 _STAYS = bytes(mark & STAYS for mark in range(256))  # of each mark
 _STAYS_IF_OVER = bytes(mark == STAYS for mark in range(256))  # when the time of tombstones is over
@@ -99,7 +100,7 @@ class BatchFilter:
         self._upgrades = upgrades
         self.keeps_old_tombstones = True  # of v0 and v1, which have no horizon: by the age of their segment
 
-    def filter(self, batch: Batch) -> Generator[int | None, None, Filtered]:
+    def filter(self, batch: Batch) -> InPieces[Filtered]:
         """Return what is left of the next batch; yield after every 128 records."""
         may_go = self._transactions.see(batch)
         horizon = batch.delete_horizon
@@ -126,9 +127,7 @@ class BatchFilter:
             return batch.last_offset == last_offset
         return batch.is_control and batch.producer_epoch == epoch
 
-    def _filter_marked(
-        self, batch: Batch, marks: bytes, is_over: bool, keeps_empty: bool
-    ) -> Generator[int | None, None, Filtered]:
+    def _filter_marked(self, batch: Batch, marks: bytes, is_over: bool, keeps_empty: bool) -> InPieces[Filtered]:
         """Filter data of which it has been noted what stays."""
         tombstones_count = 0 if is_over else marks.count(STAYS | TOMBSTONE)
         count, kept_count = batch.count, marks.count(STAYS) + tombstones_count
@@ -144,7 +143,7 @@ class BatchFilter:
         built = yield from rebuilt(batch, data, kept, horizon)
         return Filtered(built, count, kept_count)
 
-    def _filter_keys(self, batch: Batch, is_over: bool, keeps_empty: bool) -> Generator[int | None, None, Filtered]:
+    def _filter_keys(self, batch: Batch, is_over: bool, keeps_empty: bool) -> InPieces[Filtered]:
         """Filter data of format v2."""
         data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
         kept: list[int] = []  # where records that stay begin
@@ -154,7 +153,7 @@ class BatchFilter:
             if chunk.tombstones and not all(goes[place] for place in chunk.tombstones):
                 has_tombstones = True
             kept += compress((chunk.start, *chunk.ends), map(not_, goes))
-            yield None
+            yield CHUNK_US
         count, kept_count = batch.count, len(kept)
         if not kept:
             return Filtered(_emptied(batch) if keeps_empty else None, count, 0)
@@ -182,7 +181,7 @@ class BatchFilter:
 
     def _filter_records(
         self, batch: Batch, is_over: bool, keeps_empty: bool, *, marks_nothing: bool
-    ) -> Generator[int | None, None, Filtered]:
+    ) -> InPieces[Filtered]:
         """Filter what is rare: formats v0 and v1, markers, and records that nobody writes in such a way."""
         keeps_tombstones = not is_over if batch.magic == 2 else self.keeps_old_tombstones
         kept: list[Record] = []
@@ -192,7 +191,7 @@ class BatchFilter:
             if batch.is_control or self._stays(record, keeps_tombstones):
                 kept.append(record)
             if count % CHUNK_RECORDS == 0:
-                yield None
+                yield CHUNK_US
         if not kept:
             return Filtered(_emptied(batch) if keeps_empty and self._can_be_empty(batch) else None, count, 0)
         horizon = batch.delete_horizon
@@ -216,7 +215,7 @@ class BatchFilter:
         return batch.magic == 2 or self._upgrades
 
 
-def _places(data: bytes, stays: bytes) -> Generator[int | None, None, list[int]]:
+def _places(data: bytes, stays: bytes) -> InPieces[list[int]]:
     """Return where the records begin that stay."""
     kept: list[int] = []
     walk = _find_ends or _make_walk()
@@ -224,7 +223,7 @@ def _places(data: bytes, stays: bytes) -> Generator[int | None, None, list[int]]
     try:
         for first in range(0, end, CHUNK_RECORDS):
             if first:
-                yield None
+                yield CHUNK_US
             starts = [position]
             position = walk(data, position, first, min(first + CHUNK_RECORDS, end), 0, starts)
             kept += compress(starts, stays[first : first + CHUNK_RECORDS])

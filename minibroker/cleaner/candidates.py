@@ -11,13 +11,10 @@ Not here: the pass itself (cleaner.py), when one is due and where first dirty of
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from minibroker.log.partition_log import PartitionLog
-    from minibroker.log.segment import Segment
+from minibroker.log.partition_log import PartitionLog
+from minibroker.log.segment import Segment
 
 
 class Candidate:

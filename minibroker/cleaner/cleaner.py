@@ -13,35 +13,31 @@ Not here: which records stay (batch_filter.py), how files change places (log/pru
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
-from minibroker.cleaner.batch_filter import BatchFilter, last_batches
-from minibroker.cleaner.candidates import segments_between
+from minibroker.cleaner.batch_filter import BatchFilter, Filtered, last_batches
+from minibroker.cleaner.candidates import Candidate, segments_between
 from minibroker.cleaner.offset_map import OffsetMap
 from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import InvalidValue, ProtocolError, StorageError, Truncated
-from minibroker.log.batches import batches
+from minibroker.log.batches import Batch, batches
 from minibroker.log.checkpoints import sync_file
 from minibroker.log.formats import PREFIX_BYTES
 from minibroker.log.index import OFFSET_ENTRY, TIME_ENTRY
+from minibroker.log.partition_log import PartitionLog
 from minibroker.log.pruning import replace_segments
 from minibroker.log.reading import aborted_between
 from minibroker.log.segment import CLEANED, OFFSET_DELTA_MAX, Segment
+from minibroker.log.settings import LogSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-
-    from minibroker.cleaner.batch_filter import Filtered
-    from minibroker.cleaner.candidates import Candidate
-    from minibroker.log.batches import Batch
-    from minibroker.log.partition_log import PartitionLog
-    from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Chunk
 
-    Step = int | Callable[[], object]
-    Work = Generator[Step, None, None]
+Step = int | Callable[[], object]
+Work = Generator[Step, None, None]
 
 # How much is done between two yields: a tenth of a millisecond.
 PIECE_BYTES = 128 * 1024

@@ -14,36 +14,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from functools import partial
 
 from minibroker.cleaner.dirty_logs import LOGS_A_PIECE, DirtyLogs, key_of
-from minibroker.cleaner.pieces import Pieces
+from minibroker.cleaner.file_delete import Purging
+from minibroker.cleaner.pieces import Pieces, Step, Work
 from minibroker.cleaner.results import CompactionRow, CompactionSums
-from minibroker.cleaner.retention_task import is_open
+from minibroker.cleaner.retention_task import Retention, is_open
 from minibroker.clock import CHORE, IDLE
 from minibroker.errors import KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Compaction as CompactionEvent
 from minibroker.event_kinds import CompactionBegin, CompactionGivenUp
 from minibroker.log.checkpoints import sync_file
+from minibroker.parts import Parts
+from minibroker.replication.replica import Replica
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
     from minibroker.cleaner.candidates import Candidate
     from minibroker.cleaner.cleaner import Cleaned
-    from minibroker.cleaner.file_delete import Purging
-    from minibroker.cleaner.pieces import Step, Work
-    from minibroker.cleaner.retention_task import Retention
     from minibroker.clock import Timer
     from minibroker.log.storage import Storage
-    from minibroker.parts import Parts
-    from minibroker.replication.replica import Replica
 
-    Key = tuple[str, int]
-    Asked = tuple[Replica, asyncio.Future[CompactionRow]]
-
+Key = tuple[str, int]
+Asked = tuple[Replica, asyncio.Future[CompactionRow]]
 PIECES_MAX, REST_MS = 4, 1  # so many pieces one after the other while clients ask for something, then a rest
 PAUSE_MS_MIN = 10  # what is owed to log.cleaner.io.max.bytes.per.second is waited for from here on
 GONE = "the partition has gone from here, or its broker has stopped"

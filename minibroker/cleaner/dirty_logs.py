@@ -9,23 +9,21 @@ Not here: what may be cleaned of a log (minibroker/cleaner/candidates.py), when,
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Mapping
+
 from minibroker.cleaner.retention_task import is_open
 from minibroker.errors import KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Uncleanable
-from minibroker.log.settings import FOREVER
+from minibroker.log.settings import FOREVER, LogSettings
+from minibroker.parts import Parts
+from minibroker.replication.replica import Replica
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
-
     from minibroker.cleaner.candidates import Candidate
-    from minibroker.log.settings import LogSettings
-    from minibroker.parts import Parts
-    from minibroker.replication.replica import Replica
 
-    Key = tuple[str, int]
-    State = tuple[object, ...]
-
+Key = tuple[str, int]
+State = tuple[object, ...]
 LOGS_A_PIECE = 20  # that are looked at, some 0.2 ms
 
 

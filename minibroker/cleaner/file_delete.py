@@ -5,20 +5,18 @@ What a broker leaves when it stops is removed when it opens the log again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from heapq import heappop, heappush
 
-from minibroker.cleaner.pieces import Pieces
+from minibroker.cleaner.pieces import Pieces, Work
 from minibroker.clock import CHORE
 from minibroker.errors import StorageError
+from minibroker.parts import Parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from minibroker.cleaner.pieces import Work
     from minibroker.clock import Timer
-    from minibroker.parts import Parts
 
 FILES_A_PIECE = 16
 

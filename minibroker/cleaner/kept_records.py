@@ -8,10 +8,13 @@ Not here: which records are kept (batch_filter.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from struct import error as StructError
+from typing import Any
 
-from minibroker.cleaner.keys import CHUNK_RECORDS, Unusual
+from minibroker.cleaner.keys import CHUNK_RECORDS, CHUNK_US, Unusual
 from minibroker.errors import InvalidRecord
+from minibroker.log.batches import Batch
 from minibroker.log.build import SMALL_VARINTS, pack_batch, varlong
 from minibroker.log.compression import compress_in_pieces
 from minibroker.log.formats import APPEND_TIME, DELETE_HORIZON_BIT
@@ -19,15 +22,10 @@ from minibroker.log.record_walks import make_walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-    from typing import Any
-
-    from minibroker.log.batches import Batch
+    from minibroker.in_pieces import InPieces
 
 
-def rebuilt(
-    batch: Batch, data: bytes, kept: Sequence[int], delete_horizon: int | None
-) -> Generator[int | None, None, bytes]:
+def rebuilt(batch: Batch, data: bytes, kept: Sequence[int], delete_horizon: int | None) -> InPieces[bytes]:
     """Return the batch with the records that begin at the positions `kept` of `data`; yield after every 128.
 
     Raises Unusual for times that cannot be read or do not fit.
@@ -55,9 +53,7 @@ def rebuilt(
         raise Unusual from None
 
 
-def _copied(
-    data: bytes, kept: Sequence[int], moves: int = 0, always: int | None = None
-) -> Generator[int | None, None, tuple[bytes, int]]:
+def _copied(data: bytes, kept: Sequence[int], moves: int = 0, always: int | None = None) -> InPieces[tuple[bytes, int]]:
     """Return the records, and the largest of the numbers that their timestamps are.
 
     moves: what to add to each of those, unless it is to be `always` the same.
@@ -67,7 +63,7 @@ def _copied(
     parts: list[bytes] = []
     for first in range(0, len(kept), CHUNK_RECORDS):
         if first:
-            yield None
+            yield CHUNK_US
         latest = walk(data, 0, first, first + CHUNK_RECORDS, 0, kept, parts, latest, moves, always)
     return b"".join(parts), latest
 

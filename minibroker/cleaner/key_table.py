@@ -16,17 +16,14 @@ Not here: when it has to grow (offset_map.py).
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from sys import hash_info
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from minibroker.cleaner.keys import MapKey
+from minibroker.cleaner.keys import MapKey
 
 SLOT_BYTES = 25.5  # an array that grows takes a sixteenth more
-PIECE_SLOTS = 512  # looked at in one go
+PIECE_SLOTS, PIECE_US = 512, 100  # looked at in one go, and about how long that takes
 
 can_be_trusted = hash_info.width == 64 and hash_info.algorithm.startswith("siphash")
 
@@ -42,13 +39,13 @@ class KeyTable:
     def used_bytes(self) -> int:
         return int(self.slots * SLOT_BYTES) + 256
 
-    def clear(self) -> Iterator[None]:
+    def clear(self) -> Iterator[int]:
         """Make all slots free, before anything else; yield after each piece, as to touch new memory takes its time."""
         missing_bytes = self.slots * 24
         while missing_bytes:
             self._cells.frombytes(_ZEROS[:missing_bytes])
             missing_bytes -= min(len(_ZEROS), missing_bytes)
-            yield
+            yield PIECE_US
 
     def put(self, keys: Sequence[MapKey], offsets: Iterable[int]) -> int:
         """Note the offsets of keys; return how many of them were not there."""
@@ -87,14 +84,14 @@ class KeyTable:
         for start in range(0, self.slots * 3, PIECE_SLOTS * 3):
             yield [end - 1 for end in self._cells[start + 2 : start + PIECE_SLOTS * 3 : 3] if end]
 
-    def move(self, other: KeyTable) -> Iterator[None]:
+    def move(self, other: KeyTable) -> Iterator[int]:
         """Put all that is in here into another table, which has none of it; yield after each piece."""
         for start in range(0, self.slots * 3, PIECE_SLOTS * 3):
             piece = self._cells[start : start + PIECE_SLOTS * 3]
             ends = piece[2::3]
             firsts, seconds = (compress(piece[column::3], ends) for column in (0, 1))
             other._put(firsts, seconds, [end - 1 for end in ends if end])
-            yield
+            yield PIECE_US
 
 
 def _digests(keys: Sequence[MapKey]) -> tuple[Iterable[int], Iterable[int]]:

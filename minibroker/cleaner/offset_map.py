@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterator, Sequence
 from itertools import compress, islice, repeat
 from operator import gt
 from sys import getsizeof
@@ -27,8 +28,11 @@ from sys import getsizeof
 from minibroker.cleaner.key_table import PIECE_SLOTS, SLOT_BYTES, KeyTable, can_be_trusted
 from minibroker.cleaner.keys import (
     CHUNK_RECORDS,
+    CHUNK_US,
     EXACT_BYTES_MAX,
     NO_KEY,
+    Chunk,
+    MapKey,
     Unusual,
     chunks,
     map_key,
@@ -37,13 +41,12 @@ from minibroker.cleaner.keys import (
     unpacked_records,
 )
 from minibroker.cleaner.survivors import Survivors
+from minibroker.log.batches import Batch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from minibroker.in_pieces import InPieces
 
-    from minibroker.cleaner.keys import Chunk, MapKey
-    from minibroker.log.batches import Batch
 
 NOT_THERE = -1
 
@@ -108,7 +111,7 @@ class OffsetMap:
         """Note that up to here nothing has a key: a gap, a marker, what was aborted."""
         self.end_offset = max(self.end_offset, end_offset)
 
-    def take(self, batch: Batch, start_offset: int = 0) -> Generator[int | None, None, None]:
+    def take(self, batch: Batch, start_offset: int = 0) -> InPieces[None]:
         """Put the keys of a batch's records from `start_offset` on; yield after every 128 records.
 
         When the map gets full it ends behind the last record that had room, maybe within the batch.
@@ -126,10 +129,10 @@ class OffsetMap:
                 if not self.put(record.key, record.offset):
                     return
             if index % CHUNK_RECORDS == 0:
-                yield None
+                yield CHUNK_US
         self.cover(batch.next_offset)
 
-    def _take_keys(self, batch: Batch, start_offset: int) -> Generator[int | None, None, None]:
+    def _take_keys(self, batch: Batch, start_offset: int) -> InPieces[None]:
         """Take a batch of format v2."""
         data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
         if batch.base_offset >= start_offset and batch.base_offset + batch.count == batch.next_offset:
@@ -143,10 +146,10 @@ class OffsetMap:
                 yield from self._grow()
             if not self._take_chunk(chunk, start_offset):
                 return
-            yield None
+            yield CHUNK_US
         self.cover(batch.next_offset)
 
-    def _take_dense(self, batch: Batch, data: bytes) -> Generator[int | None, None, None]:
+    def _take_dense(self, batch: Batch, data: bytes) -> InPieces[None]:
         """Take a batch all of whose records have keys, and offsets that follow each other; else raise Unusual."""
         base_offset, end, position = batch.base_offset, batch.count, 0
         tombstones: list[int] = []
@@ -157,7 +160,7 @@ class OffsetMap:
                 yield from self._grow()
             if not self._put_all(keys, range(base_offset + first, base_offset + first + count)):
                 return
-            yield None
+            yield CHUNK_US
         if position != len(data):
             raise Unusual
         self.survivors.note(batch, tombstones)
@@ -230,7 +233,7 @@ class OffsetMap:
         more = min(slots * 4, int((self._keys_bytes_max - self._keys_bytes) / SLOT_BYTES) - 16)
         return more if more >= slots * 3 // 2 else 0
 
-    def _grow(self) -> Iterator[None]:
+    def _grow(self) -> Iterator[int]:
         """Move all keys into a larger table; yield after each piece."""
         more = KeyTable(self._more_slots())
         self._moving_bytes = more.used_bytes
@@ -243,12 +246,12 @@ class OffsetMap:
             while few:
                 some = [few.popitem() for _ in range(min(len(few), CHUNK_RECORDS))]  # all at once would take longer
                 more.put([key for key, _ in some], [offset for _, offset in some])
-                yield None
+                yield CHUNK_US
         self._few, self._many, self._many_count, self._moving_bytes = {}, more, count, 0
 
     # From the first reading to the second
 
-    def settle(self) -> Generator[int | None, None, None]:
+    def settle(self) -> InPieces[None]:
         """Mark what stays, when all has been taken; yield after each piece."""
         if self._many:
             pieces = self._many.all_offsets()
@@ -257,7 +260,7 @@ class OffsetMap:
             pieces = iter(lambda: list(islice(last_offsets, PIECE_SLOTS)), [])
         for piece in pieces:
             self.survivors.settle(piece)
-            yield None
+            yield CHUNK_US
         self.survivors.is_settled = True
 
 

@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 
 from minibroker.clock import CHORE
+from minibroker.clock.broker_clock import BrokerClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
     from minibroker.clock import Timer
-    from minibroker.clock.broker_clock import BrokerClock
 
-    Step = float | Callable[[], object]
-    Work = Generator[Step, None, None]
+Step = float | Callable[[], object]
+Work = Generator[Step, None, None]
 
 
 class Pieces:

@@ -14,16 +14,12 @@ Time enters as `now_ms`. Not here: when it is time to look, when the files vanis
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
+from minibroker.log.partition_log import PartitionLog
 from minibroker.log.pruning import drop_oldest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.log.partition_log import PartitionLog
-    from minibroker.log.segment import Segment
+from minibroker.log.segment import Segment
 
 BELOW_START = "below the log start offset"
 TOO_MANY = "more than retention.bytes"

@@ -7,23 +7,22 @@ Not here: which segments go (minibroker/cleaner/retention.py).
 
 from __future__ import annotations
 
-from minibroker.cleaner.pieces import Pieces
+from collections.abc import Generator, Mapping
+
+from minibroker.cleaner.file_delete import Purging
+from minibroker.cleaner.pieces import Pieces, Work
 from minibroker.cleaner.results import RetentionRow
 from minibroker.clock import IDLE
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.event_kinds import Retention as RetentionEvent
 from minibroker.event_kinds import Roll
+from minibroker.log.settings import LogSettings
+from minibroker.parts import Parts
+from minibroker.replication.replica import Replica
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
-    from minibroker.cleaner.file_delete import Purging
-    from minibroker.cleaner.pieces import Work
     from minibroker.cleaner.retention import Removed
-    from minibroker.log.settings import LogSettings
-    from minibroker.parts import Parts
-    from minibroker.replication.replica import Replica
 
 PARTITIONS_A_PIECE = 50  # of which nothing is removed, some 0.2 ms
 SEGMENTS_A_PIECE = 16  # of one log that are removed, some 2 ms

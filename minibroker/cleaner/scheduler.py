@@ -10,24 +10,20 @@ a row for each partition, with what was done or why nothing was.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
 from minibroker.cleaner.compaction import Compaction
 from minibroker.cleaner.file_delete import Purging
 from minibroker.cleaner.results import COMPACT, RETENTION, ROLL, CompactionRow, RetentionRow, RollRow
 from minibroker.cleaner.retention_task import Retention, is_open, nothing
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.event_kinds import Roll
+from minibroker.metadata.image import MetadataImage
+from minibroker.parts import Parts
+from minibroker.replication.replica import Replica
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
-    from typing import Any
-
-    from minibroker.metadata.image import MetadataImage
-    from minibroker.parts import Parts
-    from minibroker.replication.replica import Replica
-
-    Verb = Callable[..., Coroutine[Any, Any, list[Any]]]  # of Cleaning, topic and partition
-
+Verb = Callable[..., Coroutine[Any, Any, list[Any]]]  # of Cleaning, topic and partition
 ASKED = "somebody asked for it"
 
 

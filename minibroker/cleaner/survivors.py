@@ -11,12 +11,9 @@ Not here: the map (offset_map.py), what becomes of a batch (batch_filter.py).
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from minibroker.log.batches import Batch
+from minibroker.log.batches import Batch
 
 STAYS, TOMBSTONE, UNKNOWN = 1, 2, 0x80  # bits
 PAGE_BYTES = 128 * 1024  # one array that grows to many megabytes would hold the loop when it is moved

@@ -10,17 +10,13 @@ Not here: until when a marker that may go is kept all the same, the delete horiz
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
+from minibroker.log.batches import Batch
 from minibroker.log.formats import ABORT, COMMIT
 from minibroker.log.records import control_type
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from minibroker.log.batches import Batch
-    from minibroker.stored.producers import AbortedTxn
+from minibroker.stored.producers import AbortedTxn
 
 
 class Transactions:

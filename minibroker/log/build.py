@@ -34,21 +34,10 @@ from minibroker.schema.varint import uvarint, zigzag
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any, TypedDict
+    from typing import Any
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
-
-    class Origin(TypedDict):
-        """Who wrote a batch, and in which epoch."""
-
-        partition_leader_epoch: int
-        producer_id: int
-        producer_epoch: int
-        base_sequence: int
-        transactional: bool
-        control: bool
-
 
 FEW_BYTES_MAX, RECORD_BYTES = 16 * 1024, 8  # of records that are written at once; one of them, beside key and value
 WRITTEN_SHARE = 2  # what is said of compression is of what can hardly be compressed
@@ -124,8 +113,8 @@ def pack_batch(base_offset: int, partition_leader_epoch: int, header: tuple[int,
     return _pack_front(base_offset, size, partition_leader_epoch, 2, crc32c(covered)) + covered
 
 
-def origin_of(batch: Batch) -> Origin:
-    """Return what a batch that is written anew keeps of the old one, whatever becomes of its records."""
+def origin_of(batch: Batch) -> dict[str, Any]:
+    """Return who wrote a batch, and in which epoch: it is written anew with that, whatever becomes of its records."""
     return {
         "partition_leader_epoch": batch.partition_leader_epoch,
         "producer_id": batch.producer_id,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from minibroker.log.storage import Storage
 
+METADATA_LOG = ("__cluster_metadata", 0)  # in no checkpoint of partitions
 LEADER_EPOCHS, RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANER_OFFSETS = CHECKPOINT_COLUMNS
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

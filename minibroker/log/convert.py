@@ -17,13 +17,14 @@ for; here they are converted up.
 
 from __future__ import annotations
 
-from minibroker.errors import EncodeError, InvalidRecord, ProtocolError, UnknownCodec
-from minibroker.log.batches import Batch, batches, crc32c
-from minibroker.log.build import BatchBuilder, origin_of
-from minibroker.log.compression import ZSTD, compress, decompress
-from minibroker.log.formats import APPEND_TIME, CODEC_MASK, CREATE_TIME, HEADER_BYTES, PREFIX_BYTES
+from minibroker.errors import EncodeError, InvalidRecord, UnknownCodec
+from minibroker.in_pieces import finish
+from minibroker.log.batches import Batch, batches
+from minibroker.log.build import BatchBuilder, origin_of, pack_batch
+from minibroker.log.compression import ZSTD, compress
+from minibroker.log.formats import APPEND_TIME, CODEC_MASK, CREATE_TIME, HEADER_BYTES
 from minibroker.log.message_sets import single_message
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX
+from minibroker.log.records import DECOMPRESSED_BYTES_MAX, unpacked_in_pieces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,23 +117,14 @@ def recompressed(
     batch: Batch, codec: int, *, level: int | None = None, limit_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
     """Return a v2 batch with another codec: header and records as they were, only not as small, or smaller."""
-    header, packed = bytearray(batch.view[:HEADER_BYTES]), batch.view[HEADER_BYTES:]
-    try:
-        data = decompress(batch.codec, packed, limit_bytes) if batch.codec and batch.count else packed
-    except ProtocolError as error:
-        error.position += batch.position + HEADER_BYTES
-        error.path = batch.path("records")
-        raise
-    payload = compress(codec, data, level=level) if codec and batch.count else bytes(data)
-    attributes = batch.attributes & ~CODEC_MASK | codec
-    header[8:12] = (HEADER_BYTES - PREFIX_BYTES + len(payload)).to_bytes(4, "big")
-    header[_ATTRIBUTES : _ATTRIBUTES + 2] = (attributes & 0xFFFF).to_bytes(2, "big")
-    covered = bytes(header[_ATTRIBUTES:]) + payload
-    header[_CRC:_ATTRIBUTES] = crc32c(covered).to_bytes(4, "big")
-    return bytes(header[:_ATTRIBUTES]) + covered
-
-
-_CRC, _ATTRIBUTES = 17, 21  # positions in the header
+    start = batch.position + HEADER_BYTES
+    payload = finish(unpacked_in_pieces(batch, batch.buffer[start : batch.end_position], start, limit_bytes))
+    if codec and batch.count:
+        payload = compress(codec, payload, level=level)
+    writer = batch.producer_id, batch.producer_epoch, batch.base_sequence
+    delta, attributes = batch.last_offset - batch.base_offset, batch.attributes & ~CODEC_MASK | codec
+    header = (attributes, delta, batch.base_timestamp, batch.max_timestamp, *writer, batch.count)
+    return pack_batch(batch.base_offset, batch.partition_leader_epoch, header, payload)
 
 
 class _Records:

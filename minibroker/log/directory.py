@@ -29,6 +29,7 @@ from minibroker.log.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    METADATA_LOG,
     RECOVERY_POINTS,
     format_id,
     read_clean_shutdown,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 NO_BROKER_EPOCH = -1
-METADATA_LOG = ("__cluster_metadata", 0)  # in no checkpoint, and opened by nobody here
 ID_BYTES_DAMAGED_MAX = 2  # so few bytes differ in two ids only if one is a damaged copy of the other
 
 

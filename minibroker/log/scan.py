@@ -111,13 +111,8 @@ def _wrong_end(data: bytes, count: int, start: int, position: int) -> InvalidRec
     return InvalidRecordCount(reason, 0, "BatchHeader.count")
 
 
-def check_sizes(data: bytes, count: int, size_bytes_max: int) -> None:
-    """Raise InvalidRecord at a record that is larger than that, its own size not counted."""
-    finish(check_sizes_in_pieces(data, count, size_bytes_max))
-
-
 def check_sizes_in_pieces(data: bytes, count: int, size_bytes_max: int) -> InPieces[None]:
-    """Do what `check_sizes` does."""
+    """Raise InvalidRecord at a record that is larger than that, its own size not counted."""
     position = 0
     try:
         for index in range(count):

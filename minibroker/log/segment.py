@@ -32,23 +32,15 @@ from minibroker.log.index import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
-    from typing import Protocol, TypeVar
+    from typing import TypeVar
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.storage import Chunk, File, Storage
+    from minibroker.log.validate import AcceptedBatch
 
     T = TypeVar("T")
 
-    class Added(Protocol):
-        """What the indexes must know of a batch that goes into the log: a `Batch`, or what validation says of one."""
-
-        @property
-        def last_offset(self) -> int: ...
-        @property
-        def max_timestamp(self) -> int: ...
-        @property
-        def size_bytes(self) -> int: ...
-
+    Added = Batch | AcceptedBatch  # to the log
 
 KINDS = ".log", ".index", ".timeindex", ".txnindex"
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from minibroker.errors import ProtocolError, StorageError
-from minibroker.log.checkpoints import format_id
+from minibroker.log.checkpoints import METADATA_LOG, format_id
 from minibroker.log.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from minibroker.stored.kinds import MetadataRecord
 
 BOOTSTRAP = "bootstrap.checkpoint"
-METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC, _ = METADATA_LOG
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 FIRST_SNAPSHOT = f"{METADATA_DIRECTORY}/{0:020}-{0:010}.checkpoint"
 CLUSTER_DIRECTORY = "controller"  # below the directory of a whole cluster, beside those of its brokers
