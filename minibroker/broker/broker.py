@@ -122,13 +122,14 @@ class Node(Parts):
         )
         self.faults.events = self.events
         config.appear_as(self.emulated.settings_release, self.emulated.defaults_release)
-        self.metadata: StandaloneMetadata | ClusterMetadata  # pyright: ignore[reportIncompatibleVariableOverride]
+        metadata: StandaloneMetadata | ClusterMetadata
         if network is None:
-            self.metadata = StandaloneMetadata(self)
+            metadata = StandaloneMetadata(self)
         else:
             from minibroker.broker.metadata_in_cluster import ClusterMetadata
 
-            self.metadata = ClusterMetadata(self, network)
+            metadata = ClusterMetadata(self, network)
+        self.metadata: StandaloneMetadata | ClusterMetadata = metadata  # pyright: ignore[reportIncompatibleVariableOverride]
         self.replication: Replication | None = None if network is None else self.metadata.replication  # type: ignore[union-attr]
         self.scheduler = Scheduler(self, self.replicas, lambda: self.dispatcher.asked_count)
         self.partitions.replication, self.partitions.upkeep = self.replication, self.scheduler

@@ -241,11 +241,13 @@ class Dispatcher:
 
     def _unserved(self, api: int, version: int, correlation_id: int) -> Frame:
         if api == API_VERSIONS and API_VERSIONS in self.node.served:
+            from minibroker.protocol.messages.api_versions import ApiVersionsResponse
+
             route = find_route(API_VERSIONS, 0)  # in which the client reads how to ask
             first, last = self.node.announced[API_VERSIONS]
-            response = response_class(API_VERSIONS)
-            own = response.ApiVersion(api_key=API_VERSIONS, min_version=first, max_version=last)  # type: ignore[attr-defined]
-            return route.frame(response(error_code=Error.UNSUPPORTED_VERSION, api_keys=[own]), correlation_id)
+            own = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=first, max_version=last)
+            refusal = ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=[own])
+            return route.frame(refusal, correlation_id)
         raise UnsupportedVersion(f"api {api} version {version} is not served here", 0, "RequestHeader")
 
 

@@ -90,8 +90,9 @@ def write_rows(
             raise WriteFailed(error_in(f"brokers at {options.servers}", error)) from error
         finally:
             runner.run(cluster.close())
-    slot = (exactly_once.group, exactly_once.in_doubt) if exactly_once else ()
-    return TaskResult(sender.record_count, *slot)
+    if exactly_once is None:
+        return TaskResult(sender.record_count)
+    return TaskResult(sender.record_count, exactly_once.group, exactly_once.in_doubt)
 
 
 class Sender:
