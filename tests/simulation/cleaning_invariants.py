@@ -12,7 +12,7 @@ topics (invariants.py), only each be what may be left of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from minibroker.cluster.cluster import Cluster
@@ -120,12 +120,20 @@ class CleaningInvariants(Invariants):
         newest = {row.key: offset for offset, row in rows.items()}
         for offset in range(before, start):
             self.removed += 1
-            # What was superseded may have gone before, and so have said nothing about the age of its segment.
-            if replica.log.settings.compact and offset in rows and newest[rows[offset].key] != offset:
+            if offset not in rows or (replica.log.settings.compact and self._may_have_gone(key, offset, newest)):
                 continue
-            if offset in rows and rows[offset].timestamp >= now_ms - retention_ms >= 0:
+            if rows[offset].timestamp >= now_ms - retention_ms >= 0:
                 age = now_ms - rows[offset].timestamp
                 raise Violation("C4", f"{key} on {replica.node_id}: {offset} was {age} ms old, and is gone")
+
+    def _may_have_gone(self, key: Key, offset: int, newest: Mapping[bytes | None, int]) -> bool:
+        """Whether compaction may have removed it before, here or on the leader, so its segment may be older.
+
+        That is what was superseded, and a tombstone whose time is over by some broker's clock.
+        """
+        row, horizon = self.committed[key][offset], self._horizons.get(key, {}).get(offset)
+        latest_ms = max(node.clock.now_ms() for node in self.cluster.nodes.values())
+        return newest[row.key] != offset or (row.value is None and horizon is not None and horizon <= latest_ms)
 
     def _rows(self, replica: Replica, end: int, start: int = 0) -> Rows:
         """Return what is in a log, as it was before somebody damaged it."""
