@@ -107,6 +107,7 @@ def layout(cls: type[Message], first: str = "", end: str = "") -> Layout:
 
 PREFIX_BYTES = 12  # offset and size: what `size` does not count
 MAGIC_POSITION = 16
+ATTRIBUTES_POSITION = 22  # in a v2 batch: of the byte that says anything
 HEADER_BYTES = layout(BatchHeader).size
 MESSAGE_BYTES_MIN = (26, 34)  # of v0 and v1 with neither key nor value
 RECORD_BYTES_MIN = 7  # of v2: one byte per field

@@ -23,7 +23,14 @@ from minibroker.errors import Error, KafkaError
 from minibroker.in_pieces import finish
 from minibroker.log.append_conversion import Looked
 from minibroker.log.compression import ZSTD
-from minibroker.log.formats import MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES, TRANSACTIONAL_BIT
+from minibroker.log.formats import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    MAGIC_POSITION,
+    MESSAGE_BYTES_MIN,
+    PREFIX_BYTES,
+    TRANSACTIONAL_BIT,
+)
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.validate import Allowance, LongValidation, RecordsRejected
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -277,7 +284,9 @@ def _whole(request: ProduceRequest, context: Context) -> Whole:
             if records is None:
                 continue
             sent_bytes += len(records)
-            if len(records) > 22 and records[16] == 2 and records[22] & TRANSACTIONAL_BIT:
+            if len(records) <= ATTRIBUTES_POSITION or records[MAGIC_POSITION] != 2:
+                continue
+            if records[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
                 if request.transactional_id is not None:
                     return no_transactions(context, request.transactional_id), Allowance()
                 code = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -320,9 +329,9 @@ def _check_batches(records: bytes | memoryview | None, version: int, answer: Par
     end = 0 if records is None else _batch_end(records, 0, answer)
     if records is None or not end:
         raise KafkaError(Error.INVALID_RECORD, "no batch")
-    if records[16] != 2:
-        raise KafkaError(Error.INVALID_RECORD, f"a batch of format {records[16]}")
-    if version < ZSTD_SINCE and records[22] & 7 == ZSTD:
+    if records[MAGIC_POSITION] != 2:
+        raise KafkaError(Error.INVALID_RECORD, f"a batch of format {records[MAGIC_POSITION]}")
+    if version < ZSTD_SINCE and records[ATTRIBUTES_POSITION] & CODEC_MASK == ZSTD:
         raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in a request below version {ZSTD_SINCE}")
     if end < len(records) and _batch_end(records, end, answer):
         raise KafkaError(Error.INVALID_RECORD, "more than one batch")
