@@ -173,26 +173,24 @@ def behind_headers(
     if number & 1 or number >> 1 > stop - position:
         raise ValueError(f"{number >> 1} headers cannot be in {stop - position} bytes")
     for _ in range(number >> 1):
-        size = data[position]
+        key_size = data[position]
         position += 1
-        if size > 127:
-            size, position = read_uvarint(data, position - 1)
-        if size & 1:
+        if key_size > 127:
+            key_size, position = read_uvarint(data, position - 1)
+        if key_size & 1:
             raise ValueError("the key of a header is null")
-        key_at = position
-        key_end = position = position + (size >> 1)
+        key_end = position = position + (key_size >> 1)
         size = data[position]
         position += 1
         if size > 127:
             size, position = read_uvarint(data, position - 1)
-        value_at = position
         if not size & 1:
             position += size >> 1
         if position > stop:
             raise ValueError(f"its headers go on beyond byte {stop}")
         if found is not None:  # what is no text becomes U+FFFD, as in Kafka
-            key = str(data[key_at:key_end], "utf-8", "replace")
-            found.append((key, None if size & 1 else data[value_at:position]))
+            key = str(data[key_end - (key_size >> 1) : key_end], "utf-8", "replace")
+            found.append((key, None if size & 1 else data[position - (size >> 1) : position]))
     return position
 
 

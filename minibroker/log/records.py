@@ -194,7 +194,7 @@ def _make_walk(*, parsed: bool) -> Callable[..., tuple[list[Record], int, int]]:
     else:
         parameters, headers = (
             f"{parameters}, with_headers, pos_max",
-            "buf[headers_at:pos] if count and with_headers else ()",
+            "buf[headers_at:pos] if with_headers and pos - headers_at > 1 else ()",
         )
     each = f"""\
 timestamp = base_timestamp + (timestamp_delta >> 1 ^ -(timestamp_delta & 1)) if append_time is None else append_time

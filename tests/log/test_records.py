@@ -24,6 +24,7 @@ from minibroker.errors import (
     Truncated,
     UnknownCodec,
 )
+from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
@@ -31,12 +32,13 @@ from minibroker.log.formats import (
     APPEND_TIME,
     COMMIT,
     CREATE_TIME,
+    HEADER_BYTES,
     LEADER_CHANGE,
     BatchHeader,
     MessageV0,
     MessageV1,
 )
-from minibroker.log.records import Record, control_type
+from minibroker.log.records import Record, RecordPieces, control_type
 from tests import goldens
 from tests.log.golden_batches import CONTROL_TYPES, header_in, header_of, records_of
 
@@ -475,3 +477,17 @@ def test_a_promised_count_reserves_nothing() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < MIB
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 127, 128, 5000])
+def test_records_that_are_read_some_at_a_time_keep_their_headers(count: int) -> None:
+    headers = tuple((f"h{number}", None if number % 3 else b"v") for number in range(count))
+    records = [Record(b"k", bytes(20_000), given, 1000) for given in ((), headers, (("one", b"v"),), headers)]
+    data = build_batch(2, records)
+    batch = only(data)
+    pieces = RecordPieces(batch, data[HEADER_BYTES:], with_headers=True)
+    found: list[Record] = []
+    while taken := finish(pieces.read()):
+        found += taken
+    assert [record.key for record in found] == [b"k"] * 4
+    assert build_batch(2, found) == data
