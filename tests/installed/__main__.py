@@ -128,11 +128,12 @@ def check_core(wheel: Path, work: Path) -> None:
 
 def check_examples(programs: Path, work: Path) -> None:
     """Run what tests/test_docs.py runs, where there are pages and no package, and pytest's own examples with pytest."""
-    for name in ("README.md", "CHANGELOG.md", "docker-compose.yml"):
+    for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docker-compose.yml"):
         shutil.copy2(ROOT / name, work)
     shutil.copytree(ROOT / "docs", work / "docs")
     (work / "tests").mkdir()
-    shutil.copy2(ROOT / "tests/test_docs.py", work / "tests")
+    for name in ("test_docs.py", "README.md"):
+        shutil.copy2(ROOT / "tests" / name, work / "tests")
     shutil.copytree(ROOT / "tests/golden", work / "tests/golden")
     python = programs / "python"
     said = run(python, "-m", "pytest", "-q", "tests/test_docs.py", "-k", "examples_run or commands", cwd=work)
