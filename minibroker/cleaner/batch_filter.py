@@ -131,13 +131,10 @@ class BatchFilter:
         """Filter data of which it has been noted what stays."""
         tombstones_count = 0 if is_over else marks.count(STAYS | TOMBSTONE)
         count, kept_count = batch.count, marks.count(STAYS) + tombstones_count
-        if not kept_count:
-            return Filtered(_emptied(batch) if keeps_empty else None, count, 0)
-        horizon = batch.delete_horizon
-        if horizon is None and tombstones_count:
-            horizon = self._new_horizon
-        elif kept_count == count:
-            return Filtered(batch.view, count, count)
+        horizon = self._horizon(batch, tombstones_count > 0)
+        done = _without_building(batch, kept_count, horizon, keeps_empty)
+        if done is not None:
+            return done
         data = (yield from unpacked_records(batch)) if batch.codec else stored_records(batch)
         kept = yield from _places(data, marks.translate(_STAYS_IF_OVER if is_over else _STAYS))
         built = yield from rebuilt(batch, data, kept, horizon)
@@ -155,15 +152,16 @@ class BatchFilter:
             kept += compress((chunk.start, *chunk.ends), map(not_, goes))
             yield CHUNK_US
         count, kept_count = batch.count, len(kept)
-        if not kept:
-            return Filtered(_emptied(batch) if keeps_empty else None, count, 0)
-        horizon = batch.delete_horizon
-        if horizon is None and has_tombstones:
-            horizon = self._new_horizon
-        elif kept_count == count:
-            return Filtered(batch.view, count, count)
+        horizon = self._horizon(batch, has_tombstones)
+        done = _without_building(batch, kept_count, horizon, keeps_empty)
+        if done is not None:
+            return done
         built = yield from rebuilt(batch, data, kept, horizon)
         return Filtered(built, count, kept_count)
+
+    def _horizon(self, batch: Batch, has_tombstones: bool) -> int | None:
+        """Return until when the tombstones that stay in a batch must stay; a batch has one from its first pass on."""
+        return self._new_horizon if batch.delete_horizon is None and has_tombstones else batch.delete_horizon
 
     def _goes(self, chunk: Chunk, is_over: bool) -> list[bool]:
         """Return of each record whether it is dropped."""
@@ -194,12 +192,9 @@ class BatchFilter:
                 yield CHUNK_US
         if not kept:
             return Filtered(_emptied(batch) if keeps_empty and self._can_be_empty(batch) else None, count, 0)
-        horizon = batch.delete_horizon
-        if horizon is None and (marks_nothing or any(record.value is None for record in kept)):
-            horizon = self._new_horizon
         magic = 2 if self._upgrades else batch.magic
-        if magic < 2:
-            horizon = None
+        has_tombstones = marks_nothing or any(record.value is None for record in kept)
+        horizon = None if magic < 2 else self._horizon(batch, has_tombstones)
         if len(kept) == count and magic == batch.magic and horizon == batch.delete_horizon:
             return Filtered(batch.view, count, count)
         return Filtered(_built(batch, kept, magic, horizon), count, len(kept))
@@ -239,6 +234,15 @@ def _make_walk() -> Callable[..., int]:
 
 
 _find_ends: Callable[..., int] | None = None
+
+
+def _without_building(batch: Batch, kept_count: int, horizon: int | None, keeps_empty: bool) -> Filtered | None:
+    """Return what becomes of a batch of which nothing stays, or everything as it is; None: it is to be built anew."""
+    if not kept_count:
+        return Filtered(_emptied(batch) if keeps_empty else None, batch.count, 0)
+    if kept_count == batch.count and horizon == batch.delete_horizon:
+        return Filtered(batch.view, kept_count, kept_count)
+    return None
 
 
 def _emptied(batch: Batch) -> bytes:

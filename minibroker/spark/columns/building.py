@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from minibroker.errors import EncodeError
-from minibroker.log.batches import crc32c
+from minibroker.log.batches import COVERED_POSITION, crc32c
 from minibroker.log.compression import NONE, check_level, compress
 from minibroker.log.formats import (
     APPEND_TIME,
@@ -51,7 +51,6 @@ BATCH_RECORDS = 1 << 20
 RECORD_BYTES_MAX = 1 << 30
 GROUP_BYTES = 8 * 1024 * 1024  # built at once: enough for numpy, and what belongs to it stays in the processor's cache
 CRC_POSITION = 17
-COVERED_POSITION = 21  # the checksum is of what follows it
 SEQUENCE_MASK = 0x7FFFFFFF
 
 
