@@ -99,7 +99,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 CIRCLES = (
     "groups: classic classic_rebalance",
     "groups: coordinator offsets_partition",
-    "groups: consumer consumer_change migration",
     "faults: links toxics",
     "cli: groups reset_offsets",
     "server: connection http server",

@@ -18,6 +18,7 @@ from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.consumer_protocol import read_assignment
 from minibroker.groups.describe import described
 from minibroker.groups.hash_order import partition_of
+from minibroker.groups.target import default_assignor
 from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
 
 TYPE_CHECKING = False
@@ -277,7 +278,7 @@ def _members(count: int) -> str:
 def _epoch_and_assignor(led: OffsetsPartition, group: ClassicGroup | ConsumerGroup) -> tuple[int, str]:
     if isinstance(group, ClassicGroup):
         return group.generation, group.protocol or ""
-    default = group.default_assignor(led.coordinator.settings_of(group.group_id))
+    default = default_assignor(led.coordinator.settings_of(group.group_id))
     return group.state.epoch, group.state.assignor(default)
 
 
