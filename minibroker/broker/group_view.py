@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from minibroker.broker.broker import Node
+    from minibroker.broker.broker_parts import BrokerParts
     from minibroker.events import EventStream
     from minibroker.groups.consumer import ConsumerGroup
     from minibroker.groups.offsets_partition import OffsetsPartition
@@ -52,7 +52,7 @@ class SeenGroups:
     """The groups of the brokers of one cluster, or of one broker."""
 
     def __init__(
-        self, events: EventStream, nodes: Callable[[], Mapping[int, Node]], image: Callable[[], MetadataImage]
+        self, events: EventStream, nodes: Callable[[], Mapping[int, BrokerParts]], image: Callable[[], MetadataImage]
     ):
         """nodes: by id; who does not run is left out of account. image: what is decided."""
         self._events = events
