@@ -17,6 +17,7 @@ import sys
 from minibroker.client import Cluster as Client
 from minibroker.client import Consumer, Producer
 from minibroker.errors import Error, KafkaError
+from minibroker.replication.replica import Replica
 from minibroker.simulation.run import World
 
 from .cleaning_invariants import CleaningInvariants, Key, Row, rows_of
@@ -155,10 +156,21 @@ class Run:
                     raise Violation(rule, f"{key}: {value!r} was told of at {offset}, and committed was {row}")
 
     async def check_served(self, topic: str, partition: int) -> None:
-        """A consumer gets all that is left, from a hole the next record, and from before the start an error (C5)."""
+        """Check what consumers get; once more if retention has taken away meanwhile what one of them was about to."""
         leader = self.cluster.leader(topic, partition)
         assert leader is not None
-        start, place = leader.log.log_start_offset, f"{topic}-{partition}"
+        while True:
+            start = leader.log.log_start_offset
+            try:
+                return await self._check_served(leader, start)
+            except KafkaError as error:
+                if error.code != Error.OFFSET_OUT_OF_RANGE or leader.log.log_start_offset == start:
+                    raise
+
+    async def _check_served(self, leader: Replica, start: int) -> None:
+        """A consumer gets all that is left, from a hole the next record, and from before the start an error (C5)."""
+        topic, partition = leader.topic, leader.partition
+        place = f"{topic}-{partition}"
         left = dict(rows_of(leader, leader.high_watermark))
         if (found := await self.fetched(topic, partition, start, leader.high_watermark)) != left:
             # Retention may have gone on meanwhile.
