@@ -39,7 +39,7 @@ PARTS = {  # folder of minibroker -> tests that are its own
     "replication": ["tests/replication", "tests/cluster"],
     "groups": ["tests/groups"],
     "cleaner": ["tests/cleaner"],
-    "broker/handlers": ["tests/broker", "tests/server"],
+    "broker/handlers": ["tests/broker", "tests/server", "tests/differential/test_sessions.py"],
 }
 QUICK = "not interop and not slow and not fuzz"
 NOTICED_MIN = 0.9

@@ -1,8 +1,9 @@
 """Replays what real brokers of 2.8, 3.9 and 4.4 answered once (tests/golden/sessions): no Java needed.
 
-The recordings were made with one node that held the topics of tests/golden/logdirs, so the broker that is asked must
-have been started on a copy of such a directory (`prepare` makes it). Each recorded request is sent as it was but for
-ids: those that the broker made itself are put in, as play.py does. The answers are compared under rules.py.
+The recordings were made with one node that held the topics of tests/golden/logdirs, so the broker that is asked is
+started on a copy of such a directory (`prepared` makes it), in virtual time that begins when they were made. Each
+recorded request is sent as it was but for ids: those that the broker made itself are put in, as play.py does. The
+answers are compared under rules.py.
 
 Steps of APIs that the broker does not announce are left out, and so are those that follow from them (TRANSACTIONS).
 """
@@ -11,21 +12,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections import Counter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibroker.errors import ProtocolError
+from minibroker.log.memory_storage import MemoryStorage
 from minibroker.protocol.framing import decode_request, decode_response, encode_request
 from minibroker.protocol.messages.api_versions import ApiVersionsResponse
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.registry import APIS
-from tests.differential.differ import Comparison, Found, Names, seal
-from tests.differential.ours import ours
+from tests.broker.virtual_broker import virtual_broker
+from tests.differential.differ import Comparison, Found, Names
 from tests.differential.play import Difference, describe
 from tests.differential.rules import session_rule_for
-from tests.differential.wire import ANSWER, CLOSED, NOTHING, PROBE, Outcome, Side
+from tests.differential.wire import ANSWER, CLOSED, NOTHING, PROBE, Outcome, Side, VirtualSide
 from tests.goldens import log_files, sessions
 
 RELEASES = ("2.8", "3.9", "4.4")
@@ -47,8 +47,7 @@ WAITED_FOR = "metadata v0 of the created topic"  # the recording waited before i
 # A second member joined in between, on a connection of its own that was not recorded, and had to wait.
 ALONE, NOT_ALONE = "first of two members", "heartbeat during a rebalance"
 ATTEMPTS_MAX = 2000
-FAR_FUTURE = "produce v8 timestamp far in the future"  # 4.4 refuses it; the recorded time is past by and by
-FAR_MS, TIMES_AT = 40 * 86_400_000, slice(27, 43)  # both times of a v2 batch
+RECORDED_MS = 1_795_263_200_000
 OF_TRANSACTIONS = {  # they show what a transaction did that may be left out
     "describe producers",
     "non-transactional batch of a producer in a transaction",
@@ -77,11 +76,12 @@ class Replay(NamedTuple):
     allowed: Counter[str]  # reason -> differences
 
 
-def replay(release: str, address: str) -> Replay:
+def replay(release: str) -> Replay:
     """Ask a broker what a release was asked; return how its answers differ."""
-    side, second, names = Side(address), Side(address), Names()
-    found = Replay([], 0, Counter(), Counter())
-    try:
+    storage = prepared(release)
+    with virtual_broker(SETTINGS, as_version=release, storage=storage, start_ms=RECORDED_MS) as broker:
+        side, second, names = VirtualSide(broker), VirtualSide(broker), Names()
+        found = Replay([], 0, Counter(), Counter())
         served = _served(side)
         asked = 0
         for step in sessions(release):
@@ -93,23 +93,21 @@ def replay(release: str, address: str) -> Replay:
             _replay_step(step, side, names, release, found)
             if step["name"] == ALONE:
                 second.send(bytes.fromhex(step["request"]))
-        return found._replace(asked=asked)
-    finally:
         side.close()
         second.close()
+        return found._replace(asked=asked)
 
 
-def prepare(release: str, data: Path) -> None:
-    """Put into an empty directory what a broker must hold that is to be asked the questions of a release."""
-    _unpack(DIRECTORY[release], data)
+def prepared(release: str) -> MemoryStorage:
+    """Return what a broker must hold that is to be asked the questions of a release."""
+    storage = MemoryStorage(lambda: RECORDED_MS)
+    _unpack(storage, log_files(DIRECTORY[release]))
     if release != "2.8":
-        return
+        return storage
     # A directory of the ZooKeeper age knows no topics: make them here, then put its logs in place of the empty ones.
     logs = {path: content for path, content in log_files(OLDER).items() if path.endswith((".log", ".snapshot"))}
     topics = sorted({path.split("/")[0].removesuffix("-0") for path in logs})
-    like = ("--data-dir", str(data), "--as-version", "2.8")
-    with ours(data.parent / "prepare.txt", *like, settings={}) as address:
-        side = Side(address)
+    with virtual_broker(as_version=release, storage=storage, start_ms=RECORDED_MS) as broker:
         Topic = CreateTopicsRequest.CreatableTopic
         rows = [
             Topic(
@@ -121,18 +119,19 @@ def prepare(release: str, data: Path) -> None:
             )
             for name in topics
         ]
-        side.send(b"".join(encode_request(CreateTopicsRequest(topics=rows), 5, 1, None))[4:])
-        side.receive()
-        side.close()
-    for path, content in logs.items():
-        if (data / path).parent.is_dir():
-            (data / path).write_bytes(content)
+        broker.ask(CreateTopicsRequest(topics=rows), 5)
+    _unpack(storage, {path: content for path, content in logs.items() if storage.exists(path.split("/")[0])})
+    return storage
 
 
-def _unpack(name: str, data: Path) -> None:
-    for path, content in log_files(name).items():
-        (data / path).parent.mkdir(parents=True, exist_ok=True)
-        (data / path).write_bytes(content)
+def _unpack(storage: MemoryStorage, files: dict[str, bytes]) -> None:
+    for path, content in files.items():
+        storage.make_directory(path.rpartition("/")[0])
+        if storage.exists(path):
+            storage.remove(path)
+        file = storage.open(path, create=True)
+        file.append([content])
+        file.close()
 
 
 def _replay_step(step: dict[str, Any], side: Side, names: Names, release: str, found: Replay) -> None:
@@ -140,8 +139,6 @@ def _replay_step(step: dict[str, Any], side: Side, names: Names, release: str, f
     api, version = step["api"], step["version"]
     number = NUMBERS[api] if api in NUMBERS else int(api)
     request = _translated(bytes.fromhex(step["request"]), names)
-    if step["name"] == FAR_FUTURE and release == "4.4":
-        request = _put_off(request)
     outcome = Outcome(NOTHING)
     for _ in range(ATTEMPTS_MAX if step["name"] in (WAITED_FOR, NOT_ALONE) else 1):
         side.send(request)
@@ -183,16 +180,6 @@ def _translated(request: bytes, names: Names) -> bytes:
         return request
     version, correlation_id = header.request_api_version, header.correlation_id
     return b"".join(encode_request(translated, version, correlation_id, header.client_id))[4:]
-
-
-def _put_off(request: bytes) -> bytes:
-    """Return a request whose record is as far in the future as it was when it was recorded."""
-    message: Any = decode_request(request)[1]
-    records = bytes(message.topic_data[0].partition_data[0].records)
-    changed = bytearray(records)
-    changed[TIMES_AT] = 2 * (time.time_ns() // 1_000_000 + FAR_MS).to_bytes(8, "big")
-    seal(changed, 0, len(changed))
-    return request.replace(records, changed)
 
 
 OFFSET_COMMIT = 8
@@ -239,8 +226,6 @@ def report(found: Replay) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.differential.sessions", description=__doc__)
     parser.add_argument("release", choices=RELEASES)
-    parser.add_argument("address", metavar="HOST:PORT")
-    given = parser.parse_args()
-    outcome = replay(given.release, given.address)
+    outcome = replay(parser.parse_args().release)
     print(report(outcome))
     sys.exit(1 if outcome.differences else 0)

@@ -9,7 +9,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.broker.virtual_broker import VirtualBroker
+    from tests.server.running import FedTransport
 
 ANSWER, CLOSED, NOTHING = "answer", "closed connection", "no answer"
 ANSWER_SECONDS_MAX = 20.0  # what never comes must not stop a run for long, and what is slow is not wrong
@@ -85,3 +89,36 @@ class Side:
             chunks.append(chunk)
             size -= len(chunk)
         return b"".join(chunks)
+
+
+class VirtualSide(Side):
+    """A connection to a broker in virtual time, where waiting for nothing takes none."""
+
+    def __init__(self, broker: VirtualBroker):
+        self._broker = broker
+        self._transport: FedTransport | None = None
+
+    def send(self, request: bytes) -> None:
+        if self._transport is None or self._transport.is_gone:
+            self._transport = self._broker.connect()
+        self._broker.feed(self._transport, len(request).to_bytes(LENGTH_BYTES, "big") + request)
+
+    def receive(self, seconds_max: float = ANSWER_SECONDS_MAX) -> Outcome:
+        assert self._transport is not None, "nothing was asked"
+        sent, end = self._transport.sent, self._broker.loop.time() + seconds_max
+        while self._broker.loop.time() < end:
+            size = int.from_bytes(sent[:LENGTH_BYTES], "big")
+            if sent and len(sent) >= LENGTH_BYTES + size:
+                frame = bytes(sent[LENGTH_BYTES : LENGTH_BYTES + size])
+                del sent[: LENGTH_BYTES + size]
+                return Outcome(ANSWER, frame)
+            if self._transport.is_gone:
+                return Outcome(CLOSED)
+            self._broker.pass_ms(1)
+        self.close()
+        return Outcome(NOTHING)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._broker.hang_up(self._transport)
+            self._transport = None
