@@ -1,219 +1,345 @@
-"""A Produce of the worst kind that is legal: how long it holds the loop is counted, in lines of Python and in bytes."""
+"""Produce: what is answered for each partition, at once, later, or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from random import Random
-from types import GeneratorType
+from typing import Any
 
 import pytest
 
-from minibroker.broker.broker import Node
-from minibroker.broker.dispatch import Context
-from minibroker.broker.handlers.produce import produce
-from minibroker.errors import Error
-from minibroker.log.batches import batches
+from minibroker.broker.handlers.produce import ADMIN_CLIENT, AT_ONCE_MAX
+from minibroker.errors import Error, KafkaError
 from minibroker.log.build import build_batch
-from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from minibroker.log.formats import HEADER_BYTES
+from minibroker.log.compression import NONE, ZSTD
 from minibroker.log.records import Record
-from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from tests.broker.stretches import Counted, counted
-from tests.server.running import FedTransport, running
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.simulation.loop import START_MS
+from minibroker.stored.topics import PartitionChangeRecord
+from tests.broker.virtual_broker import VirtualBroker
+from tests.server.running import values_of
 
-NOW_MS = 1_700_000_000_000
-MIB = 1 << 20
 Topic = ProduceRequest.TopicProduceData
-LINES_MAX = 250_000  # at a stretch; 20 ms have about a million
-UNPACKED_BYTES_MAX, GUNZIPPED_BYTES_MAX = 4 * MIB, 1 * MIB  # at a stretch; 4 ms each
+OK, UNKNOWN = Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION
+NEWEST, NAMES_LAST = 13, 12
+OTHER_ID = bytes(15) + b"1"
 
 
-def tiny(count: int, codec: int = NONE) -> bytes:
-    """Records whose sizes change, so that they are gone through one by one."""
-    chance = Random(1)
-    sizes = [chance.randrange(3) for _ in range(61)]
-    return build_batch(2, [Record(None, bytes(sizes[each % 61]), (), NOW_MS) for each in range(count)], codec=codec)
+def batch(*values: bytes, magic: int = 2, codec: int = NONE, time_ms: int = START_MS, **more: Any) -> bytes:
+    return build_batch(
+        magic, [Record(b"k", value, (), time_ms, index) for index, value in enumerate(values)], codec=codec, **more
+    )
 
 
-def headers(count: int, records: int) -> bytes:
-    sizes = (b"", b"12")
-    return build_batch(2, [Record(b"k", sizes[each % 2], (("", b""),) * count, NOW_MS) for each in range(records)])
+def request(
+    *wanted: tuple[str | bytes, dict[int, bytes | None]], acks: int = 1, timeout_ms: int = 1000
+) -> ProduceRequest:
+    """Ask for records to be appended: topic, or its id, and what each partition gets."""
+    topics = [
+        Topic(
+            partition_data=[
+                Topic.PartitionProduceData(index=index, records=records) for index, records in rows.items()
+            ],
+            **({"topic_id": topic} if isinstance(topic, bytes) else {"name": topic}),
+        )
+        for topic, rows in wanted
+    ]
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
 
 
-def almost_alike(count: int) -> bytes:
-    """Records that are equal up to their last field."""
-    last = [(("a", b""),), (("", b"a"),)]
-    return build_batch(2, [Record(b"", b"", last[each % 2], NOW_MS) for each in range(count)])
+def rows_of(answer: Any) -> dict[tuple[str, int], Any]:
+    return {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
 
 
-def bomb(codec: int) -> bytes:
-    size_bytes = 16 * MIB if codec == SNAPPY else 60 * MIB  # a MiB of snappy holds no more
-    return build_batch(2, [Record(b"k", bytes(size_bytes // 4), (), NOW_MS)] * 4, codec=codec)
+def one(broker: VirtualBroker, records: bytes | None, *, version: int = 9, topic: str = "t", **more: Any) -> Any:
+    """Return what is answered for the first partition of a topic."""
+    answer = broker.ask(request((topic, {0: records}), **more), version)
+    return rows_of(answer)[topic, 0]
 
 
-def refused(count: int) -> bytes:
-    return build_batch(2, [Record(b"k", b"", (), 2 * NOW_MS)] * count)
+@pytest.fixture
+def broker(broker: VirtualBroker) -> VirtualBroker:
+    broker.node.create_topic("t", 2)
+    return broker
 
 
-WORST: dict[str, tuple[Callable[[], bytes], Error]] = {
-    "tiny": (lambda: tiny(40_000), Error.NONE),
-    "tiny and packed": (lambda: tiny(40_000, ZSTD), Error.NONE),
-    "alike": (lambda: build_batch(2, [Record(None, None, (), NOW_MS)] * 100_000), Error.NONE),
-    "almost alike": (lambda: almost_alike(20_000), Error.NONE),
-    "one with many headers": (lambda: headers(200_000, 1), Error.NONE),
-    "each with some headers": (lambda: headers(63, 2_000), Error.NONE),
-    "each with many headers": (lambda: headers(200, 600), Error.NONE),
-    "each at fault": (lambda: refused(40_000), Error.INVALID_TIMESTAMP),
-    "bomb of gzip": (lambda: bomb(GZIP), Error.NONE),
-    "bomb of snappy": (lambda: bomb(SNAPPY), Error.NONE),
-    "bomb of lz4": (lambda: bomb(LZ4), Error.NONE),
-    "bomb of zstd": (lambda: bomb(ZSTD), Error.NONE),
+@pytest.mark.parametrize("version", range(NEWEST + 1))
+def test_what_is_appended_is_answered_with_its_place(broker: VirtualBroker, version: int) -> None:
+    magic = 2 if version >= 3 else 1
+    topic: Any = "t" if version <= NAMES_LAST else broker.node.image.topics["t"].id
+    for count in range(2):
+        answer = broker.ask(request((topic, {0: batch(b"a", b"b", magic=magic)})), version)
+        (told,) = answer.responses
+        assert (told.name, told.topic_id) == (("t", bytes(16)) if version <= NAMES_LAST else ("", topic))
+        (row,) = told.partition_responses
+        assert (row.index, row.error_code, row.base_offset, row.log_append_time_ms) == (0, OK, 2 * count, -1)
+        assert row.log_start_offset == (0 if version >= 5 else -1)
+    assert values_of(broker.node, "t") == [b"a", b"b"] * 2
+
+
+def test_the_time_of_the_append_is_told_where_it_counts(broker: VirtualBroker) -> None:
+    broker.node.create_topic("u", 1, {"message.timestamp.type": "LogAppendTime"})
+    broker.pass_ms(50)
+    row = one(broker, batch(b"a"), topic="u")
+    assert START_MS + 50 <= row.log_append_time_ms <= broker.node.clock.now_ms()
+    broker.node.replicas["t", 0].append(bytearray(batch(b"a", b"b")), now_ms=START_MS, steady_ms=0)
+    broker.node.replicas["t", 0].log.advance_log_start(1)
+    assert one(broker, batch(b"a")).log_start_offset == 1
+
+
+ZSTD_BATCH, PLAIN = batch(b"a", codec=ZSTD), batch(b"a")
+SHAPES: dict[str, tuple[bytes | None, int, Error, str | None]] = {  # and version, error and message
+    "nothing": (None, 9, Error.INVALID_RECORD, None),
+    "nothing, long ago": (None, 2, Error.INVALID_RECORD, None),
+    "no byte": (b"", 9, Error.INVALID_RECORD, None),
+    "the beginning": (PLAIN[:11], 9, Error.INVALID_RECORD, None),
+    "all but the last byte": (PLAIN[:-1], 9, Error.INVALID_RECORD, None),
+    "one batch": (PLAIN, 9, OK, None),
+    "one batch and the beginning of another": (PLAIN + PLAIN[:-1], 9, OK, None),
+    "two batches": (PLAIN + PLAIN, 9, Error.INVALID_RECORD, None),
+    "two batches, long ago": (batch(b"a", magic=1) * 2, 2, OK, None),
+    "an old message": (batch(b"a", magic=1), 3, Error.INVALID_RECORD, None),
+    "a message of the first format": (batch(b"a", magic=0, time_ms=-1), 2, OK, None),
+    "zstd": (ZSTD_BATCH, 7, OK, None),
+    "zstd, too early": (ZSTD_BATCH, 6, Error.UNSUPPORTED_COMPRESSION_TYPE, None),
+    "a batch that is too short": (
+        PLAIN[:8] + (13).to_bytes(4, "big") + PLAIN[12:],
+        9,
+        Error.CORRUPT_MESSAGE,
+        "Record size 13 is less than the minimum record overhead (14)",
+    ),
+    "a batch of the shortest size": (
+        PLAIN[:8] + (14).to_bytes(4, "big") + PLAIN[12:26],
+        9,
+        Error.CORRUPT_MESSAGE,
+        None,
+    ),
+    "a batch of a negative size": (
+        PLAIN[:8] + (-1).to_bytes(4, "big", signed=True) + PLAIN[12:],
+        9,
+        Error.CORRUPT_MESSAGE,
+        "Record size -1 is less than the minimum record overhead (14)",
+    ),
+    "an unknown format": (
+        PLAIN[:16] + b"\3" + PLAIN[17:],
+        9,
+        Error.CORRUPT_MESSAGE,
+        "Invalid magic found in record: 3",
+    ),
+    "an unknown format behind a batch": (
+        PLAIN + PLAIN[:16] + b"\3" + PLAIN[17:],
+        9,
+        Error.CORRUPT_MESSAGE,
+        "Invalid magic found in record: 3",
+    ),
+    "a wrong checksum": (PLAIN[:-1] + b"\xff", 9, Error.CORRUPT_MESSAGE, None),
 }
 
 
-def request_of(*records: bytes, acks: int = 1) -> ProduceRequest:
-    rows = [Topic.PartitionProduceData(index=index, records=memoryview(data)) for index, data in enumerate(records)]
-    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[Topic(name="orders", partition_data=rows)])
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_partition_gets_one_batch_of_the_format_of_the_day(broker: VirtualBroker, name: str) -> None:
+    records, version, code, message = SHAPES[name]
+    row = one(broker, records, version=version)
+    assert row.error_code == code
+    if message is not None:
+        assert row.error_message == message
+    assert (row.base_offset >= 0) == (code == OK) == (broker.node.replicas["t", 0].log.log_end_offset > 0)
 
 
-def produced(node: Node, request: ProduceRequest, version: int = 9) -> tuple[ProduceResponse, Counted]:
-    context = Context(node, FedTransport(node).connection, version, "client")
-    answer, count = counted(lambda: produce(request, context))
-    assert isinstance(answer, ProduceResponse)
-    return answer, count
+def test_records_that_are_refused_are_named(broker: VirtualBroker) -> None:
+    records = [Record(b"k", b"v", (), START_MS + late * 86_400_000, index) for index, late in enumerate((0, 2, 0, 2))]
+    row = one(broker, build_batch(2, records), version=8)
+    assert row.error_code == Error.INVALID_TIMESTAMP
+    assert [each.batch_index for each in row.record_errors] == [1, 3]
+    assert all(each.batch_index_error_message for each in row.record_errors)
+    assert row.error_message
+    assert row.log_start_offset == 0, "with that error it is told where the log begins"
+    assert one(broker, PLAIN[:-1] + b"\xff").log_start_offset == -1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", WORST)
-async def test_the_loop_is_not_held_by_the_largest_batch(kind: str) -> None:
-    make, code = WORST[kind]
-    data = make()
-    assert len(data) <= MIB, len(data)
-    async with running() as node:
-        node.create_topic("orders", 1)
-        answer, count = produced(node, request_of(data))
-        (row,) = answer.responses[0].partition_responses
-        (batch,) = batches(data)
-        log = node.replicas["orders", 0].log
-        assert (row.error_code, log.log_end_offset) == (code, 0 if code else batch.count)
-        assert len(row.record_errors) == (batch.count if code else 0)
-    assert count.longest_lines <= LINES_MAX, vars(count)
-    assert count.longest_bytes <= (GUNZIPPED_BYTES_MAX if "gzip" in kind else UNPACKED_BYTES_MAX), vars(count)
-    assert count.stretches > 1, vars(count)
+def test_each_partition_fails_for_itself(broker: VirtualBroker) -> None:
+    answer = broker.ask(request(("t", {0: PLAIN, 7: PLAIN}), ("absent", {0: PLAIN}), ("t", {1: PLAIN})), 9)
+    assert [topic.name for topic in answer.responses] == ["t", "absent"], "a topic that comes twice is answered once"
+    assert {key: each.error_code for key, each in rows_of(answer).items()} == {
+        ("t", 0): OK,
+        ("t", 7): UNKNOWN,
+        ("absent", 0): UNKNOWN,
+        ("t", 1): OK,
+    }
+    unknown = broker.ask(request((OTHER_ID, {0: PLAIN})), NEWEST)
+    ((row,),) = (topic.partition_responses for topic in unknown.responses)
+    assert row.error_code == Error.UNKNOWN_TOPIC_ID
 
 
-async def test_many_batches_hold_the_loop_no_longer_than_one() -> None:
-    """Each of them is short enough to be looked at without a pause."""
-    data = tiny(1_500)
-    async with running() as node:
-        node.create_topic("orders", 60)
-        answer, count = produced(node, request_of(*[data] * 60))
-        assert [row.error_code for row in answer.responses[0].partition_responses] == [Error.NONE] * 60
-        assert [node.replicas["orders", each].log.log_end_offset for each in range(60)] == [1_500] * 60
-    assert count.longest_lines <= LINES_MAX, vars(count)
+def twice(count: int) -> ProduceRequest:
+    """Ask for as many partitions, the first of which is named twice."""
+    rows = [Topic.PartitionProduceData(index=index, records=batch(b"first")) for index in range(count)]
+    rows.append(Topic.PartitionProduceData(index=0, records=batch(b"second")))
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[Topic(name="many", partition_data=rows)])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("magic", [0, 1])
-async def test_old_wrappers_hold_the_loop_no_longer_than_one(magic: int) -> None:
-    """They are unpacked, read, and written anew in format 2."""
-    records = [Record(None, b"", (), NOW_MS if magic else -1, offset) for offset in range(3_000)]
-    data = build_batch(magic, records, codec=GZIP)
-    async with running() as node:
-        node.create_topic("orders", 40)
-        answer, count = produced(node, request_of(*[data] * 40), version=2)
-        assert [row.error_code for row in answer.responses[0].partition_responses] == [Error.NONE] * 40
-        assert [node.replicas["orders", each].log.log_end_offset for each in range(40)] == [3_000] * 40
-    assert count.longest_lines <= LINES_MAX, vars(count)
-    assert count.stretches > 40, vars(count)
+@pytest.mark.parametrize("count", [2, AT_ONCE_MAX + 20])
+def test_of_a_partition_that_is_named_twice_the_last_counts(broker: VirtualBroker, count: int) -> None:
+    broker.run(broker.node.create_topic, "many", count)
+    rows = rows_of(broker.ask(twice(count), 9))
+    assert len(rows) == count
+    assert {(each.error_code, each.base_offset) for each in rows.values()} == {(OK, 0)}
+    assert values_of(broker.node, "many") == [b"second"]
+    assert {bytes(*values_of(broker.node, "many", index)) for index in range(1, count)} == {b"first"}
 
 
-OLD = {
-    "messages": (0, NONE, 38_000),
-    "messages with a time": (1, NONE, 30_000),
-    "wrapper": (0, GZIP, 40_000),
-    "wrapper with a time": (1, GZIP, 40_000),
-    "wrapper of lz4": (1, LZ4, 40_000),
-}
+def test_acks_are_three(broker: VirtualBroker) -> None:
+    for acks, code in ((2, Error.INVALID_REQUIRED_ACKS), (-2, Error.INVALID_REQUIRED_ACKS), (1, OK), (-1, OK)):
+        assert one(broker, PLAIN, acks=acks).error_code == code
+    assert broker.node.replicas["t", 0].log.log_end_offset == 2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", OLD)
-async def test_the_loop_is_not_held_by_the_largest_old_batch(kind: str) -> None:
-    magic, codec, records = OLD[kind]
-    data = build_batch(magic, [Record(None, None, (), NOW_MS if magic else -1)] * records, codec=codec)
-    assert len(data) <= MIB, len(data)
-    async with running() as node:
-        node.create_topic("orders", 1)
-        answer, count = produced(node, request_of(data), version=2)
-        (row,) = answer.responses[0].partition_responses
-        log = node.replicas["orders", 0].log
-        assert (row.error_code, log.log_end_offset) == (Error.NONE, records)
-        assert sum(1 for batch in log.active.batches() for _ in batch.records(check_crc=True)) == records
-    assert count.longest_lines <= LINES_MAX, vars(count)
+@pytest.mark.parametrize("count", [1, AT_ONCE_MAX + 20])
+def test_who_wants_no_answer_gets_none_and_learns_of_an_error_by_the_end(broker: VirtualBroker, count: int) -> None:
+    broker.run(broker.node.create_topic, "many", count)
+    connection = broker.connect().connection
+    for index, is_good in ((0, True), (count, False)):
+        wanted = request(("many", dict.fromkeys(range(index, index + count), PLAIN)), acks=0)
+        assert broker.ask(wanted, 9, by=connection) is None
+        assert connection.is_closing == (not is_good)
+    assert broker.node.replicas["many", 0].log.log_end_offset == 1
 
 
-REWRITTEN: dict[str, Callable[[], bytes]] = {
-    "tiny": lambda: tiny(60_000),
-    "one with many headers": lambda: headers(200_000, 1),
-    "each with many headers": lambda: headers(200, 600),
-    "headers unpacked": lambda: build_batch(2, [Record(b"k", b"", (("", b""),) * 500_000, NOW_MS)] * 2, codec=ZSTD),
-}
+def test_internal_topics_are_for_the_admin_client(broker: VirtualBroker) -> None:
+    broker.run(broker.node.create_topic, "__transaction_state", 1)
+    wanted = request(("__transaction_state", {0: PLAIN}))
+    for client, code in (("test", Error.INVALID_TOPIC_EXCEPTION), (ADMIN_CLIENT, OK)):
+        (row,) = rows_of(broker.ask(wanted, 9, client_id=client)).values()
+        assert row.error_code == code
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", REWRITTEN)
-@pytest.mark.parametrize("append_time", [False, True])
-async def test_the_loop_is_not_held_by_a_batch_that_gets_the_codec_of_the_topic(kind: str, append_time: bool) -> None:
-    data = REWRITTEN[kind]()
-    (sent,) = batches(data)
-    async with running() as node:
-        wanted = {"compression.type": "gzip", "max.message.bytes": "4000000"}
-        wanted |= {"message.timestamp.type": "LogAppendTime"} if append_time else {}
-        node.create_topic("orders", 1, wanted)
-        answer, count = produced(node, request_of(data))
-        (row,) = answer.responses[0].partition_responses
-        assert row.error_code == Error.NONE
-        (stored,) = node.replicas["orders", 0].log.active.batches()
-        stored.check_crc()
-        assert (stored.codec, stored.count, stored.timestamp_type) == (GZIP, sent.count, int(append_time))
-        assert stored.partition_leader_epoch == node.replicas["orders", 0].leader_epoch
-        if sent.count < 1000:
-            kept = [(record.key, record.value, record.headers) for record in stored.records()]
-            assert kept == [(record.key, record.value, record.headers) for record in sent.records()]
-    assert count.longest_lines <= LINES_MAX, vars(count)
+def test_many_partitions_are_answered_as_a_few(broker: VirtualBroker) -> None:
+    counts = {"a": AT_ONCE_MAX + 30, "b": 2, "c": AT_ONCE_MAX}
+    for name, count in counts.items():
+        broker.run(broker.node.create_topic, name, count)
+    wanted = [(name, dict.fromkeys(range(count + 1), PLAIN)) for name, count in counts.items()]
+    for acks in (1, -1):
+        answer = broker.ask(request(*wanted, ("empty", {}), acks=acks), 10)
+        assert [topic.name for topic in answer.responses] == ["a", "b", "c", "empty"]
+        found = rows_of(answer)
+        assert found.keys() == {(name, index) for name, count in counts.items() for index in range(count + 1)}
+        for (name, index), row in found.items():
+            assert row.error_code == (OK if index < counts[name] else UNKNOWN)
+            assert row.base_offset == ((0 if acks == 1 else 1) if index < counts[name] else -1)
 
 
-async def test_a_batch_that_is_looked_at_in_pieces_is_what_came_and_goes_where_the_log_ends_then() -> None:
-    """Meanwhile the receive buffer is used again, and others write."""
-    sent = tiny(10_000)
-    received = bytearray(sent)
-    async with running() as node:
-        node.create_topic("orders", 1)
-        replica = node.replicas["orders", 0]
-        work = produce(request_of(received), Context(node, FedTransport(node).connection, 9, "client"))  # type: ignore[arg-type]
-        assert isinstance(work, GeneratorType)
-        next(work)
-        received[:] = bytes(len(received))
-        replica.append(tiny(5), now_ms=NOW_MS, steady_ms=0)
-        answer = await node.shares.run(work)
-        (row,) = answer.responses[0].partition_responses
-        assert (row.error_code, row.base_offset, replica.log.log_end_offset) == (Error.NONE, 5, 10_005)
-        first, second = replica.log.active.batches()
-        assert (first.count, second.base_offset, second.count) == (5, 5, 10_000)
-        assert second.view[HEADER_BYTES:] == sent[HEADER_BYTES:]
-        second.check_crc()
+@pytest.mark.parametrize("count", [1, AT_ONCE_MAX + 20])
+def test_a_transaction_is_refused_as_a_whole(broker: VirtualBroker, count: int) -> None:
+    broker.run(broker.node.create_topic, "many", count)
+    rows: dict[int, bytes | None] = dict.fromkeys(range(count), PLAIN)
+    rows[count - 1] = batch(b"a", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    found = rows_of(broker.ask(request(("many", rows), ("t", {0: None, 1: PLAIN})), 9))
+    assert {each.error_code for each in found.values()} == {Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    assert len(found) == count + 2
 
 
-async def test_who_leads_no_more_when_a_batch_has_been_looked_at_appends_nothing() -> None:
-    async with running() as node:
-        node.create_topic("orders", 1)
-        replica = node.replicas["orders", 0]
-        work = produce(request_of(tiny(10_000)), Context(node, FedTransport(node).connection, 9, "client"))
-        assert isinstance(work, GeneratorType)
-        next(work)
-        replica.leader_id = 77
-        answer = await node.shares.run(work)
-        (row,) = answer.responses[0].partition_responses
-        assert (row.error_code, replica.log.log_end_offset) == (Error.NOT_LEADER_OR_FOLLOWER, 0)
-        replica.leader_id = node.node_id
+# Others lead, and disks fail
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_who_leads_now_is_told_with_the_address(broker: VirtualBroker, version: int) -> None:
+    replica = broker.node.replicas["t", 0]
+    replica.leader_id = 77
+    answer = broker.ask(request(("t", {0: PLAIN, 1: PLAIN})), version)
+    first, second = answer.responses[0].partition_responses
+    assert (first.error_code, second.error_code) == (Error.NOT_LEADER_OR_FOLLOWER, OK)
+    leader = broker.node.image.topics["t"].partitions[0]
+    hints = [(each.current_leader.leader_id, each.current_leader.leader_epoch) for each in (first, second)]
+    assert hints == ([(leader.leader, leader.leader_epoch), (-1, -1)] if version >= 10 else [(-1, -1)] * 2)
+    endpoints = [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
+    assert endpoints == ([(1, *broker.connection.local_address)] if version >= 10 else [])
+    replica.leader_id = 1
+    fine = broker.ask(request(("t", {0: PLAIN}), ("absent", {0: PLAIN})), version)
+    assert fine.node_endpoints == []
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, Error.NOT_LEADER_OR_FOLLOWER), (4, Error.KAFKA_STORAGE_ERROR)])
+def test_a_failed_disk_is_told_to_who_knows_that_it_can(broker: VirtualBroker, version: int, code: Error) -> None:
+    broker.node.replicas["t", 0].log.offline = KafkaError(Error.KAFKA_STORAGE_ERROR, "gone")
+    assert one(broker, PLAIN, version=version).error_code == code
+    broker.node.replicas["t", 0].log.offline = None
+
+
+# With acks -1
+
+
+def change(broker: VirtualBroker, **changed: Any) -> None:
+    """Change the first partition of a topic as the controller of a cluster would."""
+    topic = broker.node.image.topics["t"]
+    broker.run(broker.node.change, [PartitionChangeRecord(topic_id=topic.id, partition_id=0, **changed)])
+
+
+@pytest.fixture
+def followed(broker: VirtualBroker) -> VirtualBroker:
+    """Return a broker that waits for a follower, which never comes."""
+    change(broker, replicas=[1, 2], isr=[1, 2])
+    return broker
+
+
+def waiting(broker: VirtualBroker, **more: Any) -> Any:
+    task = broker.begin(request(("t", {0: PLAIN, 1: PLAIN}), acks=-1, **more), 10)
+    broker.pass_ms(10)
+    assert not task.done()
+    assert broker.node.replicas["t", 0].log.log_end_offset > 0
+    return task
+
+
+def test_who_wants_all_acks_is_answered_when_all_have_it(followed: VirtualBroker) -> None:
+    task = waiting(followed)
+    change(followed, isr=[1])
+    rows = rows_of(followed.wait(task))
+    assert {(each.error_code, each.base_offset) for each in rows.values()} == {(OK, 0)}
+    assert rows["t", 0].current_leader.leader_id == -1
+    assert not followed.node.replicas["t", 0].waiters
+
+
+def test_who_wants_one_ack_waits_for_nobody(followed: VirtualBroker) -> None:
+    assert one(followed, PLAIN).error_code == OK
+    assert one(followed, PLAIN).base_offset == 1
+
+
+def test_a_wait_ends_with_its_time(followed: VirtualBroker) -> None:
+    start_ms = followed.node.clock.now_ms()
+    rows = rows_of(followed.wait(waiting(followed, timeout_ms=300)))
+    assert 300 <= followed.node.clock.now_ms() - start_ms <= 310
+    first, second = rows["t", 0], rows["t", 1]
+    assert (first.error_code, first.base_offset, first.log_append_time_ms) == (Error.REQUEST_TIMED_OUT, -1, -1)
+    assert first.log_start_offset == -1
+    assert (second.error_code, second.base_offset, second.log_start_offset) == (OK, 0, 0)
+    assert not followed.node.replicas["t", 0].waiters
+
+
+def test_a_wait_ends_when_another_leads(followed: VirtualBroker) -> None:
+    task = waiting(followed)
+    change(followed, leader=2)
+    answer = followed.wait(task)
+    first, second = (rows_of(answer)["t", index] for index in (0, 1))
+    assert (first.error_code, first.base_offset) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+    assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (2, 1)
+    assert (second.error_code, second.current_leader.leader_id) == (OK, -1)
+    assert answer.node_endpoints == [], "where that broker is nobody knows"
+
+
+def test_a_wait_ends_when_the_topic_is_deleted(followed: VirtualBroker) -> None:
+    task = waiting(followed)
+    followed.run(followed.node.change, followed.node.controller.delete_topic(name="t"))
+    rows = rows_of(followed.wait(task))
+    assert rows["t", 0].error_code == UNKNOWN
+    assert rows["t", 0].current_leader.leader_id == -1
+
+
+def test_many_partitions_wait_together(broker: VirtualBroker) -> None:
+    count = AT_ONCE_MAX + 20
+    broker.run(broker.node.create_topic, "many", count)
+    change(broker, replicas=[1, 2], isr=[1, 2])
+    wanted = request(("many", dict.fromkeys(range(count), PLAIN)), ("t", {0: PLAIN}), acks=-1, timeout_ms=300)
+    task = broker.begin(wanted, 10)
+    broker.pass_ms(10)
+    assert not task.done()
+    rows = rows_of(broker.wait(task))
+    assert {row.error_code for key, row in rows.items() if key != ("t", 0)} == {OK}
+    assert rows["t", 0].error_code == Error.REQUEST_TIMED_OUT
+    assert len(rows) == count + 1

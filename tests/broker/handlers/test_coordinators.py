@@ -1,0 +1,58 @@
+"""FindCoordinator: whose the groups are, and what else is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minibroker.errors import Error
+from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.hash_order import partition_of
+from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.broker.virtual_broker import VirtualBroker, virtual_broker
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+
+def find(broker: VirtualBroker, *keys: str, kind: int = GROUP, version: int = 6) -> list[Any]:
+    """Return what is answered for each key."""
+    if version < 4:
+        return [broker.ask(FindCoordinatorRequest(key=key, key_type=kind), version) for key in keys]
+    answer = broker.ask(FindCoordinatorRequest(coordinator_keys=list(keys), key_type=kind), version)
+    assert [each.key for each in answer.coordinators] == [*keys]
+    return list(answer.coordinators)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_broker_coordinates_every_group_and_has_a_topic_for_them(broker: VirtualBroker, version: int) -> None:
+    for found in find(broker, "g", "", "h", version=version):
+        assert (found.error_code, found.node_id) == (Error.NONE, 1)
+        assert (found.host, found.port) == broker.connection.local_address
+        assert found.error_message == ("" if version >= 4 else "NONE" if version else "")
+    assert len(broker.node.image.topics[OFFSETS_TOPIC].partitions) == broker.node.config["offsets.topic.num.partitions"]
+
+
+def test_no_other_kind_of_coordinator_makes_a_topic_or_is_there(broker: VirtualBroker) -> None:
+    for kind, code in ((TRANSACTION, 53), (SHARE, Error.INVALID_REQUEST), (9, Error.INVALID_REQUEST)):
+        for version in (3, 4):
+            (found,) = find(broker, "k", kind=kind, version=version)
+            assert (found.error_code, found.node_id, found.host, found.port) == (code, -1, "", -1)
+            assert bool(found.error_message.removeprefix("NONE")) == (kind != SHARE)
+    assert not broker.node.image.topics
+
+
+def test_a_group_whose_partition_nobody_leads_has_no_coordinator() -> None:
+    with virtual_broker({"offsets.topic.num.partitions": 2}) as broker:
+        names = {partition_of(name, 2): name for name in "ghijklmn"}
+        assert [each.error_code for each in find(broker, *names.values())] == [Error.NONE] * 2
+        first, second = broker.node.image.topics[OFFSETS_TOPIC].partitions
+        for leader in (-1, 7):
+            first.leader = leader
+            found = {index: find(broker, names[index])[0] for index in (0, 1)}
+            assert {index: (each.error_code, each.node_id) for index, each in found.items()} == {
+                0: (Error.COORDINATOR_NOT_AVAILABLE, -1),
+                1: (Error.NONE, 1),
+            }
+            assert found[0].error_message
+        first.leader = second.leader
