@@ -188,10 +188,13 @@ class Producer(AsyncCloseable):
         taken: dict[tuple[str, int], tuple[PartitionQueue, OpenBatch]] = {}
         size_bytes = 0
         for queue in queues:
-            if size_bytes < REQUEST_BYTES_MAX:
+            # While the identity was asked for, its leader may have moved, and another round have taken the batch.
+            if size_bytes < REQUEST_BYTES_MAX and queue and not queue.is_sending:
                 batch = queue.take(producer)
                 size_bytes += batch.size_bytes
                 taken[queue.topic, queue.partition] = (queue, batch)
+        if not taken:
+            return
         failures: dict[tuple[str, int], KafkaError] = {}
         try:
             failures = await self._produce(leader, taken)
@@ -259,6 +262,9 @@ class Producer(AsyncCloseable):
         self._forget_batch(batch)
 
     def _fail_queue(self, queue: PartitionQueue, error: Exception) -> None:
+        """Fail all that waits, unless another round sends of it meanwhile: then there is a leader, and hope."""
+        if queue.is_sending:
+            return
         while queue:
             self._fail(queue.take(None), error)
         queue.is_sending = False

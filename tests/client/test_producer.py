@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from minibroker.client import Cluster, Producer, RecordMetadata
+from minibroker.client.accumulator import ProducerId
 from minibroker.errors import EncodeError, Error, KafkaError
 from minibroker.log.batches import Batch, batches
 from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.client.scripted import CLOSE, ScriptedBroker, TestClock, metadata
 
@@ -169,6 +170,41 @@ async def test_without_acks_nobody_knows_the_offset() -> None:
             assert (await producer.send("orders", b"x")).offset == -1
         await broker.wait_for_requests(ProduceRequest, 1)
     assert log.values == {0: [b"x"]}
+
+
+async def test_a_leader_that_moves_while_an_identity_is_asked_for_sends_nothing_twice() -> None:
+    """The first round waits for its identity; meanwhile a round to the new leader has sent what it would have."""
+    log, answered = Log(), asyncio.Event()
+    async with (
+        broker_with(log) as broker,
+        cluster_of(broker) as cluster,
+        Producer(cluster, idempotent=True) as producer,
+    ):
+        identity, asked = producer._identity, []
+
+        async def held() -> ProducerId:
+            asked.append(None)
+            if len(asked) == 1:
+                await answered.wait()
+            return await identity()
+
+        producer._identity = held  # type: ignore[method-assign]
+        first = await producer.enqueue("orders", b"a")
+        producer._send_due(producer._queue("orders", 0))
+        while not asked:
+            await asyncio.sleep(0)
+        moved = metadata(broker.port, {"orders": 1}, {0: 2})
+        moved.brokers.append(MetadataResponse.MetadataResponseBroker(node_id=2, host="127.0.0.1", port=broker.port))
+        broker.answers[MetadataRequest] = lambda request, version: moved
+        cluster.forget("orders")
+        late = producer._busy[1]
+        second = await producer.enqueue("orders", b"b")
+        producer._send_due(producer._queue("orders", 0))
+        assert [(await first).offset, (await second).offset] == [0, 1]
+        answered.set()
+        await late
+        assert (await producer.send("orders", b"c")).offset == 2
+    assert log.values == {0: [b"a", b"b", b"c"]}
 
 
 async def test_records_linger_until_their_time_or_until_flush() -> None:
