@@ -34,8 +34,8 @@ async def links(world: World) -> int:
     for node in (1, 2, 3):
         network.attach(node, lambda source, message, version: answer)
     for source, target in [(1, 2), (2, 3), (3, 1)]:
-        network.delay(source, target, 1, jitter_ms=19)
-        network.lose(source, target, 0.05)
+        for link in (network.link(source, target), network.link(target, source)):
+            link.delay_ms, link.jitter_ms, link.lost_share = 1, 19, 0.05
 
     async def fetch(source: int, target: int) -> int:
         count = 0

@@ -43,8 +43,12 @@ if TYPE_CHECKING:
     class Release(Protocol):
         """What the release that is appeared as changes below the wire."""
 
+        release: str
+
         @property
         def is_before_4(self) -> bool: ...
+
+        def bootstrap_features(self) -> Mapping[str, int]: ...
 
         @property
         def knows_consumer_protocol(self) -> bool: ...
@@ -85,6 +89,7 @@ class Parts:
         self.node_id: int = config["node.id"] if config["node.id"] >= 0 else 1
         self.sends_to_racks = config["replica.selector.class"] == RACK_AWARE  # clients fetch from followers, too
         self.directory_id = b""
+        self.cluster_id = ""
         self.directory = LogDirectory(
             storage,
             jitter=lambda most_ms: self.chance.randrange(most_ms) if most_ms else 0,

@@ -99,13 +99,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 CIRCLES = (
     "groups: classic classic_rebalance",
     "groups: coordinator offsets_partition",
-    "groups: consumer consumer_change migration",
-    "faults: links toxics",
     "cli: groups reset_offsets",
     "server: connection http server",
     "config: broker listeners start",
-    "broker: broker dispatch group_view http_pages http_verbs inject_faults internal_topics metadata_in_cluster"
-    " metadata_standalone producer_ids repair",
 )
 HANDED_OUT = ("__init__", "embedded")  # by the root when somebody asks for Broker or Cluster, so nothing depends on it
 

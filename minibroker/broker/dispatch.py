@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
     from typing import Any
 
-    from minibroker.broker.broker import Node
-    from minibroker.broker.inject_faults import Injection
+    from minibroker.broker.broker_parts import BrokerParts
     from minibroker.replication.replica import Replica
     from minibroker.server.connection import Answer, Connection
     from minibroker.server.http import HttpAnswer, HttpRequest
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     Frame = list[bytes | memoryview]
     Eventually = Response | Later | Coroutine[Any, Any, Response | None] | None
     Handler = Callable[[Any, "Context"], Eventually | Work[Response]]
+    # Returns what answers in the place of a request's handler, given that and the correlation id; None: nothing does.
+    Injection = Callable[["Route", Request, "Context"], Callable[[Handler, int], Answer] | None]
 
 PRODUCE, API_VERSIONS = 0, 18
 # What the controller of a cluster answers, whichever broker is asked.
@@ -59,7 +60,7 @@ class Context:
 
     __slots__ = ("api_version", "client_id", "connection", "node")
 
-    def __init__(self, node: Node, connection: Connection, api_version: int, client_id: str | None):
+    def __init__(self, node: BrokerParts, connection: Connection, api_version: int, client_id: str | None):
         self.node = node
         self.connection = connection
         self.api_version = api_version
@@ -118,13 +119,12 @@ def find_route(api: int, version: int) -> Route:
 class Dispatcher:
     """Answers the requests of one broker."""
 
-    def __init__(self, node: Node):
+    def __init__(self, node: BrokerParts):
         self.node = node
         self.stretches = node.stretches
         self.shares = node.shares
-        self.request_counts: dict[tuple[int, int], int] = {}
-        self.asked_count = 0  # the sum of them
-        self.injection: Injection | None = None  # there is one as long as there are rules for faults
+        self.request_counts = node.request_counts
+        self.injection: Injection | None = None  # as long as there are rules for faults
         self._client_ids: dict[bytes, str] = {}
         self._routes: dict[tuple[int, int], Route] = {}
 
@@ -147,7 +147,6 @@ class Dispatcher:
             route = self._routes[api, version] = find_route(api, version)
             self.request_counts[api, version] = 0
         self.request_counts[api, version] += 1
-        self.asked_count += 1
         # The start of every header is the same, so it need not be decoded; the end may hold tagged fields.
         position = HEADER_START.size + max(client_bytes, 0)
         if position > len(frame):
@@ -180,9 +179,9 @@ class Dispatcher:
         if route.api in FORWARDED and self.node.replication is not None:
             handler = _forward
         if self.injection is not None:
-            rule = self.injection.find_rule(route, request, context)
-            if rule is not None:
-                return self.injection.carry_out(rule, route, handler, request, context, correlation_id)
+            carry_out = self.injection(route, request, context)
+            if carry_out is not None:
+                return carry_out(handler, correlation_id)
         response = handler(request, context)
         is_long = type(response) is GeneratorType
         if is_long:
@@ -219,15 +218,6 @@ class Dispatcher:
             if len(self._client_ids) < CLIENT_IDS_MAX and len(name) <= CLIENT_ID_BYTES_MAX:
                 self._client_ids[name] = known
         return known
-
-    def switch_faults(self, is_on: bool) -> None:
-        """Ask the rules for faults before each request, or no more."""
-        if is_on:
-            from minibroker.broker.inject_faults import Injection
-
-            self.injection = Injection(self.node)
-        else:
-            self.injection = None
 
     def http_refusal(self, request: HttpRequest) -> HttpAnswer | None:
         from minibroker.broker.http_verbs import find_refusal
@@ -268,7 +258,7 @@ async def _awaited(eventually: Any) -> Any:
 # What handlers share
 
 
-def find_replica(node: Node, topic: str, topic_id: bytes, partition: int, *, by_id: bool = False) -> Replica:
+def find_replica(node: BrokerParts, topic: str, topic_id: bytes, partition: int, *, by_id: bool = False) -> Replica:
     """Return a partition of this broker; by_id: the request has ids and no names."""
     if by_id:
         name = node.topic_name(topic_id)
@@ -287,7 +277,7 @@ def find_replica(node: Node, topic: str, topic_id: bytes, partition: int, *, by_
     return replica
 
 
-def known_leader(node: Node, topic: str, topic_id: bytes, partition: int) -> tuple[int, int]:
+def known_leader(node: BrokerParts, topic: str, topic_id: bytes, partition: int) -> tuple[int, int]:
     """Return who leads a partition and in which epoch, as clients are told who asked the wrong broker (KIP-951)."""
     name = topic or node.topic_name(topic_id) or ""
     found = node.image.topics.get(name)

@@ -18,6 +18,7 @@ from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.consumer_protocol import read_assignment
 from minibroker.groups.describe import described
 from minibroker.groups.hash_order import partition_of
+from minibroker.groups.target import default_assignor
 from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from minibroker.broker.broker import Node
+    from minibroker.broker.broker_parts import BrokerParts
     from minibroker.events import EventStream
     from minibroker.groups.consumer import ConsumerGroup
     from minibroker.groups.offsets_partition import OffsetsPartition
@@ -51,7 +52,7 @@ class SeenGroups:
     """The groups of the brokers of one cluster, or of one broker."""
 
     def __init__(
-        self, events: EventStream, nodes: Callable[[], Mapping[int, Node]], image: Callable[[], MetadataImage]
+        self, events: EventStream, nodes: Callable[[], Mapping[int, BrokerParts]], image: Callable[[], MetadataImage]
     ):
         """nodes: by id; who does not run is left out of account. image: what is decided."""
         self._events = events
@@ -277,7 +278,7 @@ def _members(count: int) -> str:
 def _epoch_and_assignor(led: OffsetsPartition, group: ClassicGroup | ConsumerGroup) -> tuple[int, str]:
     if isinstance(group, ClassicGroup):
         return group.generation, group.protocol or ""
-    default = group.default_assignor(led.coordinator.settings_of(group.group_id))
+    default = default_assignor(led.coordinator.settings_of(group.group_id))
     return group.state.epoch, group.state.assignor(default)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import BrokerParts
 from minibroker.metadata.image import Partition
 from minibroker.replication.replica import Replica
 from minibroker.turns import Work
@@ -29,7 +29,7 @@ LINE_US = 2
 REST_LINES = 100  # after so many others have their turn
 
 
-def page(node: Node, path: str, paths: str = "") -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
+def page(node: BrokerParts, path: str, paths: str = "") -> HttpAnswer | Coroutine[Any, Any, HttpAnswer]:
     """Return status, content type and body of a path; paths: all there are, for who asks for another."""
     if path in ("/health", "/healthz", "/live"):
         return "200 OK", TEXT, b"ok\n"
@@ -42,7 +42,7 @@ def page(node: Node, path: str, paths: str = "") -> HttpAnswer | Coroutine[Any, 
     return "404 Not Found", TEXT, f"there are {paths}\n".encode()
 
 
-def _readiness(node: Node) -> tuple[str, str, bytes]:
+def _readiness(node: BrokerParts) -> tuple[str, str, bytes]:
     """Ready, unless the disk has just refused something or nothing is served; partitions that are not are named."""
     if not node.is_ready:
         return "503 Service Unavailable", TEXT, b"not ready\n"
@@ -56,7 +56,7 @@ def _readiness(node: Node) -> tuple[str, str, bytes]:
     return "200 OK", TEXT, "\n".join(["ready", *lines, ""]).encode()
 
 
-def _metrics_page(node: Node) -> Work[HttpAnswer]:
+def _metrics_page(node: BrokerParts) -> Work[HttpAnswer]:
     pieces, lines = [], []
     for count, line in enumerate(_metrics(node), 1):
         if line:
@@ -69,12 +69,12 @@ def _metrics_page(node: Node) -> Work[HttpAnswer]:
     return "200 OK", PROMETHEUS, b"".join(pieces)
 
 
-def metrics(node: Node) -> Iterator[str]:
+def metrics(node: BrokerParts) -> Iterator[str]:
     """Yield Prometheus text, with the names of kafka_exporter where it has one."""
     return filter(None, _metrics(node))
 
 
-def _metrics(node: Node) -> Iterator[str]:
+def _metrics(node: BrokerParts) -> Iterator[str]:
     """Yield the lines, and an empty one where something was looked at and there is nothing to say.
 
     Between any two others may have their turn, so each is made from what there is then, and nothing is made ahead for
@@ -124,18 +124,18 @@ OF_REPLICAS: tuple[tuple[str, str, Callable[[Replica], int]], ...] = (
 )
 
 
-def _of_partitions(node: Node, figure: Callable[[Partition], int]) -> Rows:
+def _of_partitions(node: BrokerParts, figure: Callable[[Partition], int]) -> Rows:
     for topic in list(node.image.topics.values()):
         for partition in list(topic.partitions):
             yield f'partition="{partition.id}",topic="{topic.name}"', figure(partition)
 
 
-def _of_replicas(node: Node, figure: Callable[[Replica], int]) -> Rows:
+def _of_replicas(node: BrokerParts, figure: Callable[[Replica], int]) -> Rows:
     for replica in list(node.replicas.values()):
         yield f'partition="{replica.partition}",topic="{replica.topic}"', figure(replica)
 
 
-def _groups(node: Node) -> Iterator[str]:
+def _groups(node: BrokerParts) -> Iterator[str]:
     """The groups that this broker coordinates: how far they are, and how far behind in partitions that it has."""
     for metric, what, rows in (
         ("members", "Members of a group.", _members),
@@ -145,7 +145,7 @@ def _groups(node: Node) -> Iterator[str]:
         yield from _metric(f"kafka_consumergroup_{metric}", "gauge", what, _of_groups(node, rows))
 
 
-def _of_groups(node: Node, rows: Callable[[Node, OffsetsPartition, str], Rows]) -> Rows:
+def _of_groups(node: BrokerParts, rows: Callable[[BrokerParts, OffsetsPartition, str], Rows]) -> Rows:
     for _, led in sorted(node.groups.coordinator.led.items()):
         if led.is_loading:
             continue
@@ -155,11 +155,11 @@ def _of_groups(node: Node, rows: Callable[[Node, OffsetsPartition, str], Rows]) 
             yield None
 
 
-def _members(node: Node, led: OffsetsPartition, group_id: str) -> Rows:
+def _members(node: BrokerParts, led: OffsetsPartition, group_id: str) -> Rows:
     yield f'consumergroup="{_escaped(group_id)}"', len(led.shard.groups[group_id].member_ids)
 
 
-def _committed(node: Node, led: OffsetsPartition, group_id: str) -> Rows:
+def _committed(node: BrokerParts, led: OffsetsPartition, group_id: str) -> Rows:
     name = _escaped(group_id)
     for topic, partition in sorted(led.shard.offsets.places(group_id)):
         found = led.shard.offsets.find(group_id, topic, partition)
@@ -167,7 +167,7 @@ def _committed(node: Node, led: OffsetsPartition, group_id: str) -> Rows:
             yield f'consumergroup="{name}",partition="{partition}",topic="{topic}"', found.offset
 
 
-def _lags(node: Node, led: OffsetsPartition, group_id: str) -> Rows:
+def _lags(node: BrokerParts, led: OffsetsPartition, group_id: str) -> Rows:
     name = _escaped(group_id)
     for topic, partition in sorted(led.shard.offsets.places(group_id)):
         found, replica = led.shard.offsets.find(group_id, topic, partition), node.replicas.get((topic, partition))
@@ -183,7 +183,7 @@ def _escaped(name: str) -> str:
     return name.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def _cleaning(node: Node) -> Iterator[str]:
+def _cleaning(node: BrokerParts) -> Iterator[str]:
     """What retention and compaction have done, and what they cannot do."""
     retention, compaction = node.cleaning.retention, node.cleaning.compaction
     for name, what, figure in (
@@ -202,7 +202,7 @@ def _cleaning(node: Node) -> Iterator[str]:
     )
 
 
-def _stretches(node: Node) -> Iterator[str]:
+def _stretches(node: BrokerParts) -> Iterator[str]:
     """How often something held the loop for 20 ms or more, and for how long at most."""
     from minibroker.protocol.registry import APIS
 
@@ -216,10 +216,10 @@ def _stretches(node: Node) -> Iterator[str]:
     yield from _metric("minibroker_loop_stretch_ms_max", "gauge", "The longest of those.", longest)
 
 
-def _requests(node: Node) -> list[tuple[str, int]]:
+def _requests(node: BrokerParts) -> list[tuple[str, int]]:
     from minibroker.protocol.registry import APIS
 
-    counts = node.dispatcher.request_counts
+    counts = node.request_counts
     return [(f'api="{APIS[api]}",version="{version}"', count) for (api, version), count in sorted(counts.items())]
 
 

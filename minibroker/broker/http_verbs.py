@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.http_pages import METRICS, NAMED_PAGES, PAGES, page
 from minibroker.cleaner.results import COMPACT, RETENTION, ROLL
 from minibroker.errors import Error, KafkaError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from minibroker.groups.view_rows import GroupView
     from minibroker.server.http import HttpAnswer, HttpRequest
 
-    Handler = Callable[[Node, "Call"], Any]
+    Handler = Callable[[BrokerParts, "Call"], Any]
 
 JSON = "application/json"
 OK = "200 OK"
@@ -58,7 +58,7 @@ class Call:
 # Faults
 
 
-def remove_fault(node: Node, call: Call) -> Any:
+def remove_fault(node: BrokerParts, call: Call) -> Any:
     number = int(call.argument) if _is_number(call.argument) else -1
     if number not in node.faults.rules:
         raise Refused("404 Not Found", f"there is no rule {call.argument[:NUMBER_DIGITS_MAX]}")
@@ -70,18 +70,18 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
 
 
-def remove_toxic(node: Node, call: Call) -> Any:
+def remove_toxic(node: BrokerParts, call: Call) -> Any:
     if call.argument not in node.faults.toxics:
         raise Refused("404 Not Found", f"there is no toxic {call.argument}")
     return node.faults.remove_toxic(call.argument).as_json()
 
 
-def clear_faults(node: Node, call: Call) -> Any:
+def clear_faults(node: BrokerParts, call: Call) -> Any:
     node.faults.clear()
     return []
 
 
-def clear_toxics(node: Node, call: Call) -> Any:
+def clear_toxics(node: BrokerParts, call: Call) -> Any:
     node.faults.clear_toxics()
     return []
 
@@ -89,14 +89,14 @@ def clear_toxics(node: Node, call: Call) -> Any:
 # Groups
 
 
-def show_group(node: Node, call: Call) -> Any:
+def show_group(node: BrokerParts, call: Call) -> Any:
     try:
         return _view(seen_groups(node).group(call.argument))
     except KafkaError as error:
         raise Refused("404 Not Found", error.message) from None
 
 
-async def wait_group(node: Node, call: Call) -> Any:
+async def wait_group(node: BrokerParts, call: Call) -> Any:
     return _view(await _waited(seen_groups(node).wait_group, call.body))
 
 
@@ -121,7 +121,7 @@ async def _waited(wait: Callable[..., Coroutine[Any, Any, Any]], arguments: Mapp
         raise Refused("400 Bad Request", str(failure)) from None
 
 
-def seen_groups(node: Node) -> SeenGroups:
+def seen_groups(node: BrokerParts) -> SeenGroups:
     from minibroker.broker.group_view import SeenGroups
 
     return SeenGroups(node.events, lambda: {node.node_id: node}, lambda: node.image)
@@ -130,7 +130,7 @@ def seen_groups(node: Node) -> SeenGroups:
 # Cleaning
 
 
-def _clean(node: Node, verb: str, call: Call) -> Any:
+def _clean(node: BrokerParts, verb: str, call: Call) -> Any:
     """Do it on this broker, or on all brokers of the cluster that it belongs to."""
     for name, value in call.body.items():
         kind = {"topic": str, "partition": int}.get(name)
@@ -143,7 +143,7 @@ def _clean(node: Node, verb: str, call: Call) -> Any:
     return _cleaned(node, verb, call.body) if node.steer is None else node.steer(verb, call.body)
 
 
-async def _cleaned(node: Node, verb: str, place: Mapping[str, Any]) -> list[dict[str, Any]]:
+async def _cleaned(node: BrokerParts, verb: str, place: Mapping[str, Any]) -> list[dict[str, Any]]:
     from minibroker.cleaner.scheduler import VERBS
 
     try:
@@ -156,7 +156,7 @@ async def _cleaned(node: Node, verb: str, place: Mapping[str, Any]) -> list[dict
 # The cluster that the broker belongs to
 
 
-def steer(node: Node, call: Call) -> Any:
+def steer(node: BrokerParts, call: Call) -> Any:
     if node.steer is None:
         raise Refused("404 Not Found", "this broker belongs to no cluster: start one with minibroker serve --brokers 3")
     return node.steer(call.argument, call.body)
@@ -187,14 +187,14 @@ ROUTES: dict[tuple[str, str], Handler] = {
 SHOWN = " ".join(dict.fromkeys([*NAMED_PAGES, *(path for _, path in ROUTES)]))  # what there is
 
 
-async def call(node: Node, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+async def call(node: BrokerParts, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
     """Do what a request would; FaultError or Refused say why not."""
     handler, argument = _find(method, path)
     result = handler(node, Call(argument, body or {}))
     return await result if asyncio.iscoroutine(result) else result
 
 
-def answer(node: Node, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
+def answer(node: BrokerParts, request: HttpRequest) -> HttpAnswer | Coroutine[None, None, HttpAnswer]:
     """Answer a request: a page, or a verb."""
     try:
         _check(node, request)
@@ -207,7 +207,7 @@ def answer(node: Node, request: HttpRequest) -> HttpAnswer | Coroutine[None, Non
     return _later(result) if asyncio.iscoroutine(result) else _json(OK, result)
 
 
-def find_refusal(node: Node, request: HttpRequest) -> HttpAnswer | None:
+def find_refusal(node: BrokerParts, request: HttpRequest) -> HttpAnswer | None:
     """Return what is to be answered before a body has come, None for a request that may go on."""
     try:
         _check(node, request)
@@ -216,7 +216,7 @@ def find_refusal(node: Node, request: HttpRequest) -> HttpAnswer | None:
     return None
 
 
-def _check(node: Node, request: HttpRequest) -> None:
+def _check(node: BrokerParts, request: HttpRequest) -> None:
     if not _is_page(request):
         check_sender(request.headers, names_of(node))
         _find(request.method, request.path)
@@ -293,7 +293,7 @@ def _body(request: HttpRequest) -> Mapping[str, Any]:
 # Who may ask
 
 
-def names_of(node: Node) -> set[str]:
+def names_of(node: BrokerParts) -> set[str]:
     """Return the names by which the broker is known."""
     return {host for server in node.servers for host in (server.asked_host, node.advertised_host(server)) if host}
 

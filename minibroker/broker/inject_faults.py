@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
+from functools import partial
 from types import GeneratorType
 from typing import Any
 
-from minibroker.broker.broker import Node
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session
 from minibroker.clock import REQUEST
 from minibroker.errors import Error
@@ -30,7 +30,7 @@ from minibroker.server.large_answer import read_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context, Eventually, Handler, Route
+    from minibroker.broker.dispatch import Context, Dispatcher, Eventually, Handler, Route
     from minibroker.faults.rules import Rule
     from minibroker.server.connection import Answer
 
@@ -44,23 +44,24 @@ LENGTH_BYTES = 4
 class Injection:
     """The rules of one broker at work."""
 
-    def __init__(self, node: Node):
-        self.node = node
-        self.faults = node.faults
+    def __init__(self, dispatcher: Dispatcher):
+        self.dispatcher = dispatcher
+        self.node = dispatcher.node
+        self.faults = self.node.faults
 
-    def find_rule(self, route: Route, request: Request, context: Context) -> Rule | None:
-        """Return the rule that strikes a request; each that is asked counts it."""
+    def strike(self, route: Route, request: Request, context: Context) -> Callable[[Handler, int], Answer] | None:
+        """Return what carries out the rule that strikes a request; each that is asked counts it."""
         for rule in list(self.faults.rules.values()):
             if (
                 rule.fits(route.api, route.version, context.client_id)
                 and (not rule.is_about_topics or self._names_some(rule, route, request))
                 and self.faults.strikes(rule)
             ):
-                return rule
+                return partial(self._carry_out, rule, route, request, context)
         return None
 
-    def carry_out(
-        self, rule: Rule, route: Route, handler: Handler, request: Request, context: Context, correlation_id: int
+    def _carry_out(
+        self, rule: Rule, route: Route, request: Request, context: Context, handler: Handler, correlation_id: int
     ) -> Answer:
         """Do to a request what a rule says; the handler may be another one than the route's own."""
         if handler is not route.handler:
@@ -81,7 +82,7 @@ class Injection:
 
     def _ask(self, route: Route, request: Request, context: Context) -> Eventually:
         """Have a request handled as ever."""
-        return self.node.dispatcher.begin(route.handler, request, context)
+        return self.dispatcher.begin(route.handler, request, context)
 
     async def _deliver(
         self, rule: Rule, eventually: Eventually, route: Route, context: Context, correlation_id: int

@@ -6,12 +6,12 @@ from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.metadata_standalone import StandaloneMetadata
 from minibroker.config import BrokerConfig
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import KafkaError
-from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC, offsets_topic_configs
 from minibroker.turns import Work
 
 TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings
@@ -28,16 +28,11 @@ def plan_of(topic: str, config: BrokerConfig, broker_count: int) -> TopicPlan:
     """
     if topic != OFFSETS_TOPIC:
         return -1, -1, {}
-    configs = {
-        "compression.type": "producer",
-        "cleanup.policy": "compact",
-        "segment.bytes": str(config["offsets.topic.segment.bytes"]),
-    }
     factor = min(config["offsets.topic.replication.factor"], max(broker_count, 1))
-    return config["offsets.topic.num.partitions"], factor, configs
+    return config["offsets.topic.num.partitions"], factor, offsets_topic_configs(config)
 
 
-def make_missing(node: Node, topics: Iterable[str], *, waits: bool = True) -> Coroutine[Any, Any, None] | None:
+def make_missing(node: BrokerParts, topics: Iterable[str], *, waits: bool = True) -> Coroutine[Any, Any, None] | None:
     """Make topics that are needed and not there; None: it is done, unless they cannot be made.
 
     waits: until all of their partitions are open. As with CreateTopics none is made where they would be too many for
@@ -52,7 +47,7 @@ def make_missing(node: Node, topics: Iterable[str], *, waits: bool = True) -> Co
     return node.shares.start(_make(node, plans, waits=waits))
 
 
-def _make(node: Node, plans: Mapping[str, TopicPlan], *, waits: bool) -> Work[None]:
+def _make(node: BrokerParts, plans: Mapping[str, TopicPlan], *, waits: bool) -> Work[None]:
     rows = list(plans.items())
     made = []
     for start in range(0, len(rows), SHARE_TOPICS):

@@ -15,7 +15,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from minibroker.broker.broker import Node
 from minibroker.clock import Pause
 from minibroker.controller.brokers import SECURITY_PROTOCOLS
 from minibroker.errors import Error, KafkaError, StorageError
@@ -36,12 +35,8 @@ from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from minibroker.replication.network import CONTROLLER, Network, NetworkError
-from minibroker.replication.replica_set import AT_ONCE_MAX
+from minibroker.replication.replica_set import AT_ONCE_MAX, Partitions
 from minibroker.reporter import Unexpected
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.broker.internal_topics import TopicPlan
 
 TopicSetting = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
 
@@ -58,26 +53,35 @@ RECORDS_AT_ONCE_MAX = 200  # then others have their turn
 class ClusterMetadata:
     """One for the life of a broker."""
 
-    def __init__(self, node: Node, network: Network):
+    def __init__(
+        self,
+        partitions: Partitions,
+        follow: Callable[..., None],
+        endpoints: Callable[[], list[tuple[str, str, int, str]]],
+        network: Network,
+    ):
+        """follow: does what records say; endpoints: where the broker listens."""
         from minibroker.replication.manager import Replication
 
-        self.node = node
+        parts = self.parts = partitions.parts
+        self.follow = follow
+        self.endpoints = endpoints
         self.network = network
         self.image = MetadataImage()
         self.broker_epoch = NO_EPOCH
-        self.replication = Replication(node, network, node.replicas, node.partitions.unopened)
+        self.replication = Replication(parts, network, partitions.replicas, partitions.unopened)
         self._is_open = False  # the partitions follow the metadata
         self._tasks: list[asyncio.Task[None]] = []
         self._living: list[asyncio.Task[None]] = []  # those that send heartbeats
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
-        self._rest = Pause(node.clock)  # between two heartbeats
+        self._rest = Pause(parts.clock)  # between two heartbeats
         self._stopping_seen: set[int] = set()
-        self._unexpected = Unexpected(node.reporter, f"heartbeats and metadata {node.node_id}")
+        self._unexpected = Unexpected(parts.reporter, f"heartbeats and metadata {parts.node_id}")
 
     def format(self, cluster_id: str) -> MetaProperties:
         """Make an empty directory this broker's; the metadata log is the controller's."""
-        meta = MetaProperties(self.node.node_id, cluster_id, random_id(self.node.chance))
-        write_meta_properties(self.node.storage, meta, self.node.clock.now_ms())
+        meta = MetaProperties(self.parts.node_id, cluster_id, random_id(self.parts.chance))
+        write_meta_properties(self.parts.storage, meta, self.parts.clock.now_ms())
         return meta
 
     def may_have_feature(self, name: str, level: int) -> bool:
@@ -94,7 +98,7 @@ class ClusterMetadata:
 
     async def join(self) -> None:
         """Return when the controller knows this broker, and this broker all that was decided before."""
-        self.network.attach(self.node.node_id, self.replication.answer)
+        self.network.attach(self.parts.node_id, self.replication.answer)
         await self._register()
         self._begin(self._fetch_metadata(), "metadata")
         await self.reached(self.broker_epoch)
@@ -105,9 +109,9 @@ class ClusterMetadata:
         self.replication.start()
         await self.replication.directories.told()  # before this broker may lead
         while await self._is_fenced():
-            await self.node.clock.sleep(RETRY_MS)
+            await self.parts.clock.sleep(RETRY_MS)
         self._living.append(self._begin(self._live(), "heartbeats"))
-        me = self.node.node_id
+        me = self.parts.node_id
         await self._until(lambda: me in self.image.brokers and not self.image.brokers[me].fenced)
 
     async def _is_fenced(self) -> bool:
@@ -120,13 +124,13 @@ class ClusterMetadata:
         """Return when this broker leads nothing, and everybody knows; or when there is no controller to ask."""
         for task in self._living:  # one more heartbeat of those, and it would be taken for one that starts again
             task.cancel()
-        for _ in range(STOP_TRIES if self.node.config["controlled.shutdown.enable"] else 0):
+        for _ in range(STOP_TRIES if self.parts.config["controlled.shutdown.enable"] else 0):
             try:
                 while not (await self._beat(want_shut_down=True)).should_shut_down:
                     pass  # the controller keeps the answer until there is something to say
                 break
             except NetworkError:
-                await self.node.clock.sleep(RETRY_MS)
+                await self.parts.clock.sleep(RETRY_MS)
 
     def close(self) -> None:
         """Take part in nothing any more."""
@@ -135,10 +139,10 @@ class ClusterMetadata:
     def release(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self.network.detach(self.node.node_id)
+        self.network.detach(self.parts.node_id)
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=f"{name} {self.node.node_id}")
+        task = asyncio.get_running_loop().create_task(work, name=f"{name} {self.parts.node_id}")
         self._tasks.append(task)
         task.add_done_callback(_raise_failure)
         return task
@@ -146,45 +150,45 @@ class ClusterMetadata:
     # Registration and heartbeats
 
     async def _register(self) -> None:
-        node = self.node
+        parts = self.parts
         # Kafka: takes what a broker has for whole that stopped in order, also if somebody has removed a log since.
-        clean_epoch = None if node.directory.has_lost_logs else node.directory.clean_epoch
+        clean_epoch = None if parts.directory.has_lost_logs else parts.directory.clean_epoch
         request = BrokerRegistrationRequest(
-            broker_id=node.node_id,
-            cluster_id=node.cluster_id,
-            incarnation_id=random_id(node.chance),
+            broker_id=parts.node_id,
+            cluster_id=parts.cluster_id,
+            incarnation_id=random_id(parts.chance),
             listeners=[
                 BrokerRegistrationRequest.Listener(
                     name=name, host=host, port=port, security_protocol=SECURITY_PROTOCOLS.index(protocol)
                 )
-                for name, host, port, protocol in node.endpoints()
+                for name, host, port, protocol in self.endpoints()
             ],
             features=[
                 BrokerRegistrationRequest.Feature(
                     name=name, min_supported_version=lowest, max_supported_version=highest
                 )
-                for name, (lowest, highest) in supported(node.emulated.release).items()
+                for name, (lowest, highest) in supported(parts.emulated.release).items()
             ],
-            rack=node.config["broker.rack"],
-            log_dirs=[node.directory_id],
+            rack=parts.config["broker.rack"],
+            log_dirs=[parts.directory_id],
             previous_broker_epoch=NO_EPOCH if clean_epoch is None else clean_epoch,
         )
         while True:
             try:
                 answer = await self._ask(request)
             except NetworkError:
-                await node.clock.sleep(RETRY_MS)
+                await parts.clock.sleep(RETRY_MS)
                 continue
             if answer.error_code == Error.NONE:
                 self.broker_epoch = answer.broker_epoch
                 return
             if answer.error_code != Error.DUPLICATE_BROKER_REGISTRATION:
-                raise KafkaError(Error(answer.error_code), f"the controller refuses broker {node.node_id}")
-            await node.clock.sleep(RETRY_MS)  # until the session of its former life has expired
+                raise KafkaError(Error(answer.error_code), f"the controller refuses broker {parts.node_id}")
+            await parts.clock.sleep(RETRY_MS)  # until the session of its former life has expired
 
     async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
-            broker_id=self.node.node_id,
+            broker_id=self.parts.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self.image.offset,
             want_fence=False,
@@ -198,7 +202,7 @@ class ClusterMetadata:
     async def _live(self) -> None:
         """Say that this broker lives, again and again."""
         while True:
-            await self._rest.sleep(self.node.config["broker.heartbeat.interval.ms"])
+            await self._rest.sleep(self.parts.config["broker.heartbeat.interval.ms"])
             try:
                 await self._beat()
             except NetworkError:
@@ -217,7 +221,7 @@ class ClusterMetadata:
                 partition_max_bytes=FETCH_BYTES_MAX,
             )
             request = FetchRequest(
-                replica_state=FetchRequest.ReplicaState(replica_id=self.node.node_id),
+                replica_state=FetchRequest.ReplicaState(replica_id=self.parts.node_id),
                 max_wait_ms=FETCH_WAIT_MS,
                 min_bytes=1,
                 topics=[FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[partition])],
@@ -225,7 +229,7 @@ class ClusterMetadata:
             try:
                 answer: FetchResponse = await self._ask(request, FETCH_VERSION)
             except NetworkError:
-                await self.node.clock.sleep(RETRY_MS)
+                await self.parts.clock.sleep(RETRY_MS)
                 continue
             found = answer.responses[0].partitions[0] if answer.responses else None
             if found is None:
@@ -234,14 +238,14 @@ class ClusterMetadata:
                 try:
                     await self._take(found.records)
                 except StorageError as failure:  # a partition could not be made
-                    self.node.disk_failed(failure)
+                    self.parts.disk_failed(failure)
                     return
             elif found.snapshot_id.end_offset >= 0 and self.image.offset < 0:
                 await self._fetch_snapshot(found.snapshot_id.end_offset, found.snapshot_id.epoch)
             elif found.error_code != Error.NONE:
                 name = Error(found.error_code).name
-                self.node.reporter.say(f"broker {self.node.node_id} cannot read the metadata: {name}")
-                await self.node.clock.sleep(FETCH_WAIT_MS)
+                self.parts.reporter.say(f"broker {self.parts.node_id} cannot read the metadata: {name}")
+                await self.parts.clock.sleep(FETCH_WAIT_MS)
 
     async def _fetch_snapshot(self, end_offset: int, epoch: int) -> None:
         """Begin with what a snapshot says: the log does not go back to its beginning."""
@@ -257,9 +261,9 @@ class ClusterMetadata:
             )
             topics = [FetchSnapshotRequest.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])]
             try:
-                answer = await self._ask(FetchSnapshotRequest(replica_id=self.node.node_id, topics=topics))
+                answer = await self._ask(FetchSnapshotRequest(replica_id=self.parts.node_id, topics=topics))
             except NetworkError:
-                await self.node.clock.sleep(RETRY_MS)
+                await self.parts.clock.sleep(RETRY_MS)
                 continue
             piece = answer.topics[0].partitions[0]
             if piece.error_code != Error.NONE:
@@ -286,7 +290,7 @@ class ClusterMetadata:
             count += len(found)
             if self._is_open:
                 try:
-                    self.node.follow(found, at_once=count <= AT_ONCE_MAX)
+                    self.follow(found, at_once=count <= AT_ONCE_MAX)
                 except StorageError:
                     raise
                 except Exception as error:
@@ -295,11 +299,11 @@ class ClusterMetadata:
                 self._wake()  # the next batch may undo what somebody waits for
             if count > RECORDS_AT_ONCE_MAX:
                 count = AT_ONCE_MAX + 1
-                self.node.directory.sync_names()
-                await self.node.shares.turn()
-        self.node.directory.sync_names()
-        if self.node.events.observed:
-            self.node.events.emit(Metadata(broker=self.node.node_id, offset=image.offset))
+                self.parts.directory.sync_names()
+                await self.parts.shares.turn()
+        self.parts.directory.sync_names()
+        if self.parts.events.observed:
+            self.parts.events.emit(Metadata(broker=self.parts.node_id, offset=image.offset))
         # Who stops waits until everybody has heard of it, so it is told at once and not with the next heartbeat.
         stopping = {broker_id for broker_id, each in image.brokers.items() if each.in_controlled_shutdown}
         if stopping - self._stopping_seen:
@@ -344,15 +348,15 @@ class ClusterMetadata:
     # ClusterAdmin
 
     async def _ask(self, request: Request, version: int | None = None) -> Any:
-        return await self.network.call(self.node.node_id, CONTROLLER, request, version, timeout_ms=CALL_TIMEOUT_MS)
+        return await self.network.call(self.parts.node_id, CONTROLLER, request, version, timeout_ms=CALL_TIMEOUT_MS)
 
     async def forward(self, request: Request, version: int) -> Any:
         """Have the controller fulfil a wish of a client; NetworkError if it does not answer."""
-        return await self.network.call(self.node.node_id, CONTROLLER, request, version)
+        return await self.network.call(self.parts.node_id, CONTROLLER, request, version)
 
-    async def create_topics(self, plans: Mapping[str, TopicPlan]) -> None:
+    async def create_topics(self, plans: Mapping[str, tuple[int, int, Mapping[str, str]]]) -> None:
         """Make topics, and return when they are known here, or cannot be made; -1 is the brokers' default."""
-        config = self.node.config
+        config = self.parts.config
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.CreatableTopic(
@@ -375,7 +379,7 @@ class ClusterMetadata:
 
     async def allocate_producer_ids(self) -> tuple[int, int]:
         """Return the first of a block of producer ids that nobody had before, and how many they are."""
-        request = AllocateProducerIdsRequest(broker_id=self.node.node_id, broker_epoch=self.broker_epoch)
+        request = AllocateProducerIdsRequest(broker_id=self.parts.node_id, broker_epoch=self.broker_epoch)
         try:
             answer = await self._ask(request)
         except NetworkError as failure:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from minibroker.config import check_topic_config
 from minibroker.controller.brokers import starting, stopping
 from minibroker.controller.controller import Controller
 from minibroker.errors import StorageError
@@ -16,16 +17,18 @@ from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import METADATA_DIRECTORY, WrongDirectory, check_alone, format_directory, random_id
 from minibroker.metadata.damage import REPAIR, is_blank
 from minibroker.metadata.features import supported
-from minibroker.metadata.image import MetadataImage
+from minibroker.metadata.image import TOPIC, MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
+from minibroker.replication.replica_set import Partitions
 from minibroker.stored.kinds import MetadataRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from minibroker.broker.broker import Node
     from minibroker.log.directory import LogDirectory
+
+    Endpoints = list[tuple[str, str, int, str]]  # listener, host, port and security protocol of each
 
 
 class StandaloneMetadata:
@@ -35,23 +38,27 @@ class StandaloneMetadata:
     controller: Controller
     log: MetadataLog
 
-    def __init__(self, node: Node):
-        self.node = node
+    def __init__(self, partitions: Partitions, follow: Callable[..., None], endpoints: Callable[[], Endpoints]):
+        """follow: does what records say; endpoints: where the broker listens."""
+        self.partitions = partitions
+        self.parts = partitions.parts
+        self.follow = follow
+        self.endpoints = endpoints
         self.broker_epoch = -1
 
     def format(self, cluster_id: str) -> MetaProperties:
         """Make an empty directory this broker's."""
-        node = self.node
-        check_unclaimed(node.directory, META_PROPERTIES, repairs=node.repairs)
-        if node.repairs:
-            node.reporter.say(f"{META_PROPERTIES} is made anew: the directory belongs to cluster {cluster_id} now")
+        parts = self.parts
+        check_unclaimed(parts.directory, META_PROPERTIES, repairs=parts.repairs)
+        if parts.repairs:
+            parts.reporter.say(f"{META_PROPERTIES} is made anew: the directory belongs to cluster {cluster_id} now")
         return format_directory(
-            node.storage,
+            parts.storage,
             cluster_id=cluster_id,
-            node_id=node.node_id,
-            directory_id=random_id(node.chance),
-            now_ms=node.clock.now_ms(),
-            features=node.emulated.bootstrap_features(),
+            node_id=parts.node_id,
+            directory_id=random_id(parts.chance),
+            now_ms=parts.clock.now_ms(),
+            features=parts.emulated.bootstrap_features(),
         )
 
     def may_have_feature(self, name: str, level: int) -> bool:
@@ -69,56 +76,61 @@ class StandaloneMetadata:
 
     async def load(self) -> None:
         """Read the metadata, and change nothing that was in order."""
-        node = self.node
-        now_ms = node.clock.now_ms()
-        if isinstance(node.storage, OsStorage):
-            check_alone(node.storage.root)
-        is_missing = is_blank(node.storage) and bool(node.directory.found())
+        parts = self.parts
+        now_ms = parts.clock.now_ms()
+        if isinstance(parts.storage, OsStorage):
+            check_alone(parts.storage.root)
+        is_missing = is_blank(parts.storage) and bool(parts.directory.found())
         if is_missing:
-            check_unclaimed(node.directory, METADATA_DIRECTORY, repairs=node.repairs)
+            check_unclaimed(parts.directory, METADATA_DIRECTORY, repairs=parts.repairs)
         self.log = MetadataLog(
-            node.storage,
-            node_id=node.node_id,
-            fsync=node.storage.is_durable,
-            segment_bytes=node.config["metadata.log.segment.bytes"],
+            parts.storage,
+            node_id=parts.node_id,
+            fsync=parts.storage.is_durable,
+            segment_bytes=parts.config["metadata.log.segment.bytes"],
         )
         self.image = self.log.load(
             now_ms=now_ms,
-            was_clean=node.directory.was_clean,
-            repairs=node.repairs,
+            was_clean=parts.directory.was_clean,
+            repairs=parts.repairs,
             is_missing=is_missing,
-            say=node.reporter.say,
+            say=parts.reporter.say,
         )
         self.controller = Controller(
             self.image,
-            node_id=node.node_id,
-            new_id=lambda: random_id(node.chance),
-            check_configs=node.check_configs,
-            supported_features=supported(node.emulated.release),
-            settings=node.config.texts,
+            node_id=parts.node_id,
+            new_id=lambda: random_id(parts.chance),
+            check_configs=self._check_configs,
+            supported_features=supported(parts.emulated.release),
+            settings=parts.config.texts,
         )
+
+    def _check_configs(self, resource_type: int, name: str, configs: Mapping[str, str]) -> None:
+        if resource_type == TOPIC:
+            check_topic_config(configs, self.parts.config)
 
     async def join(self) -> None:
         """Lead the metadata, write down that this broker is there and leads its partitions."""
-        node = self.node
-        self.log.lead(now_ms=node.clock.now_ms(), min_insync_replicas=node.config["min.insync.replicas"])
+        parts = self.parts
+        self.log.lead(now_ms=parts.clock.now_ms(), min_insync_replicas=parts.config["min.insync.replicas"])
         steps = starting(
             self.controller,
-            node.node_id,
+            parts.node_id,
             next_offset=lambda: self.log.log_end_offset,
-            incarnation_id=random_id(node.chance),
-            endpoints=node.endpoints(),
-            log_dirs=[node.directory_id],
-            rack=node.config["broker.rack"],
-            clean_epoch=node.directory.clean_epoch,
+            incarnation_id=random_id(parts.chance),
+            endpoints=self.endpoints(),
+            log_dirs=[parts.directory_id],
+            rack=parts.config["broker.rack"],
+            clean_epoch=parts.directory.clean_epoch,
         )
         for records in steps:
-            self.log.append(records, now_ms=node.clock.now_ms())
-        self.broker_epoch = self.image.brokers[node.node_id].broker_epoch
-        if node.repairs:
+            self.log.append(records, now_ms=parts.clock.now_ms())
+        self.broker_epoch = self.image.brokers[parts.node_id].broker_epoch
+        if parts.repairs:
             from minibroker.broker.repair import Restoration
 
-            self.log.append(Restoration(node, self.log.rescue).records(), now_ms=node.clock.now_ms())
+            records = Restoration(self.partitions, self.controller, self.log.rescue).records()
+            self.log.append(records, now_ms=parts.clock.now_ms())
             self.log.end_repair()
 
     async def enter(self) -> None:
@@ -126,8 +138,8 @@ class StandaloneMetadata:
 
     async def leave(self) -> None:
         """Write down that this broker stops in order."""
-        for records in stopping(self.controller, self.node.node_id):
-            self.log.append(records, now_ms=self.node.clock.now_ms())
+        for records in stopping(self.controller, self.parts.node_id):
+            self.log.append(records, now_ms=self.parts.clock.now_ms())
 
     def close(self) -> None:
         self.log.close()
@@ -142,32 +154,32 @@ class StandaloneMetadata:
     def change(self, records: Sequence[MetadataRecord], *, at_once: bool = True) -> None:
         """Write records into the metadata log and do what they say; at_once: all of it before this returns."""
         try:
-            self.log.append(records, now_ms=self.node.clock.now_ms())
+            self.log.append(records, now_ms=self.parts.clock.now_ms())
         except StorageError as failure:
-            self.node.disk_failed(failure)
+            self.parts.disk_failed(failure)
             raise
-        self.node.follow(records, at_once=at_once)
+        self.follow(records, at_once=at_once)
         if not self.log.is_together:
-            self.node.partitions.sync_names()
+            self.partitions.sync_names()
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Let changes reach the disk together, when all of them are made; nobody may be told of one before."""
         is_made = False
         try:
-            with self.log.together(self.node.clock.now_ms):
+            with self.log.together(self.parts.clock.now_ms):
                 yield
                 is_made = True
         except StorageError as failure:
             if is_made:  # what a change is refused has been said
-                self.node.disk_failed(failure)
+                self.parts.disk_failed(failure)
             raise
         finally:
-            self.node.partitions.sync_names()
+            self.partitions.sync_names()
 
     def allocate_producer_ids(self) -> tuple[int, int]:
         """Return the first of a block of producer ids that nobody had before, and how many they are."""
-        records, first, count = self.controller.allocate_producer_ids(self.node.node_id, self.broker_epoch)
+        records, first, count = self.controller.allocate_producer_ids(self.parts.node_id, self.broker_epoch)
         self.change(records)
         return first, count
 

@@ -6,14 +6,14 @@ from minibroker.broker.metadata_standalone import StandaloneMetadata
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.broker import Node
+    from minibroker.broker.metadata_in_cluster import ClusterMetadata
 
 
 class ProducerIds:
     """The ids that one broker has to give."""
 
-    def __init__(self, node: Node):
-        self.node = node
+    def __init__(self, metadata: StandaloneMetadata | ClusterMetadata):
+        self.metadata = metadata
         self._next = self._end = 0
 
     def next(self) -> int | None:
@@ -21,7 +21,7 @@ class ProducerIds:
         if self._next < self._end:
             self._next += 1
             return self._next - 1
-        metadata = self.node.metadata
+        metadata = self.metadata
         if isinstance(metadata, StandaloneMetadata):
             self._take(*metadata.allocate_producer_ids())
             return self.next()
@@ -29,7 +29,7 @@ class ProducerIds:
 
     async def later(self) -> int:
         """Return an id from a block that the controller of the cluster is asked for."""
-        metadata = self.node.metadata
+        metadata = self.metadata
         while (found := self.next()) is None:
             assert not isinstance(metadata, StandaloneMetadata)
             self._take(*await metadata.allocate_producer_ids())

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from minibroker.broker.broker import Node
-from minibroker.broker.internal_topics import plan_of
+from minibroker.controller.controller import Controller
 from minibroker.controller.placement import new_partition
 from minibroker.errors import ProtocolError
-from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups import OFFSETS_TOPIC, offsets_topic_configs
 from minibroker.log.checkpoints import read_leader_epochs, read_topic_id
 from minibroker.metadata.image import TOPIC, Topic, partition_record
 from minibroker.metadata.rescue import Rescue, forgotten
+from minibroker.replication.replica_set import Partitions
 from minibroker.stored.kinds import MetadataRecord
 
 KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -36,42 +36,44 @@ deleted or compacted anywhere; look at them before (`minibroker configs`)"""
 class Restoration:
     """What is to be written so that everything that is there is known."""
 
-    def __init__(self, node: Node, rescue: Rescue | None):
+    def __init__(self, partitions: Partitions, controller: Controller, rescue: Rescue | None):
         """rescue: what could be read behind damage; None: the log was whole."""
-        self.node = node
+        self.parts = partitions.parts
+        self._upkeep = partitions.upkeep
+        self._controller = controller
         self._is_complete = rescue is None or rescue.is_complete
         self._removed_ids: set[bytes] = set() if rescue is None else rescue.removed_ids
         self._without_settings: list[str] = []
 
     def records(self) -> list[MetadataRecord]:
         """Return the records, and say what they mean."""
-        node = self.node
+        parts = self.parts
         counts: dict[str, int] = {}
-        for topic, partition in node.directory.found():
+        for topic, partition in parts.directory.found():
             counts[topic] = max(counts.get(topic, 0), partition + 1)
         records: list[MetadataRecord] = []
         for name in sorted(counts):
             records += self._topic(name, counts[name])
-        for name in node.image.topics.keys() - counts.keys() if not self._is_complete else ():
-            node.reporter.say(f"topic {name} has no directories; it may have been deleted, and is empty now")
+        for name in parts.image.topics.keys() - counts.keys() if not self._is_complete else ():
+            parts.reporter.say(f"topic {name} has no directories; it may have been deleted, and is empty now")
         if not self._is_complete or records:
             records += self._nobodys_settings(counts)
             records.append(self._producer_ids())
-            node.scheduler.keeps_all = True
+            self._upkeep.keeps_all = True
             if self._without_settings:
-                node.reporter.say(NO_SETTINGS.format(topics=_shortened(self._without_settings)))
-            node.reporter.say(KEPT)
+                parts.reporter.say(NO_SETTINGS.format(topics=_shortened(self._without_settings)))
+            parts.reporter.say(KEPT)
         return records
 
     def _topic(self, name: str, count: int) -> list[MetadataRecord]:
         """Return the records of a topic, as far as it has directories and is not known."""
         from minibroker.stored.topics import RemoveTopicRecord, TopicRecord
 
-        node, ids = self.node, self._ids(name, count)
+        parts, ids = self.parts, self._ids(name, count)
         if ids and self._removed_ids.issuperset(ids):
             return []  # it was deleted; what is left of it is set aside
         records: list[MetadataRecord] = []
-        known = node.image.topics.get(name)
+        known = parts.image.topics.get(name)
         if known is not None and ids and known.id not in ids:
             if self._is_complete:
                 return []
@@ -86,9 +88,9 @@ class Restoration:
             records.append(TopicRecord(name=name, topic_id=topic_id))
             records += self._settings(name, is_sure=len(records) == 1)
         if first < count:
-            node.reporter.say(f"topic {name} is put back with {count} partitions")
+            parts.reporter.say(f"topic {name} is put back with {count} partitions")
         for number in range(first, count):
-            record = new_partition(node.image, topic_id, number, [node.node_id])
+            record = new_partition(parts.image, topic_id, number, [parts.node_id])
             record.leader_epoch = self._latest_epoch(f"{name}-{number}") + 1  # type: ignore[attr-defined]
             records.append(record)
         return records
@@ -99,10 +101,10 @@ class Restoration:
 
         settings: Mapping[str, str] = KEEPS_ALL
         if name == OFFSETS_TOPIC:
-            settings = plan_of(name, self.node.config, 1)[2]
+            settings = offsets_topic_configs(self.parts.config)
         else:
             self._without_settings.append(name)
-        known = self.node.image.topic_configs(name) if is_sure else {}
+        known = self.parts.image.topic_configs(name) if is_sure else {}
         return [
             ConfigRecord(resource_type=TOPIC, resource_name=name, name=each, value=value)
             for each, value in settings.items()
@@ -115,7 +117,7 @@ class Restoration:
         for partition in topic.partitions if not self._is_complete else ():
             latest = self._latest_epoch(f"{topic.name}-{partition.id}")
             if latest >= partition.leader_epoch:
-                record = partition_record(topic.id, partition, self.node.image.metadata_version)
+                record = partition_record(topic.id, partition, self.parts.image.metadata_version)
                 record.leader_epoch = latest + 1  # type: ignore[attr-defined]
                 record.partition_epoch += 1  # type: ignore[attr-defined]
                 records.append(record)
@@ -125,27 +127,27 @@ class Restoration:
         """Return what deletes settings of topics that are not there, or the next one of that name would have them."""
         return [
             record
-            for kind, name in self.node.image.configs
-            if kind == TOPIC and name not in names and name not in self.node.image.topics
-            for record in forgotten(self.node.image, name)
+            for kind, name in self.parts.image.configs
+            if kind == TOPIC and name not in names and name not in self.parts.image.topics
+            for record in forgotten(self.parts.image, name)
         ]
 
     def _producer_ids(self) -> MetadataRecord:
         """Return where the next block of producer ids begins: nobody has had as many as milliseconds since 1970."""
         from minibroker.stored.cluster import ProducerIdsRecord
 
-        node = self.node
+        parts = self.parts
         return ProducerIdsRecord(
-            broker_id=node.node_id,
-            broker_epoch=node.image.brokers[node.node_id].broker_epoch,
-            next_producer_id=max(node.image.next_producer_id, node.clock.now_ms()),
+            broker_id=parts.node_id,
+            broker_epoch=parts.image.brokers[parts.node_id].broker_epoch,
+            next_producer_id=max(parts.image.next_producer_id, parts.clock.now_ms()),
         )
 
     def _ids(self, name: str, count: int) -> list[bytes]:
         found = []
         for number in range(count):
             try:
-                topic_id = read_topic_id(self.node.storage, f"{name}-{number}")
+                topic_id = read_topic_id(self.parts.storage, f"{name}-{number}")
             except ProtocolError:
                 continue
             if topic_id is not None:
@@ -155,13 +157,13 @@ class Restoration:
     def _first_free(self, ids: list[bytes]) -> bytes:
         """Return the id that most directories name, unless another topic has it."""
         for topic_id in sorted(set(ids), key=ids.count, reverse=True):
-            if topic_id not in self.node.image.topics_by_id:
+            if topic_id not in self.parts.image.topics_by_id:
                 return topic_id
-        return self.node.controller.new_id()
+        return self._controller.new_id()
 
     def _latest_epoch(self, directory: str) -> int:
         try:
-            latest = read_leader_epochs(self.node.storage, directory).latest_epoch
+            latest = read_leader_epochs(self.parts.storage, directory).latest_epoch
         except ProtocolError:
             return 0  # a start reads the epochs off the batches then
         return -1 if latest is None else latest

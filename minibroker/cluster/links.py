@@ -7,16 +7,17 @@ taken, no connection ends.
 
 from __future__ import annotations
 
-from minibroker.event_kinds import Link
+from minibroker.event_kinds import Link as LinkChanged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from minibroker.cluster.nodes import Nodes
-    from minibroker.replication.network import NodeId
+    from minibroker.replication.network import Link, NodeId
 
 CLIENTS = "clients"
+AS_AT_FIRST = dict.fromkeys(("delay_ms", "jitter_ms", "lost_share", "twice_share", "late_share", "bytes_per_s"), 0)
 
 
 class Links:
@@ -30,17 +31,19 @@ class Links:
         """Let nothing through between two: brokers, "controller", "clients"; one_way: only from a to b."""
         broker = self._broker_of_clients(a, b)
         if broker is None:
-            self._check(a, b)
-            self.network.cut(a, b, one_way=one_way)
+            for link in self._links(a, b, one_way):
+                if not link.is_cut:
+                    self._set(link, "cut", is_cut=True)
         elif broker not in self.cluster.cut_from_clients:
             self.cluster.cut_from_clients[broker] = None
             self.apply(broker)
-            self._tell(broker, "cut")
+            self._tell(CLIENTS, broker, "cut")
 
     def heal(self, a: NodeId | None = None, b: NodeId | None = None, *, one_way: bool = False) -> None:
-        """Undo the cuts between two, or of one to everybody, or all there are."""
+        """Undo the cuts between two, or of one to everybody; without either make every link as it was at first."""
         if a is None:
-            self.network.heal_all()
+            for link in list(self.network.links.values()):  # what flows may find a link that nobody has used yet
+                self._heal(link, **AS_AT_FIRST)
             for each in list(self.cluster.cut_from_clients):
                 self._heal_clients(each)
             return
@@ -50,8 +53,8 @@ class Links:
             if broker is not None:
                 self._heal_clients(broker)
             elif CLIENTS not in (a, other):
-                self._check(a, other)
-                self.network.heal(a, other, one_way=one_way)
+                for link in self._links(a, other, one_way):
+                    self._heal(link)
 
     def isolate(self, broker: NodeId) -> None:
         """Cut a broker off from everybody, clients too."""
@@ -70,18 +73,39 @@ class Links:
 
     def delay(self, a: NodeId, b: NodeId, ms: float, *, jitter_ms: float = 0, one_way: bool = False) -> None:
         """Let messages between two take so long, and up to the jitter longer; 0 undoes it."""
-        self._check(a, b)
-        self.network.delay(a, b, ms, jitter_ms, one_way=one_way)
+        state = f"delayed by {ms:g} to {ms + jitter_ms:g} ms" if ms or jitter_ms else "not delayed"
+        for link in self._links(a, b, one_way):
+            self._set(link, state, delay_ms=ms, jitter_ms=jitter_ms)
 
     def throttle(self, a: NodeId, b: NodeId, bytes_per_s: int, *, one_way: bool = False) -> None:
         """Let so many bytes a second through between two; 0 is any number."""
-        self._check(a, b)
-        self.network.throttle(a, b, bytes_per_s, one_way=one_way)
+        state = f"throttled to {bytes_per_s} bytes a second" if bytes_per_s else "not throttled"
+        for link in self._links(a, b, one_way):
+            self._set(link, state, bytes_per_s=bytes_per_s)
 
     def lose(self, a: NodeId, b: NodeId, share: float, *, one_way: bool = False) -> None:
         """Lose a share of the messages between two, 0 to 1."""
+        for link in self._links(a, b, one_way):
+            self._set(link, f"losing {share:.0%} of the messages", lost_share=share)
+
+    def _links(self, a: NodeId, b: NodeId, one_way: bool) -> list[Link]:
         self._check(a, b)
-        self.network.lose(a, b, share, one_way=one_way)
+        there = self.network.link(a, b)
+        return [there] if one_way else [there, self.network.link(b, a)]
+
+    def _set(self, link: Link, state: str, **attributes: float) -> None:
+        for name, value in attributes.items():
+            setattr(link, name, value)
+        self._tell(link.source, link.target, state)
+
+    def _heal(self, link: Link, **attributes: float) -> None:
+        """Undo a cut, and let flow what is due."""
+        was_cut, link.is_cut = link.is_cut, False
+        for name, value in attributes.items():
+            setattr(link, name, value)
+        if was_cut:
+            self._tell(link.source, link.target, "healed")
+        link.flow()
 
     # Clients
 
@@ -99,7 +123,7 @@ class Links:
             if node is not None and self.cluster.states[broker] == "running":
                 for server in node.servers:
                     server.resume()
-            self._tell(broker, "healed")
+            self._tell(CLIENTS, broker, "healed")
 
     def _broker_of_clients(self, a: NodeId | None, b: NodeId | None) -> int | None:
         """Return the broker at the other end of a link to the clients, None if it is no such link."""
@@ -113,7 +137,7 @@ class Links:
         for end in ends:
             self.cluster.check(end)
 
-    def _tell(self, broker: int, state: str) -> None:
+    def _tell(self, source: NodeId, target: NodeId, state: str) -> None:
         events = self.cluster.events
         if events.observed:
-            events.emit(Link(source=CLIENTS, target=str(broker), state=state))
+            events.emit(LinkChanged(source=str(source), target=str(target), state=state))

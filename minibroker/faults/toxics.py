@@ -18,86 +18,23 @@ Not here: how a stage gets between a transport and its protocol (links.py).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from minibroker.clock import CHORE
 from minibroker.faults import FaultError
-from minibroker.faults.links import Link
+from minibroker.faults.links import DOWNSTREAM, UPSTREAM, Link, Stage
 from minibroker.server.connection import Connection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from random import Random
 
-    from minibroker.clock import Clock, Timer
+    from minibroker.clock import Clock
     from minibroker.server.server import Server
 
-UPSTREAM, DOWNSTREAM = "upstream", "downstream"
 ATTRIBUTE_MAX = 1 << 53
 TOXICS_MAX = 100
 SLICE_MS = 100  # bandwidth passes on what a tenth of a second allows
-
-
-class Stage:
-    """One toxic on one direction of one connection. `feed` gets bytes, `finish` the end; both go on to the next."""
-
-    def __init__(self, attributes: dict[str, int], clock: Clock, chance: Random):
-        self.attributes = attributes
-        self.clock = clock
-        self.chance = chance
-        # Set by the link: where the bytes go, how the connection is closed and how it is reset.
-        self.out: Callable[[bytes], object]
-        self.end: Callable[[], object]
-        self.close: Callable[[], object]
-        self.reset: Callable[[], object]
-        self.held_bytes = 0
-        self._held: deque[bytes] = deque()  # in order; an empty one is the end of the stream
-        self._timer: Timer | None = None
-
-    def start(self) -> None:
-        """Begin: the connection is there, and is a client's."""
-
-    def feed(self, data: bytes) -> None:
-        self.out(data)
-
-    def finish(self) -> None:
-        if self._held:
-            self._hold(b"")
-        else:
-            self.end()
-
-    def leave(self) -> None:
-        """Pass on what is held: the toxic has been taken away."""
-        self.stop()
-        while self._held:
-            self._pass_one()
-
-    def stop(self) -> None:
-        """Do nothing more: the connection has gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _hold(self, data: bytes) -> None:
-        self._held.append(data)
-        self.held_bytes += len(data)
-
-    def _pass_one(self) -> None:
-        """Pass on what has been held longest."""
-        data = self._held.popleft()
-        self.held_bytes -= len(data)
-        if data:
-            self.out(data)
-        else:
-            self.end()
-
-    def _after(self, delay_ms: float, act: Callable[[], object]) -> None:
-        def due() -> None:
-            self._timer = None
-            act()
-
-        self._timer = self.clock.after(delay_ms, due, CHORE)  # also when time is moved: nobody is asked
 
 
 class Latency(Stage):

@@ -13,8 +13,8 @@ Not here: requests and their versions (broker/handlers/groups.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
 
+from minibroker.config import BrokerConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.classic_members import (
     JoinReply,
@@ -39,19 +39,18 @@ Clock = Callable[[], int]
 Told = Callable[[str, str, str], None]  # state before and now, the same if it is about a member, and why
 
 
-class Settings(Protocol):
-    """The broker's, by Kafka's names."""
-
-    def __getitem__(self, name: str) -> Any: ...
-
-
 class ClassicGroup:
     """One group."""
 
     kind = "classic"
 
     def __init__(
-        self, group_id: str, config: Settings, write: Write, clock: Clock, told: Told = lambda before, after, why: None
+        self,
+        group_id: str,
+        config: BrokerConfig,
+        write: Write,
+        clock: Clock,
+        told: Told = lambda before, after, why: None,
     ):
         """write: takes records, and calls back when they are safe, or why they are not; clock: says when that is."""
         self.group_id = group_id

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from minibroker.config.resources import GroupConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import classic_members
 from minibroker.groups.classic_members import join_refused
-from minibroker.groups.consumer import ConsumerGroup, Settings
+from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.consumer_change import Change
 from minibroker.groups.consumer_protocol import CONSUMER, read_subscription, write_assignment
 from minibroker.groups.consumer_state import (
@@ -44,7 +45,7 @@ def join(
     needs_id_first: bool,
     now_ms: int,
     topics: Topics,
-    config: Settings,
+    config: GroupConfig,
 ) -> tuple[list[CoordinatorRecord], JoinGroupResponse]:
     """Let a classic member join, or join again to move on.
 
@@ -80,15 +81,16 @@ def join(
         for part in subscription.owned_partitions
         if (topic := topics.find(part.topic)) is not None
     ]
-    change = Change(group, member, updated, records, now_ms=now_ms, topics=topics, config=config)
+    change = Change(state, group.timers, member, updated, records, now_ms=now_ms, topics=topics, config=config)
     change.note_member()
     change.raise_epoch(change.names_changed or change.pattern_changed)
     before = state.static_member(new.instance_id)
-    if before is not None and before.classic is None and may_downgrade(group, [before], len(state.members), config):
+    if before is not None and before.classic is None and may_downgrade(state, [before], len(state.members), config):
         is_stale = state.target_epoch < change.epoch
         updated = change.updated if is_stale else change.reconcile(owned)
         words = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
-        records += downgrade(group, [before], updated, words if is_stale else None, topics, now_ms)
+        becoming, group.becomes = downgrade(state, [before], updated, words if is_stale else None, topics, now_ms)
+        records += becoming
     else:
         change.update_target()
         updated = change.reconcile(owned)
@@ -175,7 +177,7 @@ def leave(
     members: Iterable[tuple[str, str | None]],
     *,
     topics: Topics,
-    config: Settings,
+    config: GroupConfig,
     now_ms: int,
 ) -> tuple[list[CoordinatorRecord], list[Error]]:
     """Let members go, by id or instance id; return an error for each."""

@@ -23,11 +23,12 @@ Not here: members that speak the classic protocol (classic_members_in_consumer_g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from minibroker.config.resources import GroupConfig
 from minibroker.errors import Error, KafkaError
-from minibroker.groups import patterns
+from minibroker.groups import migration, patterns
+from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.consumer_change import Change
 from minibroker.groups.consumer_state import (
     JOINING,
@@ -60,24 +61,12 @@ from minibroker.protocol.messages.consumer_group_heartbeat import (
 from minibroker.stored.group_offsets import OffsetCommitValue
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
-if TYPE_CHECKING:
-    from minibroker.groups.migration import Downgrade
-
 CheckPartition = Callable[[str, bytes, int], None]  # name and id of the topic, partition: raises if refused
 
-REFRESH_AFTER_MS = 0x7FFFFFFF  # topics are looked at again if nothing was said to have changed for so long
 UNCHANGED = -1
 MEMBER_MAKES_ITS_ID_SINCE = 1  # ConsumerGroupHeartbeat
 COMMIT_WITH_MEMBER_EPOCH_SINCE = 9  # OffsetCommit
 SPACES = "".join(map(chr, range(0x21)))  # what Java's trim() takes away
-
-
-class Settings(Protocol):
-    """Settings of the group, and of the broker beneath; GroupConfig is one."""
-
-    def __getitem__(self, name: str) -> Any: ...
-    @property
-    def broker(self) -> Mapping[str, Any] | Any: ...
 
 
 class ConsumerGroup:
@@ -87,16 +76,27 @@ class ConsumerGroup:
         self.group_id = group_id
         self.state = ConsumerState(group_id)
         self.timers = Timers()
-        # Until when, and since which group epoch, the topics need not be looked at; the past at first.
-        self._fresh_until_ms = 0
-        self._fresh_epoch = 0
-        self.becomes: Downgrade | None = None  # a classic group: the records of the last operation say so
-        self._patterns: frozenset[str] | None = None  # to be resolved when the timer says so
+        self.becomes: migration.Downgrade | None = None  # a classic group: the records of the last operation say so
+
+    @classmethod
+    def upgraded(
+        cls, classic: ClassicGroup, *, topics: Topics, config: GroupConfig, now_ms: int
+    ) -> tuple[list[CoordinatorRecord], ConsumerGroup]:
+        """Return the group that a classic group with members becomes, with its records applied, and the records.
+
+        Once a member has joined it, those who still wait in the classic group are to be told REBALANCE_IN_PROGRESS.
+        """
+        group, records = cls(classic.group_id), migration.upgrade(classic, topics=topics, config=config)
+        for record in records:
+            group.apply(*record)
+        for each in classic.members:
+            group.timers.set(SESSION, each.id, now_ms + each.session_timeout_ms)
+        return [*classic.tombstones(), *records], group
 
     def apply(self, key: CoordinatorKey, value: CoordinatorValue | None) -> None:
         self.state.apply(key, value)
 
-    def loaded(self, now_ms: int, config: Settings) -> None:
+    def loaded(self, now_ms: int, config: GroupConfig) -> None:
         """Set the timers of all members: their heartbeats went to another coordinator so far."""
         for member in self.state.members.values():
             self._session_begins(member.member_id, now_ms, config)
@@ -114,7 +114,7 @@ class ConsumerGroup:
     def topics_changed(self, names: Collection[str]) -> None:
         """Note that these topics were made, deleted or given partitions."""
         if not self.state.topic_names(self.state.members).isdisjoint(names):
-            self._fresh_until_ms = self._fresh_epoch = 0
+            self.timers.topics_changed()
 
     # Heartbeats
 
@@ -127,7 +127,7 @@ class ConsumerGroup:
         client_host: str,
         now_ms: int,
         topics: Topics,
-        config: Settings,
+        config: GroupConfig,
         new_member_id: Callable[[], str],
     ) -> tuple[list[CoordinatorRecord], ConsumerGroupHeartbeatResponse]:
         """Take a member in, take note of what it says, move it on, or let it go."""
@@ -138,7 +138,7 @@ class ConsumerGroup:
         member_id = request.member_id or new_member_id()
         records, member = self._find_or_make(member_id, request)
         updated = _updated(member, request)._replace(client_id=client_id, client_host=client_host, classic=None)
-        change = Change(self, member, updated, records, now_ms=now_ms, topics=topics, config=config)
+        change = Change(self.state, self.timers, member, updated, records, now_ms=now_ms, topics=topics, config=config)
         change.note_member()
         change.raise_epoch(change.names_changed or change.matches_changed or change.assignor_changed)
         change.update_target()
@@ -191,7 +191,7 @@ class ConsumerGroup:
         ], member
 
     def _leave(
-        self, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: Settings, now_ms: int
+        self, request: ConsumerGroupHeartbeatRequest, topics: Topics, config: GroupConfig, now_ms: int
     ) -> tuple[list[CoordinatorRecord], ConsumerGroupHeartbeatResponse]:
         if request.instance_id is None:
             member = self.state.get_member(request.member_id)
@@ -210,20 +210,19 @@ class ConsumerGroup:
         return self.remove([member], topics, config, now_ms), response
 
     def remove(
-        self, members: Sequence[Member], topics: Topics, config: Settings, now_ms: int
+        self, members: Sequence[Member], topics: Topics, config: GroupConfig, now_ms: int
     ) -> list[CoordinatorRecord]:
         """Return records that let members go; the group epoch rises, for somebody must take their partitions.
 
         If only members of the classic protocol are left, the group becomes a classic one.
         """
-        from minibroker.groups import migration
-
+        state = self.state
         if not members:
             return []
-        if migration.must_downgrade(self, members, config):
+        if migration.must_downgrade(state, members, config):
             words = f"Downgrade group {self.group_id} from consumer to classic for member leaving."
-            return migration.downgrade(self, members, None, words, topics, now_ms)
-        state = self.state
+            records, self.becomes = migration.downgrade(state, members, None, words, topics, now_ms)
+            return records
         records = [record for member in members for record in removal_records(self.group_id, member.member_id)]
         gone = {member.member_id for member in members}
         left = {member_id: member for member_id, member in state.members.items() if member_id not in gone}
@@ -248,46 +247,29 @@ class ConsumerGroup:
         """The clock has been set: what is due is due so much later by it."""
         self.timers.shift(by_ms)
 
-    def expire(self, now_ms: int, *, topics: Topics, config: Settings) -> list[CoordinatorRecord]:
+    def expire(self, now_ms: int, *, topics: Topics, config: GroupConfig) -> list[CoordinatorRecord]:
         """Return records for what is due first. Ask deadline_ms() again: more may be due, with these applied."""
         due = self.timers.pop(now_ms)
         if due is None:
             return []
         if due.kind == REFRESH:
-            found = patterns.resolve(self._patterns or (), topics.names())
+            found = patterns.resolve(self.timers.patterns or (), topics.names())
             return self.patterns_resolved(found, topics.version, now_ms, topics)
         member = self.state.members.get(due.member_id)
         if member is None or (due.kind == REBALANCE and member.epoch != due.epoch):
             return []
         return self.remove([member], topics, config, now_ms)
 
-    def _session_begins(self, member_id: str, now_ms: int, config: Settings) -> None:
+    def _session_begins(self, member_id: str, now_ms: int, config: GroupConfig) -> None:
         self.timers.set(SESSION, member_id, now_ms + config["consumer.session.timeout.ms"])
 
     # Regular expressions
-
-    def want_patterns(self, patterns_wanted: Iterable[str], now_ms: int) -> None:
-        """Have these resolved soon, not in the midst of a heartbeat: there may be many topics."""
-        self._patterns = frozenset(patterns_wanted)
-        self.timers.set(REFRESH, "", now_ms)
-
-    @property
-    def resolves_patterns(self) -> bool:
-        """Whether a resolution has been asked for."""
-        return self._patterns is not None
-
-    def take_patterns(self, now_ms: int) -> frozenset[str] | None:
-        """Return what is to be resolved now, if that is what is due first; `patterns_resolved` has to follow."""
-        if not self.timers.is_first(REFRESH, now_ms):
-            return None
-        self.timers.pop(now_ms)
-        return self._patterns or frozenset()
 
     def patterns_resolved(
         self, found: Mapping[str, frozenset[str]], version: int, now_ms: int, topics: Topics
     ) -> list[CoordinatorRecord]:
         """Return records for what expressions match; version: of the metadata that they were resolved with."""
-        state, self._patterns = self.state, None
+        state, self.timers.patterns = self.state, None
         matches = dict(state.matches)
         records = []
         for pattern, matched in found.items():
@@ -299,25 +281,12 @@ class ConsumerGroup:
         has_changed = any(matched != state.matches.get(pattern, frozenset()) for pattern, matched in matches.items())
         if has_changed or now_hash != state.metadata_hash:
             records.append(epoch_record(self.group_id, state.epoch + 1, now_hash))
-            self.topics_seen(now_ms, state.epoch + 1)
+            self.timers.topics_seen(now_ms, state.epoch + 1)
         return records
-
-    # What the parts of an operation share
-
-    def default_assignor(self, config: Settings) -> str:
-        name: str = config.broker["group.consumer.assignors"][0]
-        return name
-
-    def topics_seen(self, now_ms: int, epoch: int) -> None:
-        self._fresh_until_ms, self._fresh_epoch = now_ms + REFRESH_AFTER_MS, epoch
-
-    def must_see_topics(self, now_ms: int) -> bool:
-        # An epoch below says that the record which raised it was never written: what was seen then does not count.
-        return now_ms >= self._fresh_until_ms or self.state.epoch < self._fresh_epoch
 
     # What is refused
 
-    def check_room(self, member_id: str, instance_id: str | None, config: Settings) -> None:
+    def check_room(self, member_id: str, instance_id: str | None, config: GroupConfig) -> None:
         """Refuse one member too many; who takes the place of a static member needs no room."""
         if member_id in self.state.members or instance_id in self.state.static:
             return

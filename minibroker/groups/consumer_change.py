@@ -24,8 +24,8 @@ Not here: what the target is (target.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
+from minibroker.config.resources import GroupConfig
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import patterns
 from minibroker.groups.consumer_state import (
@@ -33,6 +33,7 @@ from minibroker.groups.consumer_state import (
     UNKNOWN,
     UNRELEASED,
     UNREVOKED,
+    ConsumerState,
     Held,
     Member,
     Owned,
@@ -45,13 +46,16 @@ from minibroker.groups.consumer_state import (
     pattern_record,
 )
 from minibroker.groups.records import CoordinatorRecord
-from minibroker.groups.target import compute_target, is_homogeneous_group, preferred_assignor, subscribed_ids
-from minibroker.groups.timers import REBALANCE
+from minibroker.groups.target import (
+    compute_target,
+    default_assignor,
+    is_homogeneous_group,
+    preferred_assignor,
+    subscribed_ids,
+)
+from minibroker.groups.timers import REBALANCE, Timers
 from minibroker.groups.topics import Topics, metadata_hash
 from minibroker.stored.consumer_groups import ConsumerGroupPartitionMetadataKey
-
-if TYPE_CHECKING:
-    from minibroker.groups.consumer import ConsumerGroup, Settings
 
 PATTERNS_PAUSE_MS = 10_000  # at least, between two resolutions of a group's regular expressions
 IsOwned = Callable[[bytes, int], bool]
@@ -62,24 +66,25 @@ class Change:
 
     def __init__(
         self,
-        group: ConsumerGroup,
+        state: ConsumerState,
+        timers: Timers,
         member: Member,
         updated: Member,
         records: list[CoordinatorRecord],
         *,
         now_ms: int,
         topics: Topics,
-        config: Settings,
+        config: GroupConfig,
     ):
         """member: as the group knows it; updated: as the request says; records: written before, extended here."""
-        self.group = group
+        self.state = state
+        self.timers = timers
         self.member = member
         self.updated = updated
         self.records = records
         self.now_ms = now_ms
         self.topics = topics
         self.config = config
-        state = group.state
         self._members: dict[str, Member] | None = None
         self.epoch = state.epoch
         self.target_epoch = state.target_epoch
@@ -95,7 +100,7 @@ class Change:
             updated = self.updated
             self._members = {
                 member_id: other
-                for member_id, other in self.group.state.members.items()
+                for member_id, other in self.state.members.items()
                 if member_id == updated.member_id
                 or other.instance_id is None
                 or other.instance_id != updated.instance_id
@@ -105,17 +110,17 @@ class Change:
 
     def note_member(self) -> None:
         if self.updated != self.member:
-            self.records.append(metadata_record(self.group.group_id, self.updated))
+            self.records.append(metadata_record(self.state.group_id, self.updated))
         self.names_changed = self.updated.topic_names != self.member.topic_names
         old, new = self.member.pattern, self.updated.pattern
         self.pattern_changed = old != new
         is_new = False
         if self.pattern_changed:
-            self.records += [pattern_record(self.group.group_id, pattern) for pattern in self._dropped()]
+            self.records += [pattern_record(self.state.group_id, pattern) for pattern in self._dropped()]
             if not new:
                 self.matches_changed = bool(old)
-            elif self.group.state.subscribers_of(new):
-                self.matches_changed = new in self.group.state.matches
+            elif self.state.subscribers_of(new):
+                self.matches_changed = new in self.state.matches
             else:
                 patterns.check(new)
                 is_new = True
@@ -124,14 +129,14 @@ class Change:
     def _dropped(self) -> frozenset[str]:
         """Return the pattern that nobody has any more, if there is one."""
         old = self.member.pattern
-        if old and old != self.updated.pattern and self.group.state.subscribers_of(old) == 1:
+        if old and old != self.updated.pattern and self.state.subscribers_of(old) == 1:
             return frozenset((old,))
         return frozenset()
 
     def _refresh_patterns(self, is_new: bool) -> None:
         """Have the patterns resolved if one is new, topics were made meanwhile, or the last time is long ago."""
-        state = self.group.state
-        if self.group.resolves_patterns or not (is_new or state.patterns):
+        state = self.state
+        if self.timers.patterns is not None or not (is_new or state.patterns):
             return
         last_ms = state.matched_ms
         if last_ms is not None and self.now_ms <= last_ms + PATTERNS_PAUSE_MS:
@@ -145,31 +150,31 @@ class Change:
             or state.matched_version < self.topics.last_created_version
         )
         if must_resolve and wanted:
-            self.group.want_patterns(wanted, self.now_ms)
+            self.timers.want_patterns(wanted, self.now_ms)
 
     @property
     def assignor_changed(self) -> bool:
-        if self.updated.assignor == self.member.assignor and self.updated.member_id in self.group.state.members:
+        if self.updated.assignor == self.member.assignor and self.updated.member_id in self.state.members:
             return False
-        default = self.group.default_assignor(self.config)
-        return self.group.state.assignor(default) != preferred_assignor(self.members.values(), default)
+        default = default_assignor(self.config)
+        return self.state.assignor(default) != preferred_assignor(self.members.values(), default)
 
     def raise_epoch(self, is_wanted: bool) -> None:
         """Raise the group epoch, if that is wanted or the topics are others than those last seen."""
-        group, state = self.group, self.group.state
-        if not is_wanted and not group.must_see_topics(self.now_ms):
+        state = self.state
+        if not is_wanted and not self.timers.must_see_topics(self.now_ms, state.epoch):
             return
         topics_hash = metadata_hash(state.topic_names(self.members, self._dropped()), self.topics)
         if is_wanted or topics_hash != state.metadata_hash:
             self.epoch += 1
-            self.records.append(epoch_record(group.group_id, self.epoch, topics_hash))
-        group.topics_seen(self.now_ms, self.epoch)
+            self.records.append(epoch_record(state.group_id, self.epoch, topics_hash))
+        self.timers.topics_seen(self.now_ms, self.epoch)
         if state.has_partition_metadata:
-            self.records.append((ConsumerGroupPartitionMetadataKey(group_id=group.group_id), None))
+            self.records.append((ConsumerGroupPartitionMetadataKey(group_id=state.group_id), None))
 
     def update_target(self) -> None:
         """Compute the target assignment for the group epoch, unless the last one is only a moment old."""
-        state = self.group.state
+        state = self.state
         if self.target_epoch >= self.epoch:
             return
         pause_ms = self.config["consumer.assignment.interval.ms"]
@@ -191,7 +196,7 @@ class Change:
         records, shares = compute_target(
             state.group_id,
             self.epoch,
-            preferred_assignor(self.members.values(), self.group.default_assignor(self.config)),
+            preferred_assignor(self.members.values(), default_assignor(self.config)),
             self.members,
             members_most=state.members_most,
             joining=None if member_id in state.members else member_id,
@@ -210,7 +215,7 @@ class Change:
         has_changed = self.names_changed or self.pattern_changed
         if not has_changed and is_at(self.updated, self.target_epoch):
             return self.updated
-        state, before = self.group.state, self.updated
+        state, before = self.state, self.updated
         step = Step(
             self.target_epoch,
             self.target,
@@ -221,12 +226,12 @@ class Change:
         )
         after = step.of(before, has_changed)
         if after != before:
-            self.records.append(current_record(self.group.group_id, after))
+            self.records.append(current_record(self.state.group_id, after))
             if after.classic is None:
-                self.group.timers.cancel(after.member_id, REBALANCE)
+                self.timers.cancel(after.member_id, REBALANCE)
                 if after.state == UNREVOKED:
                     at_ms = self.now_ms + after.rebalance_timeout_ms
-                    self.group.timers.set(REBALANCE, after.member_id, at_ms, after.epoch)
+                    self.timers.set(REBALANCE, after.member_id, at_ms, after.epoch)
         self.updated = after
         return after
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from minibroker.config.resources import GroupConfig
 from minibroker.errors import Error
-from minibroker.groups.consumer import ConsumerGroup, Settings
+from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.consumer_state import ConsumerState, Member
+from minibroker.groups.target import default_assignor
 from minibroker.groups.topics import Topics
 from minibroker.protocol.messages.consumer_group_describe import Assignment, ConsumerGroupDescribeResponse
 
@@ -14,7 +16,7 @@ DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 CLASSIC, CONSUMER = 0, 1  # types of members
 
 
-def described(group: ConsumerGroup, topics: Topics, config: Settings) -> DescribedGroup:
+def described(group: ConsumerGroup, topics: Topics, config: GroupConfig) -> DescribedGroup:
     state = group.state
     return DescribedGroup(
         error_code=Error.NONE,
@@ -22,7 +24,7 @@ def described(group: ConsumerGroup, topics: Topics, config: Settings) -> Describ
         group_state=state.name,
         group_epoch=state.epoch,
         assignment_epoch=state.target_epoch,
-        assignor_name=state.assignor(group.default_assignor(config)),
+        assignor_name=state.assignor(default_assignor(config)),
         members=[_described_member(member, state, topics) for member in state.members.values()],
     )
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from minibroker.config.resources import GroupConfig
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.groups import classic_members, classic_states
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Members, Protocols
-from minibroker.groups.consumer import ConsumerGroup, Settings
 from minibroker.groups.consumer_protocol import CONSUMER, read_assignment, read_subscription, write_assignment
 from minibroker.groups.consumer_state import (
     STABLE,
     ClassicMetadata,
+    ConsumerState,
     Member,
     current_record,
     epoch_record,
@@ -32,7 +33,6 @@ from minibroker.groups.consumer_state import (
 )
 from minibroker.groups.hash_order import as_timeline
 from minibroker.groups.records import CoordinatorRecord
-from minibroker.groups.timers import SESSION
 from minibroker.groups.topics import Topics, metadata_hash
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue
 
@@ -47,7 +47,7 @@ class Downgrade(NamedTuple):
     since_ms: int
 
 
-def allows(config: Settings, what: str) -> bool:
+def allows(config: GroupConfig, what: str) -> bool:
     """Say whether the broker lets groups `upgrade` or `downgrade`."""
     return str(config.broker["group.consumer.migration.policy"]).lower() in (what, "bidirectional")
 
@@ -55,13 +55,8 @@ def allows(config: Settings, what: str) -> bool:
 # From classic to consumer
 
 
-def upgrade(
-    classic: ClassicGroup, *, topics: Topics, config: Settings, now_ms: int
-) -> tuple[list[CoordinatorRecord], ConsumerGroup]:
-    """Return the group that a classic group with members becomes, with its records applied, and the records.
-
-    Once a member has joined it, those who still wait in the classic group are to be told REBALANCE_IN_PROGRESS.
-    """
+def upgrade(classic: ClassicGroup, *, topics: Topics, config: GroupConfig) -> list[CoordinatorRecord]:
+    """Return the records of the group that a classic group with members becomes."""
     words = f"Cannot upgrade classic group {classic.group_id} to consumer group because "
     if not allows(config, "upgrade"):
         raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"{words}online upgrade is disabled.")
@@ -75,8 +70,7 @@ def upgrade(
     members = [found[member_id] for member_id in as_timeline(found)]
     group_id, epoch = classic.group_id, classic.generation
     names = {name for member in members for name in member.topic_names}
-    group = ConsumerGroup(group_id)
-    records: list[CoordinatorRecord] = [
+    return [
         *(metadata_record(group_id, member) for member in members),
         epoch_record(group_id, epoch, metadata_hash(names, topics)),
         *(
@@ -86,11 +80,6 @@ def upgrade(
         target_epoch_record(group_id, epoch, 0),
         *(current_record(group_id, member) for member in members),
     ]
-    for record in records:
-        group.apply(*record)
-    for each in classic.members:
-        group.timers.set(SESSION, each.id, now_ms + each.session_timeout_ms)
-    return [*classic.tombstones(), *records], group
 
 
 def _upgraded(classic: ClassicGroup, each: classic_members.Member, topics: Topics, words: str) -> Member:
@@ -133,32 +122,31 @@ def _upgraded(classic: ClassicGroup, each: classic_members.Member, topics: Topic
 # From consumer to classic
 
 
-def must_downgrade(group: ConsumerGroup, gone: Collection[Member], config: Settings) -> bool:
+def must_downgrade(state: ConsumerState, gone: Collection[Member], config: GroupConfig) -> bool:
     """Say whether only classic members are left, and the broker and the group let them go on as a classic group."""
-    left = len(group.state.members) - len(gone)
-    return left > 0 and may_downgrade(group, gone, left, config)
+    left = len(state.members) - len(gone)
+    return left > 0 and may_downgrade(state, gone, left, config)
 
 
-def may_downgrade(group: ConsumerGroup, gone: Collection[Member], left: int, config: Settings) -> bool:
+def may_downgrade(state: ConsumerState, gone: Collection[Member], left: int, config: GroupConfig) -> bool:
     ids = {member.member_id for member in gone}
-    others = (member for member_id, member in group.state.members.items() if member_id not in ids)
+    others = (member for member_id, member in state.members.items() if member_id not in ids)
     is_classic = all(member.classic is not None for member in others)
     return is_classic and allows(config, "downgrade") and left <= config.broker["group.max.size"]
 
 
 def downgrade(
-    group: ConsumerGroup,
+    state: ConsumerState,
     gone: Collection[Member],
     joining: Member | None,
     rebalance: str | None,
     topics: Topics,
     now_ms: int,
-) -> list[CoordinatorRecord]:
-    """Return the records that make a classic group of this one, and leave in group.becomes what it is to be.
+) -> tuple[list[CoordinatorRecord], Downgrade]:
+    """Return the records that make a classic group of this one, and what it is to be.
 
     joining: who takes the place of the only one in `gone`, and inherits its target. rebalance: why there must be one.
     """
-    state = group.state
     ids = {member.member_id for member in gone}
     staying = [state.members[each] for each in as_timeline(state.members, state.members_most) if each not in ids]
     members = Members()
@@ -169,7 +157,6 @@ def downgrade(
         is_joining = joining is not None and each.id == joining.member_id
         target = state.targets.get(next(iter(ids)) if is_joining else each.id, {})
         each.assignment = write_assignment(target, each.metadata(protocol), topics)
-    group.becomes = Downgrade(state.epoch, protocol, members, rebalance, now_ms)
     value = GroupMetadataValue(
         protocol_type=CONSUMER,
         generation=state.epoch,
@@ -179,7 +166,8 @@ def downgrade(
         members=[each.stored(protocol, each.assignment) for each in members],
     )
     rename = {next(iter(ids)): joining.member_id} if joining is not None else {}
-    return [*state.tombstones(rename), (GroupMetadataKey(group=group.group_id), value)]
+    becomes = Downgrade(state.epoch, protocol, members, rebalance, now_ms)
+    return [*state.tombstones(rename), (GroupMetadataKey(group=state.group_id), value)], becomes
 
 
 def _downgraded(member: Member) -> classic_members.Member:

@@ -427,7 +427,7 @@ class OffsetsPartition:
             self.shard.drop_unwritten(group_id, now_ms)
         elif group is not None:
             while (due_ms := group.deadline_ms()) is not None and due_ms <= now_ms:
-                wanted = group.take_patterns(now_ms)
+                wanted = group.timers.take_patterns(now_ms)
                 if wanted is not None:
                     self.parts.shares.begin(self._resolve(group, wanted))
                     continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from minibroker.config.resources import GroupConfig
 from minibroker.groups.assignors import ASSIGNORS, Shares, Subscriber
 from minibroker.groups.consumer_state import Member, Target, preferred_of, target_epoch_record, target_record
 from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline
@@ -41,6 +42,11 @@ def is_homogeneous_group(members: Collection[Member], matches: Matches) -> bool:
         is_one = next(iter(patterns.values())) == len(members)
         return is_one and not by_name and all(count == 1 for count in by_pattern.values())
     return not by_pattern.keys() - by_name.keys() and all(count == len(members) for count in by_name.values())
+
+
+def default_assignor(config: GroupConfig) -> str:
+    name: str = config.broker["group.consumer.assignors"][0]
+    return name
 
 
 def preferred_assignor(members: Iterable[Member], default: str) -> str:

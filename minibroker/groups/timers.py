@@ -1,10 +1,11 @@
-"""Timers of a consumer group: when something is due for a member.
+"""Timers of a consumer group: when something is due for a member, and when topics are to be looked at again.
 
 Soft state: records do not hold it, and each coordinator begins anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ JOIN = "join"  # of the classic protocol: it has not joined again
 SYNC = "sync"  # and has not asked for its assignment
 REFRESH = "refresh"  # regular expressions are to be resolved; for no member
 UNKNOWN_EPOCH = -1
+REFRESH_AFTER_MS = 0x7FFFFFFF  # topics are looked at again if nothing was said to have changed for so long
 STALE_MIN, STALE_TIMES = 100, 8  # entries of the heap, and per timer, with which it is made anew
 
 
@@ -38,6 +40,10 @@ class Timers:
         self._due: dict[tuple[str, str], Due] = {}  # by kind and member
         self._heap: list[Due] = []
         self._count = 0
+        # Until when, and since which group epoch, the topics need not be looked at; the past at first.
+        self._fresh_until_ms = 0
+        self._fresh_epoch = 0
+        self.patterns: frozenset[str] | None = None  # regular expressions to be resolved when REFRESH is due
 
     def set(self, kind: str, member_id: str, at_ms: int, epoch: int = UNKNOWN_EPOCH) -> None:
         self._count += 1
@@ -79,11 +85,6 @@ class Timers:
         first = self._first()
         return None if first is None else first.at_ms
 
-    def is_first(self, kind: str, now_ms: int) -> bool:
-        """Whether what is due first, and by now, is of a kind."""
-        first = self._first()
-        return first is not None and first.at_ms <= now_ms and first.kind == kind
-
     def pop(self, now_ms: int) -> Due | None:
         """Take out and return what is due first, None if nothing is by now."""
         first = self._first()
@@ -91,3 +92,28 @@ class Timers:
             return None
         del self._due[first.kind, first.member_id]
         return first
+
+    # Topics
+
+    def topics_seen(self, now_ms: int, epoch: int) -> None:
+        self._fresh_until_ms, self._fresh_epoch = now_ms + REFRESH_AFTER_MS, epoch
+
+    def topics_changed(self) -> None:
+        self._fresh_until_ms = self._fresh_epoch = 0
+
+    def must_see_topics(self, now_ms: int, epoch: int) -> bool:
+        # An epoch below says that the record which raised it was never written: what was seen then does not count.
+        return now_ms >= self._fresh_until_ms or epoch < self._fresh_epoch
+
+    def want_patterns(self, patterns: Iterable[str], now_ms: int) -> None:
+        """Have these resolved soon, not in the midst of a heartbeat: there may be many topics."""
+        self.patterns = frozenset(patterns)
+        self.set(REFRESH, "", now_ms)
+
+    def take_patterns(self, now_ms: int) -> frozenset[str] | None:
+        """Return what is to be resolved now, if that is what is due first."""
+        first = self._first()
+        if first is None or first.at_ms > now_ms or first.kind != REFRESH:
+            return None
+        del self._due[first.kind, first.member_id]
+        return self.patterns or frozenset()

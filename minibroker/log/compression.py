@@ -506,20 +506,10 @@ def _lz4_header(data: memoryview, magic: int) -> bytes:
 
 
 def _lz4_header_checksum(descriptor: bytes) -> bytes:
-    """Return the second byte of xxHash32; only the part of that algorithm that inputs below 16 bytes need."""
-    mask = 0xFFFFFFFF
-    total = 374761393 + len(descriptor)
-    words_end = len(descriptor) & ~3
-    for start in range(0, words_end, 4):
-        total = (total + int.from_bytes(descriptor[start : start + 4], "little") * 3266489917) & mask
-        total = ((total << 17 | total >> 15) & mask) * 668265263
-    for byte in descriptor[words_end:]:
-        total = (total + byte * 374761393) & mask
-        total = ((total << 11 | total >> 21) & mask) * 2654435761
-    total &= mask
-    total = ((total ^ total >> 15) * 2246822519) & mask
-    total = ((total ^ total >> 13) * 3266489917) & mask
-    return bytes([(total ^ total >> 16) >> 8 & 0xFF])
+    """Return the second byte of xxHash32."""
+    import xxhash
+
+    return bytes([xxhash.xxh32_intdigest(descriptor) >> 8 & 0xFF])
 
 
 # zstd

@@ -26,7 +26,6 @@ from random import Random
 from typing import Any
 
 from minibroker.errors import Error, KafkaError
-from minibroker.event_kinds import Link as LinkChanged
 from minibroker.event_kinds import Message as MessageSeen
 from minibroker.events import EventStream
 from minibroker.protocol.headers import Request
@@ -74,7 +73,7 @@ class Network:
         self.encodes = False  # messages go as bytes, so that only what their version has arrives
         self.sent_count = 0
         self._nodes: dict[NodeId, NetworkNode] = {}
-        self._links: dict[tuple[NodeId, NodeId], Link] = {}
+        self.links: dict[tuple[NodeId, NodeId], Link] = {}
         self._gates: dict[Gate, Callable[[Letter], object]] = {}
         self._calls: dict[Call, None] = {}
         self._lives = 0
@@ -113,58 +112,10 @@ class Network:
 
     def link(self, source: NodeId, target: NodeId) -> Link:
         """Return the link from one node to another; the way back is another link."""
-        link = self._links.get((source, target))
+        link = self.links.get((source, target))
         if link is None:
-            link = self._links[source, target] = Link(self, source, target)
+            link = self.links[source, target] = Link(self, source, target)
         return link
-
-    def delay(self, source: NodeId, target: NodeId, ms: float, jitter_ms: float = 0, *, one_way: bool = False) -> None:
-        for link in self._both(source, target, one_way=one_way):
-            link.delay_ms, link.jitter_ms = ms, jitter_ms
-            self._changed(link, f"delayed by {ms:g} to {ms + jitter_ms:g} ms" if ms or jitter_ms else "not delayed")
-
-    def throttle(self, source: NodeId, target: NodeId, bytes_per_s: int, *, one_way: bool = False) -> None:
-        for link in self._both(source, target, one_way=one_way):
-            link.bytes_per_s = bytes_per_s
-            self._changed(link, f"throttled to {bytes_per_s} bytes a second" if bytes_per_s else "not throttled")
-
-    def lose(self, source: NodeId, target: NodeId, share: float, *, one_way: bool = False) -> None:
-        for link in self._both(source, target, one_way=one_way):
-            link.lost_share = share
-            self._changed(link, f"losing {share:.0%} of the messages")
-
-    def cut(self, source: NodeId, target: NodeId, *, one_way: bool = False) -> None:
-        for link in self._both(source, target, one_way=one_way):
-            if not link.is_cut:
-                link.is_cut = True
-                self._changed(link, "cut")
-
-    def heal(self, source: NodeId, target: NodeId, *, one_way: bool = False) -> None:
-        """Undo a cut; the other settings of the links stay."""
-        for link in self._both(source, target, one_way=one_way):
-            if link.is_cut:
-                link.is_cut = False
-                self._changed(link, "healed")
-                link.flow()
-
-    def heal_all(self) -> None:
-        """Make every link as it was at first; gates stay as they are."""
-        for link in list(self._links.values()):  # what flows may find a link that nobody has used yet
-            was_cut = link.is_cut
-            link.delay_ms = link.jitter_ms = link.lost_share = link.twice_share = link.late_share = 0.0
-            link.bytes_per_s = 0
-            link.is_cut = False
-            if was_cut:
-                self._changed(link, "healed")
-            link.flow()
-
-    def _both(self, source: NodeId, target: NodeId, *, one_way: bool) -> list[Link]:
-        there = self.link(source, target)
-        return [there] if one_way else [there, self.link(target, source)]
-
-    def _changed(self, link: Link, state: str) -> None:
-        if self.events.observed:
-            self.events.emit(LinkChanged(source=str(link.source), target=str(link.target), state=state))
 
     # Step mode
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     class Upkeep(Protocol):
         """What is to be done from time to time for the logs of the partitions."""
 
+        keeps_all: bool
+
         def settle(self, settings: LogSettings) -> None: ...
 
         def left(self, key: tuple[str, int]) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections import Counter
 from random import Random
@@ -10,7 +11,7 @@ import pytest
 
 from minibroker.client import Admin, NewTopic
 from minibroker.client import Cluster as Client
-from minibroker.cluster.nodes import NoSuchBroker
+from minibroker.cluster.nodes import RUNNING, NoSuchBroker
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
@@ -505,6 +506,40 @@ def test_a_power_loss_takes_what_was_not_flushed_and_the_others_have_it() -> Non
         await cluster.waits.isr(TOPIC)
         await cluster.waits.in_sync()
         assert {end for end, _ in lab.ends().values()} == {3}
+
+    in_cluster(main)
+
+
+def test_a_broker_loses_its_power_though_its_disk_cannot_be_read() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await lab.send(b"a", b"b", b"c")
+        follower = next(each for each in (1, 2, 3) if each != cluster.partition(TOPIC, 0).leader)
+        storage = cluster.storages[follower]
+        assert isinstance(storage, SimulatedStorage)
+        storage.fail(errno.EIO, doing="read", times=1000)
+        await cluster.kill(follower, lossy=True)
+        await cluster.start(follower)
+        await cluster.waits.in_sync()
+        assert {end for end, _ in lab.ends().values()} == {3}
+
+    in_cluster(main)
+
+
+def test_a_broker_cannot_start_while_it_is_being_killed() -> None:
+    """Its listeners are still its own: the start would meet an address in use."""
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        killing = asyncio.get_running_loop().create_task(cluster.kill(2))
+        while cluster.states[2] == RUNNING:
+            await asyncio.sleep(0)
+        with pytest.raises(NoSuchBroker, match="broker 2 is stopping"):
+            await cluster.start(2)
+        await killing
+        await cluster.start(2)
+        assert cluster.states[2] == RUNNING
 
     in_cluster(main)
 

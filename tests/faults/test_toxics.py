@@ -250,7 +250,7 @@ async def test_a_client_that_does_not_read_is_no_burden() -> None:
         await turns()
         connection = connection_of(node)
         assert connection.is_unread
-        asked = node.dispatcher.request_counts[FETCH, 11]
+        asked = node.request_counts[FETCH, 11]
         assert asked < 5
         node.faults.clear_toxics()
         assert [(await client.answer(FETCH, 11))[0] for _ in range(10)] == list(range(10))

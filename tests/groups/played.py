@@ -153,7 +153,7 @@ class Player:
         )
         self._take(rows, outcome)
         outcome["response"] = response.encode(step["version"]).hex()
-        if self.group.resolves_patterns:
+        if self.group.timers.patterns is not None:
             self._take(self.group.expire(self.now_ms, topics=self.topics, config=self.settings), outcome)
 
     def _classic_request(self, step: dict[str, Any], outcome: dict[str, Any]) -> None:

@@ -206,6 +206,17 @@ def test_a_static_member_finds_its_partitions_waiting_and_its_place_is_not_taken
     assert refusal(lambda: cluster.beat("a", 2, instance_id="i")) == (Error.FENCED_INSTANCE_ID, words)
 
 
+def test_a_static_member_that_has_left_is_refused_at_the_epoch_before_the_one_it_left_at() -> None:
+    cluster = Cluster()
+    cluster.beat("a", 0, instance_id="i")
+    cluster.set_partitions(4)
+    cluster.beat("a", 2, [0, 1, 2], instance_id="i")
+    assert cluster.beat("a", 2, [0, 1, 2], instance_id="i").member_epoch == 3  # the last answer may have been lost
+    cluster.beat("a", -2, instance_id="i")
+    code, _ = refusal(lambda: cluster.beat("a", 2, [0, 1, 2], instance_id="i"))
+    assert code == Error.FENCED_MEMBER_EPOCH
+
+
 def test_a_lost_answer_is_made_good_if_the_member_owns_no_more_than_it_got() -> None:
     cluster = Cluster()
     cluster.beat("a", 0)
@@ -279,10 +290,10 @@ def test_a_pattern_is_resolved_again_after_the_refresh_interval(interval_ms: int
     for _ in range(2):
         cluster.now_ms += interval_ms
         cluster.beat("a", 1, [])
-        assert not cluster.group.resolves_patterns
+        assert cluster.group.timers.patterns is None
         cluster.now_ms += 1
         cluster.beat("a", 1, [])
-        assert cluster.group.resolves_patterns
+        assert cluster.group.timers.patterns is not None
         cluster.expire()
 
 
@@ -449,7 +460,9 @@ class Interleavings(RuleBasedStateMachine):
             given_out = [part for target in state.targets.values() for part in target.get(TOPIC, ())]
             assert sorted(given_out) == list(range(len(given_out)))
             seen = len(self.cluster.topics.by_name["t"].racks)
-            assert len(given_out) == seen or self.cluster.group.must_see_topics(self.cluster.now_ms)
+            assert len(given_out) == seen or self.cluster.group.timers.must_see_topics(
+                self.cluster.now_ms, self.cluster.group.state.epoch
+            )
 
     @invariant()
     def the_state_is_what_its_rows_say(self) -> None:

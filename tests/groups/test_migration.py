@@ -11,6 +11,7 @@ from minibroker.groups import classic_members_in_consumer_group as classic_in_co
 from minibroker.groups import migration
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Member as ClassicMember
+from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.records import decode, encode
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.join_group import JoinGroupResponse
@@ -52,7 +53,7 @@ def test_a_classic_group_is_upgraded_as_in_kafka(script: list[Any]) -> None:
     kept: Any = {"topics": player.topics, "config": player.settings, "now_ms": player.now_ms}
     ours: dict[str, Any] = {"rows": []}
     try:
-        rows, player.group = migration.upgrade(classic, **kept)
+        rows, player.group = ConsumerGroup.upgraded(classic, **kept)
         ours = player.play(step)
         ours["rows"][0][:0] = [[part if part is None else part.hex() for part in encode(row)] for row in rows]
     except KafkaError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.cluster.links import Links
 from minibroker.errors import Error
 from minibroker.events import KINDS, Event
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -25,7 +26,10 @@ class Nodes:
 
     def __init__(self, world: World):
         self.world = world
+        self.events = world.events
         self.network = Network(world.clock, world.chance, world.events)
+        self.cut_from_clients: dict[int, None] = {}
+        self.links: Any = Links(self)  # type: ignore[arg-type]
         self.asked: list[int] = []  # max_wait_ms stands for a number of the request
         self.versions: list[int] = []
         self.times: list[int] = []
@@ -47,6 +51,9 @@ class Nodes:
             return response
 
         return later()
+
+    def check(self, *who: object) -> None:
+        """All are there."""
 
     async def call(self, number: int, **options: Any) -> int:
         answer = await self.network.call(FOLLOWER, LEADER, request(number), **options)
@@ -97,9 +104,9 @@ def test_a_call_returns_the_answer_at_once_on_a_good_link() -> None:
 
 def test_a_delay_counts_for_each_direction() -> None:
     async def scene(nodes: Nodes) -> None:
-        nodes.network.delay(FOLLOWER, LEADER, 100, one_way=True)
+        nodes.links.delay(FOLLOWER, LEADER, 100, one_way=True)
         assert await elapsed_ms(nodes, nodes.call(1)) == 100
-        nodes.network.delay(FOLLOWER, LEADER, 100)
+        nodes.links.delay(FOLLOWER, LEADER, 100)
         assert await elapsed_ms(nodes, nodes.call(2)) == 200
 
     play(scene)
@@ -107,7 +114,7 @@ def test_a_delay_counts_for_each_direction() -> None:
 
 def test_a_link_keeps_the_order_whatever_the_jitter() -> None:
     async def scene(nodes: Nodes) -> None:
-        nodes.network.delay(FOLLOWER, LEADER, 1, jitter_ms=500)
+        nodes.links.delay(FOLLOWER, LEADER, 1, jitter_ms=500)
         await asyncio.gather(*(nodes.start(number) for number in range(50)))
         assert nodes.asked == list(range(50))
 
@@ -117,7 +124,7 @@ def test_a_link_keeps_the_order_whatever_the_jitter() -> None:
 def test_a_throttled_link_takes_time_for_each_byte() -> None:
     async def scene(nodes: Nodes) -> None:
         size_bytes = len(request(1).encode(13))
-        nodes.network.throttle(FOLLOWER, LEADER, size_bytes, one_way=True)
+        nodes.links.throttle(FOLLOWER, LEADER, size_bytes, one_way=True)
         calls = [nodes.start(number, version=13) for number in range(3)]
         assert await elapsed_ms(nodes, asyncio.wait(calls)) == 3000
 
@@ -126,11 +133,11 @@ def test_a_throttled_link_takes_time_for_each_byte() -> None:
 
 def test_a_cut_link_keeps_messages_until_it_is_healed() -> None:
     async def scene(nodes: Nodes) -> None:
-        nodes.network.cut(FOLLOWER, LEADER)
+        nodes.links.cut(FOLLOWER, LEADER)
         call = nodes.start(1)
         await nodes.world.clock.sleep(5000)
         assert not nodes.asked
-        nodes.network.heal(FOLLOWER, LEADER)
+        nodes.links.heal(FOLLOWER, LEADER)
         assert await call == 1
 
     play(scene)
@@ -138,7 +145,7 @@ def test_a_cut_link_keeps_messages_until_it_is_healed() -> None:
 
 def test_a_cut_of_one_way_lets_the_request_through_and_keeps_the_answer() -> None:
     async def scene(nodes: Nodes) -> None:
-        nodes.network.cut(LEADER, FOLLOWER, one_way=True)
+        nodes.links.cut(LEADER, FOLLOWER, one_way=True)
         with pytest.raises(NetworkError) as failure:
             await nodes.call(1, timeout_ms=1000)
         assert failure.value.code == Error.REQUEST_TIMED_OUT
@@ -150,10 +157,10 @@ def test_a_cut_of_one_way_lets_the_request_through_and_keeps_the_answer() -> Non
 
 def test_what_the_caller_gave_up_is_not_delivered_later() -> None:
     async def scene(nodes: Nodes) -> None:
-        nodes.network.cut(FOLLOWER, LEADER)
+        nodes.links.cut(FOLLOWER, LEADER)
         with pytest.raises(NetworkError):
             await nodes.call(1, timeout_ms=1000)
-        nodes.network.heal(FOLLOWER, LEADER)
+        nodes.links.heal(FOLLOWER, LEADER)
         assert await nodes.call(2) == 2
         assert nodes.asked == [2]
 
@@ -185,7 +192,7 @@ def test_a_repeated_message_is_handled_twice_and_answered_once() -> None:
 
 def test_lost_messages_end_by_the_callers_patience() -> None:
     async def scene(nodes: Nodes) -> None:
-        nodes.network.lose(FOLLOWER, LEADER, 0.5, one_way=True)
+        nodes.links.lose(FOLLOWER, LEADER, 0.5, one_way=True)
         ends = await asyncio.gather(*(nodes.start(n, timeout_ms=10) for n in range(100)), return_exceptions=True)
         lost = [end for end in ends if isinstance(end, NetworkError)]
         assert 30 < len(lost) < 70
@@ -200,17 +207,17 @@ def test_groups_are_cut_from_each_other_and_not_within() -> None:
         for node in (3, "controller"):
             network.attach(node, nodes.answer)
         for target in (3, "controller"):
-            network.cut(1, target)
-            network.cut(2, target)
+            nodes.links.cut(1, target)
+            nodes.links.cut(2, target)
         assert await nodes.call(1) == 1
         assert (await network.call(3, "controller", request(2))).throttle_time_ms == 2
         for source, target in [(1, 3), (3, 1), (2, "controller"), ("controller", 1)]:
             assert network.link(source, target).is_cut
             with pytest.raises(NetworkError):
                 await network.call(source, target, request(3), timeout_ms=1)
-        network.heal_all()
+        nodes.links.heal()
         for other in (2, 3, "controller"):
-            network.cut(1, other)
+            nodes.links.cut(1, other)
         assert not network.link(2, 3).is_cut
         assert network.link(1, 2).is_cut
 
@@ -312,7 +319,7 @@ def test_calls_to_a_machine_without_power_hear_nothing() -> None:
 
 def test_what_was_meant_for_an_earlier_life_does_not_reach_the_next() -> None:
     async def scene(nodes: Nodes) -> None:
-        nodes.network.delay(FOLLOWER, LEADER, 100)
+        nodes.links.delay(FOLLOWER, LEADER, 100)
         call = nodes.start(1, timeout_ms=1000)
         await nodes.world.clock.sleep(50)
         nodes.network.detach(LEADER, silent=True)
@@ -424,9 +431,9 @@ def test_changes_and_messages_are_told() -> None:
     async def scene(nodes: Nodes) -> None:
         heard: list[str] = []
         nodes.world.events.subscribe(lambda event: heard.append(event.line), KINDS)
-        nodes.network.cut(FOLLOWER, LEADER, one_way=True)
-        nodes.network.cut(FOLLOWER, LEADER, one_way=True)
-        nodes.network.heal(FOLLOWER, LEADER)
+        nodes.links.cut(FOLLOWER, LEADER, one_way=True)
+        nodes.links.cut(FOLLOWER, LEADER, one_way=True)
+        nodes.links.heal(FOLLOWER, LEADER)
         await nodes.call(1)
         assert heard == [
             "link 2->1 cut",
@@ -445,8 +452,8 @@ def test_the_same_seed_goes_the_same_way() -> None:
         nodes = Nodes(world)
         heard: list[Event] = []
         world.events.subscribe(heard.append, KINDS)
-        nodes.network.delay(FOLLOWER, LEADER, 1, jitter_ms=20)
-        nodes.network.lose(FOLLOWER, LEADER, 0.1)
+        nodes.links.delay(FOLLOWER, LEADER, 1, jitter_ms=20)
+        nodes.links.lose(FOLLOWER, LEADER, 0.1)
         nodes.network.link(FOLLOWER, LEADER).twice_share = 0.1
         nodes.network.link(LEADER, FOLLOWER).late_share = 0.1
         await asyncio.gather(*(nodes.start(n, timeout_ms=100) for n in range(200)), return_exceptions=True)

@@ -116,12 +116,12 @@ async def test_one_who_sends_much_at_once_does_not_keep_others_waiting() -> None
     async with running() as node:
         greedy, others = FedTransport(node), [FedTransport(node) for _ in range(3)]
         greedy.feed(frame(PING, 0) * 10 * SHARE_REQUESTS)
-        assert 0 < node.dispatcher.asked_count <= SHARE_REQUESTS
+        assert 0 < node.asked_count <= SHARE_REQUESTS
         for each in others:
             each.feed(frame(PING, 0))
             assert each.answers(VERSIONS)
         await greedy.idle()
-        assert node.dispatcher.asked_count == 10 * SHARE_REQUESTS + len(others)
+        assert node.asked_count == 10 * SHARE_REQUESTS + len(others)
         assert len(greedy.sent) == len(others[0].sent) * 10 * SHARE_REQUESTS
         for each in (greedy, *others):
             each.close()
@@ -131,10 +131,10 @@ async def test_what_one_who_has_gone_wanted_is_not_done() -> None:
     async with running() as node:
         fed = FedTransport(node)
         fed.feed(frame(PING, 0) * 10 * SHARE_REQUESTS)
-        before = node.dispatcher.asked_count
+        before = node.asked_count
         fed.is_gone = True  # as a transport whose write has failed, before it has told
         await turns(30)
-        assert node.dispatcher.asked_count <= before + 1
+        assert node.asked_count <= before + 1
         fed.is_gone = False
         fed.close()
         await turns()
@@ -147,9 +147,9 @@ async def test_a_share_is_as_long_as_the_clock_says() -> None:
         fed = FedTransport(node)
         fed.feed(frame(MetadataRequest(topics=[Topic(name="wide")]), 9) * 20)
         await turns(1)
-        assert node.dispatcher.asked_count < 20
+        assert node.asked_count < 20
         await fed.idle()
-        assert node.dispatcher.asked_count == 20
+        assert node.asked_count == 20
         fed.close()
 
 

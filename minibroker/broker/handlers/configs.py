@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.dispatch import Context
 from minibroker.config.alter import (
     alter_broker,
@@ -79,7 +79,7 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
-def _entries(kind: int, name: str, names: list[str] | None, node: Node) -> list[ConfigEntry]:
+def _entries(kind: int, name: str, names: list[str] | None, node: BrokerParts) -> list[ConfigEntry]:
     if kind == TOPIC:
         check_name(name)
         if name not in node.image.topics:
@@ -98,7 +98,7 @@ def _entries(kind: int, name: str, names: list[str] | None, node: Node) -> list[
     raise KafkaError(Error.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
-def _check_broker(name: str, node: Node) -> None:
+def _check_broker(name: str, node: BrokerParts) -> None:
     if not name.isdigit():
         raise KafkaError(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if not node.owns_configs_of(int(name)):
@@ -135,7 +135,7 @@ def alter_configs(request: AlterConfigsRequest, context: Context) -> Work[AlterC
     return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
-def _replacing(kind: int, name: str, configs: list[tuple[str, str | None]], node: Node) -> Plan:
+def _replacing(kind: int, name: str, configs: list[tuple[str, str | None]], node: BrokerParts) -> Plan:
     def plan(current: Mapping[str, str]) -> dict[str, str]:
         if kind == TOPIC:
             return replace_topic(configs, node.config)
@@ -167,7 +167,7 @@ def incremental_alter_configs(
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 
-def _changing(kind: int, name: str, operations: list[tuple[str, int, str | None]], node: Node) -> Plan:
+def _changing(kind: int, name: str, operations: list[tuple[str, int, str | None]], node: BrokerParts) -> Plan:
     def plan(current: Mapping[str, str]) -> dict[str, str]:
         if kind == TOPIC:
             return alter_topic(current, operations, node.config)
@@ -178,7 +178,7 @@ def _changing(kind: int, name: str, operations: list[tuple[str, int, str | None]
     return plan
 
 
-def _alter(kind: int, name: str, node: Node, is_trial: bool, plan: Plan) -> tuple[Error, str | None]:
+def _alter(kind: int, name: str, node: BrokerParts, is_trial: bool, plan: Plan) -> tuple[Error, str | None]:
     """Carry out a plan for one resource; return what to answer."""
     try:
         if kind == BROKER_LOGGER:

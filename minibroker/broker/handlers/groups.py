@@ -30,7 +30,6 @@ from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Member, join_refused, sync_refused
 from minibroker.groups.consumer import ConsumerGroup, check_heartbeat, group_not_found
 from minibroker.groups.consumer_state import JOINING, LEAVING, LEFT_FOR_A_WHILE
-from minibroker.groups.migration import upgrade
 from minibroker.log.checkpoints import format_id
 from minibroker.metadata.bootstrap import random_id
 from minibroker.protocol.messages.consumer_group_heartbeat import (
@@ -339,4 +338,4 @@ def _consumer_group(
         raise group_not_found(request.group_id, is_leaving=request.member_epoch in (LEAVING, LEFT_FOR_A_WHILE))
     if group is None or group.is_idle:
         return [] if group is None else group.tombstones(), ConsumerGroup(request.group_id)
-    return upgrade(group, topics=topics, config=config, now_ms=context.now_ms)
+    return ConsumerGroup.upgraded(group, topics=topics, config=config, now_ms=context.now_ms)

@@ -17,7 +17,7 @@ from functools import partial
 from types import GeneratorType
 from typing import Any
 
-from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.dispatch import Context, code_for, find_replica, is_internal, known_leader, no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.in_pieces import finish
@@ -422,7 +422,7 @@ async def _replicated(
     return response
 
 
-def _outcome(replica: Replica, end_offset: int, leader_epoch: int, node: Node) -> Error | None:
+def _outcome(replica: Replica, end_offset: int, leader_epoch: int, node: BrokerParts) -> Error | None:
     """Return what becomes of an append; None: that is not known yet."""
     outcome = replica.replicated(end_offset, leader_epoch)
     if outcome == Error.NOT_LEADER_OR_FOLLOWER and not node.has_partition(replica.topic, replica.partition):

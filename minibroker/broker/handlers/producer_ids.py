@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 
-from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.dispatch import Context, no_transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -27,7 +27,7 @@ def init_producer_id(
     return _later(context.node) if found is None else _given(found)
 
 
-async def _later(node: Node) -> InitProducerIdResponse:
+async def _later(node: BrokerParts) -> InitProducerIdResponse:
     try:
         return _given(await node.producer_ids.later())
     except KafkaError as error:

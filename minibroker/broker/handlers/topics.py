@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.dispatch import NO_ID, Context
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import Error, KafkaError
@@ -101,7 +101,7 @@ def _told(result: Created) -> Iterator[None]:
         result.error_message = error.message
 
 
-def _wish(topic: CreateTopicsRequest.CreatableTopic, node: Node) -> dict[str, Any]:
+def _wish(topic: CreateTopicsRequest.CreatableTopic, node: BrokerParts) -> dict[str, Any]:
     """Return what the controller is to be asked for, but for the name."""
     return {
         "partitions": topic.num_partitions,
@@ -113,14 +113,14 @@ def _wish(topic: CreateTopicsRequest.CreatableTopic, node: Node) -> dict[str, An
     }
 
 
-def _try(topic: CreateTopicsRequest.CreatableTopic, result: Created, node: Node) -> InPieces[None]:
+def _try(topic: CreateTopicsRequest.CreatableTopic, result: Created, node: BrokerParts) -> InPieces[None]:
     """Say what would become of a topic, and make nothing."""
     tried = yield from node.controller.try_topic(topic.name, **_wish(topic, node))
     result.topic_id, result.num_partitions, result.replication_factor = tried
     result.configs = _configs({config.name: config.value or "" for config in topic.configs}, node)
 
 
-def _plan(topic: CreateTopicsRequest.CreatableTopic, node: Node) -> InPieces[Plan | None]:
+def _plan(topic: CreateTopicsRequest.CreatableTopic, node: BrokerParts) -> InPieces[Plan | None]:
     """Return the records of a topic with many partitions, made while others are served; None: there are few."""
     if _partition_count([topic], node.config["num.partitions"]) <= AT_ONCE_MAX:
         return None
@@ -129,14 +129,14 @@ def _plan(topic: CreateTopicsRequest.CreatableTopic, node: Node) -> InPieces[Pla
     )
 
 
-def _planned(name: str, work: InPieces[list[MetadataRecord]], node: Node) -> InPieces[Plan]:
+def _planned(name: str, work: InPieces[list[MetadataRecord]], node: BrokerParts) -> InPieces[Plan]:
     facts = node.controller.facts(name)
     records = yield from work
     prepared = yield from node.metadata_log.prepare(records, now_ms=node.clock.now_ms())
     return facts, prepared
 
 
-def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, plan: Plan | None, node: Node) -> None:
+def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, plan: Plan | None, node: BrokerParts) -> None:
     """Write down that there is a topic; whether there can be is decided in the same turn of the loop."""
     overrides = {config.name: config.value for config in topic.configs}
     if plan is not None and plan[0] == node.controller.facts(topic.name):
@@ -152,7 +152,7 @@ def _create(topic: CreateTopicsRequest.CreatableTopic, result: Created, plan: Pl
     result.configs = _configs({name: value or "" for name, value in overrides.items()}, node)
 
 
-def _configs(overrides: dict[str, str], node: Node) -> list[CreatedConfig]:
+def _configs(overrides: dict[str, str], node: BrokerParts) -> list[CreatedConfig]:
     from minibroker.config import TopicConfig
     from minibroker.config.describe import topic_entries
 
@@ -272,7 +272,7 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Wor
     return CreatePartitionsResponse(throttle_time_ms=0, results=list(results.values()))
 
 
-def _added_count(topics: list[CreatePartitionsRequest.CreatePartitionsTopic], node: Node) -> int:
+def _added_count(topics: list[CreatePartitionsRequest.CreatePartitionsTopic], node: BrokerParts) -> int:
     """Return how many partitions are wanted in all, beyond those that are there."""
     present = node.image.topics
     return sum(max(topic.count - len(present[topic.name].partitions), 0) for topic in topics if topic.name in present)

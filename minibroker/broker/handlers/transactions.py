@@ -8,7 +8,7 @@ Versions of TxnOffsetCommit: 6 topics by their ids.
 
 from __future__ import annotations
 
-from minibroker.broker.broker import Node
+from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.dispatch import Context
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.add_partitions_to_txn import (
@@ -95,7 +95,7 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Context) 
     )
 
 
-def _not_added(topics: list[AddPartitionsToTxnTopic], node: Node) -> list[AddPartitionsToTxnTopicResult]:
+def _not_added(topics: list[AddPartitionsToTxnTopic], node: BrokerParts) -> list[AddPartitionsToTxnTopicResult]:
     """Answer for each partition: it is not there, or another is not, or nobody coordinates the transaction."""
     is_whole = all(node.has_partition(topic.name, index) for topic in topics for index in topic.partitions)
     here = Error.NOT_COORDINATOR if is_whole else Error.OPERATION_NOT_ATTEMPTED
