@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable, Iterator
 
 from minibroker.cli.explain import print_fields, wants_colors
 from minibroker.cli.status import DONE, FAILED, USAGE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DESCRIPTION = "Print what kafka-dump-log prints, with its options. A directory stands for the files in it."
 

@@ -6,9 +6,7 @@ batch each, so that batches are filled (KIP-480); Java chooses at random, here n
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 
 def murmur2(data: bytes) -> int:

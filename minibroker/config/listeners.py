@@ -13,11 +13,8 @@ Not here: sockets (server/).
 
 from __future__ import annotations
 
+from minibroker.config.broker import BrokerConfig
 from minibroker.config.values import ConfigError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.config.broker import BrokerConfig
 
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")

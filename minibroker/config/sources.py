@@ -8,13 +8,11 @@ Not here: reading files and the environment; KAFKA_CREATE_TOPICS, which is no se
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from minibroker.config.setting import HONOURED, NEWEST, REFUSED, Setting
 from minibroker.config.tables import broker_settings, find_broker_setting, other_settings, without_listener
 from minibroker.config.values import BadValue, ConfigError, format_value, parse_value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # Variables that begin like a setting and are none: those of the images' scripts and of their JVM, and one of ours.
 NO_SETTINGS = frozenset(

@@ -6,6 +6,9 @@ one data directory and without TLS or logins, cannot be. Values of single settin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from minibroker.config.broker import BrokerConfig
 from minibroker.config.listeners import (
     ADVERTISED,
     CONTROLLER_LISTENERS,
@@ -15,12 +18,6 @@ from minibroker.config.listeners import (
     client_listeners,
     controller_names,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from minibroker.config.broker import BrokerConfig
 
 INTER_BROKER_LISTENER, INTER_BROKER_PROTOCOL = "inter.broker.listener.name", "security.inter.broker.protocol"
 ROLES, VOTERS, QUORUM_SERVERS = "process.roles", "controller.quorum.voters", "controller.quorum.bootstrap.servers"

@@ -13,10 +13,12 @@ Not here: what members of the classic protocol say to each other (sharing.py).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 
 from minibroker.errors import Error, KafkaError
-from minibroker.lessons.clients import LONG_PATIENCE_MS, check
+from minibroker.lessons.clients import LONG_PATIENCE_MS, Asking, check
 from minibroker.lessons.sharing import (
+    Place,
     assignment_bytes,
     read_assignment,
     read_subscription,
@@ -26,18 +28,10 @@ from minibroker.lessons.sharing import (
 )
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.heartbeat import HeartbeatRequest
-from minibroker.protocol.messages.join_group import JoinGroupRequest
+from minibroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from minibroker.protocol.messages.leave_group import LeaveGroupRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from minibroker.protocol.messages.sync_group import SyncGroupRequest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from minibroker.lessons.clients import Asking
-    from minibroker.lessons.sharing import Place
-    from minibroker.protocol.messages.join_group import JoinGroupResponse
 
 EAGER, COOPERATIVE, CONSUMER = "eager", "cooperative", "consumer"
 ASSIGNORS = {EAGER: "range", COOPERATIVE: "cooperative-sticky"}

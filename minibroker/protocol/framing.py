@@ -10,17 +10,12 @@ Not here: what an unknown API or version deserves (ApiVersions is special there)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct as Layout
 
 from minibroker.errors import InvalidLength
-from minibroker.protocol.headers import RequestHeader, ResponseHeader
+from minibroker.protocol.headers import Request, RequestHeader, Response, ResponseHeader
 from minibroker.protocol.registry import request_class, response_class
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from minibroker.protocol.headers import Request, Response
 
 FRAME_BYTES_MAX = 104857600  # Kafka's socket.request.max.bytes
 LENGTH = Layout(">i")

@@ -58,8 +58,7 @@ class ReplicaFetchers:
             return  # news that came while the broker stops; it must not begin again
         role, key = replica.role, (replica.topic_id, replica.partition)
         leader = role.leader_id if isinstance(role, FollowerState) else NO_LEADER
-        before = self._leaders.get(key)
-        if before is not None and before != leader:
+        if self._leaders.get(key) != leader:
             self.remove(replica)
         if leader != NO_LEADER:
             self._leaders[key] = leader

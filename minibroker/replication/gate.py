@@ -10,14 +10,10 @@ gate.open()                      # all that wait, and what comes later
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from minibroker.event_kinds import Step
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from minibroker.events import EventStream
+from minibroker.events import EventStream
 
 
 class Held:

@@ -5,18 +5,14 @@ Versions of FindCoordinator: 4 many keys.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import no_transactions
+from minibroker.broker.dispatch import Context, no_transactions
 from minibroker.broker.internal_topics import make_missing
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.hash_order import partition_of
+from minibroker.metadata.image import Topic
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
-    from minibroker.metadata.image import Topic
-    from minibroker.turns import Work
+from minibroker.turns import Work
 
 Coordinator = FindCoordinatorResponse.Coordinator
 

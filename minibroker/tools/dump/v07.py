@@ -17,14 +17,11 @@ Not here: reading from disk, brokers. Nothing but `minibroker dump --explain-off
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from zlib import crc32
 
 from minibroker.errors import CorruptCrc, InvalidLength, InvalidMagic, ProtocolError, TooDeep, Truncated, UnknownCodec
 from minibroker.log.compression import NONE, SNAPPY, compress, decompress
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CODEC_MASK = 0b11
 SIZE_BYTES = 4
