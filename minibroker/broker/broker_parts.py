@@ -9,7 +9,7 @@ Not here: its life, and its listeners (broker.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 # Kinds of metadata records.
 PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
+TOPICS_TOGETHER, TOPIC_US = 8, 250  # so many are made or deleted in one share; for each of them
 BROKER_RECORDS = frozenset((0, 1, 7, 8, 17))  # one comes, goes, is fenced or unfenced
 
 
@@ -304,3 +305,9 @@ class BrokerParts(Parts):
             ),
             at_once=at_once,
         )
+
+
+def topic_shares(topics: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Return as many topics at a time as may reach the disk together."""
+    for start in range(0, len(topics), TOPICS_TOGETHER):
+        yield topics[start : start + TOPICS_TOGETHER]

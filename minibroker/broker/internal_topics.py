@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from minibroker.broker.broker_parts import BrokerParts
+from minibroker.broker.broker_parts import TOPIC_US, BrokerParts, topic_shares
 from minibroker.broker.metadata_standalone import StandaloneMetadata
 from minibroker.config import BrokerConfig
 from minibroker.controller.controller import RECORDS_MAX
@@ -15,10 +15,6 @@ from minibroker.groups import OFFSETS_TOPIC, offsets_topic_configs
 from minibroker.turns import Work
 
 TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings
-
-
-SHARE_TOPICS = 8  # that reach the disk together
-TOPIC_US = 250
 
 
 def plan_of(topic: str, config: BrokerConfig, broker_count: int) -> TopicPlan:
@@ -48,10 +44,8 @@ def make_missing(node: BrokerParts, topics: Iterable[str], *, waits: bool = True
 
 
 def _make(node: BrokerParts, plans: Mapping[str, TopicPlan], *, waits: bool) -> Work[None]:
-    rows = list(plans.items())
     made = []
-    for start in range(0, len(rows), SHARE_TOPICS):
-        share = rows[start : start + SHARE_TOPICS]
+    for share in topic_shares(list(plans.items())):
         with node.together():
             for name, (partitions, factor, configs) in share:
                 with suppress(KafkaError):

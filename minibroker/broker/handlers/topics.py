@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from minibroker.broker.broker_parts import BrokerParts
+from minibroker.broker.broker_parts import TOPIC_US, BrokerParts, topic_shares
 from minibroker.broker.dispatch import NO_ID, Context
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import Error, KafkaError
@@ -32,9 +32,8 @@ CreatedConfig = Created.CreatableTopicConfigs
 Deleted = DeleteTopicsResponse.DeletableTopicResult
 Extended = CreatePartitionsResponse.CreatePartitionsTopicResult
 
-SHARE_TOPICS = 8  # that reach the disk together
 AT_ONCE_MAX = 100  # partitions whose records are made without a pause
-TOPIC_US, WRITTEN_US = 250, 2
+WRITTEN_US = 2
 
 
 def create_topics(request: CreateTopicsRequest, context: Context) -> Work[CreateTopicsResponse]:
@@ -48,7 +47,7 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> Work[Create
         return CreateTopicsResponse(topics=list(refused.values()))
     names = Counter(topic.name for topic in request.topics)
     results: dict[str, Created] = {}
-    for share in _shares(request.topics):
+    for share in topic_shares(request.topics):
         spent_us = 0
         plans = []
         for topic in share:
@@ -83,12 +82,6 @@ def _partition_count(topics: list[CreateTopicsRequest.CreatableTopic], default: 
         len(topic.assignments) or (default if topic.num_partitions == -1 else max(topic.num_partitions, 0))
         for topic in topics
     )
-
-
-def _shares(topics: list[Any]) -> Iterator[list[Any]]:
-    """Return as many at a time as may reach the disk together."""
-    for start in range(0, len(topics), SHARE_TOPICS):
-        yield topics[start : start + SHARE_TOPICS]
 
 
 @contextmanager
@@ -183,7 +176,7 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> Work[Delete
     ids_of_twice = set(twice.values())
     wanted = [(name, topic_id) for name, topic_id in wanted if topic_id not in ids_of_twice]
     results: dict[tuple[str | None, bytes], Deleted] = {}
-    for share in _shares(wanted):
+    for share in topic_shares(wanted):
         with node.together():
             for name, topic_id in share:
                 result = Deleted(name=name, topic_id=topic_id, error_code=Error.NONE, error_message=None)
