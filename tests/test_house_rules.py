@@ -99,7 +99,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 CIRCLES = (
     "groups: classic classic_rebalance",
     "groups: coordinator offsets_partition",
-    "cli: groups reset_offsets",
     "server: connection http server",
     "config: broker listeners start",
 )

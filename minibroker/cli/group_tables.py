@@ -1,23 +1,28 @@
-"""Tables and documents of groups: what kafka-consumer-groups.sh prints of them, as functions of what is known.
+"""Tables and documents of groups: what kafka-consumer-groups.sh prints of them, and what has to be known for it.
 
-Not here: asking for it (groups.py).
+Not here: verbs (groups.py, reset_offsets.py).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from minibroker.cli.connect import Refused
+from minibroker.cli.status import FAILED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from minibroker.client.cluster import Node, TopicPartition
-    from minibroker.client.groups import CommittedOffset, GroupDescription, GroupMember
+    from minibroker.client.cluster import Cluster, Node, Topic, TopicPartition
+    from minibroker.client.groups import CommittedOffset, GroupDescription, GroupMember, Groups
+    from minibroker.errors import KafkaError
 
     Row = Mapping[str, object]
 
 NOTHING = "-"
+NO_CONSUMERS = "it is no consumer group, but one of the protocol type"
 # Columns and how wide they are at least; 0: the last one, which nothing follows.
 OFFSET_COLUMNS = {
     "GROUP": 15, "TOPIC": 15, "PARTITION": 10, "LEADER-EPOCH": 15, "CURRENT-OFFSET": 15, "LOG-END-OFFSET": 15,
@@ -181,3 +186,51 @@ def _assignment(partitions: Iterable[TopicPartition]) -> str | None:
 
 def _pairs(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partition": partition} for topic, partition in partitions]
+
+
+def print_table(columns: Mapping[str, int], rows: Iterable[Row], verbose: bool = True) -> None:
+    print("\n".join(["", *table(columns, rows, verbose)]))
+
+
+# What is asked for them
+
+
+async def described_groups(
+    groups: Groups, names: Iterable[str]
+) -> tuple[dict[str, GroupDescription], dict[str, KafkaError | str]]:
+    """Return the consumer groups among these, sorted, and why the others are none."""
+    from minibroker.client.descriptions import SomeFailed
+    from minibroker.client.groups import CONSUMER_PROTOCOL
+
+    missing: dict[str, KafkaError | str] = {}
+    try:
+        described = await groups.describe_groups(names)
+    except SomeFailed as failed:
+        described = dict(failed.results)
+        missing |= failed.errors
+    for name, group in list(described.items()):
+        if group.protocol_type not in ("", CONSUMER_PROTOCOL):
+            missing[name] = f"{NO_CONSUMERS} {group.protocol_type!r}"
+            del described[name]
+    return dict(sorted(described.items())), missing
+
+
+async def partitions_named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
+    """Return what --topic names; all partitions of a topic that is named alone."""
+    from minibroker.cli.reset_plan import partitions_in
+
+    try:
+        chosen = [partitions_in(text) for text in texts]
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    topics = await cluster.metadata({topic for topic, _ in chosen})
+    pairs = []
+    for topic, numbers in chosen:
+        if numbers is None and topics[topic].error:
+            raise Refused(f"there is no topic {topic!r}; minibroker topics --list shows what there is", FAILED)
+        pairs += [(topic, number) for number in (topics[topic].partitions if numbers is None else numbers)]
+    return list(dict.fromkeys(pairs))
+
+
+def has_leader(topic: Topic, partition: int) -> bool:
+    return partition in topic.partitions and topic.partitions[partition].leader_id >= 0

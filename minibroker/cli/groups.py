@@ -9,6 +9,7 @@ from __future__ import annotations
 from minibroker.cli.connect import Refused, complain, print_json, run_with_cluster
 from minibroker.cli.connect import add_arguments as add_connection
 from minibroker.cli.status import DONE, FAILED
+from minibroker.cli.words import PLACES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from minibroker.cli.group_tables import Row
-    from minibroker.client.cluster import Cluster, Topic, TopicPartition
-    from minibroker.client.groups import CommittedOffset, GroupDescription, Groups
+    from minibroker.client.cluster import Cluster, TopicPartition
+    from minibroker.client.groups import CommittedOffset, Groups
     from minibroker.errors import KafkaError
 
     Committed = dict[TopicPartition, CommittedOffset]
@@ -37,20 +38,9 @@ VERBS = {
     "delete": "delete groups with all that they have committed",
     "delete-offsets": "forget what one group has committed for --topic",
 }
-PLACES = {  # of --reset-offsets: what its value is called, and what it means
-    "to-earliest": ("", "where partitions begin"),
-    "to-latest": ("", "where they end"),
-    "to-current": ("", "where the group is, or the end where it has nothing committed"),
-    "to-offset": ("N", "the nearest there is"),
-    "shift-by": ("N", "so many further; below zero: back"),
-    "to-datetime": ("WHEN", "the first record since, as in 2024-05-01T12:00:00.000 (UTC)"),
-    "by-duration": ("PnDTnHnMnS", "the first record since so long ago, as in PT1H30M"),
-    "from-file": ("FILE", "what --export has printed: [group,]topic,partition,offset"),
-}
 STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance", "Reconciling", "Stable")
 REBALANCING = ("Assigning", "CompletingRebalance", "PreparingRebalance", "Reconciling")
 TYPES = ("Classic", "Consumer")
-NO_CONSUMERS = "it is no consumer group, but one of the protocol type"
 UNKNOWN = "Unknown"  # the broker is too old to tell
 LIST_MARGIN = 10  # what Kafka's tool leaves behind the longest id
 
@@ -191,10 +181,12 @@ async def _describe(cluster: Cluster, groups: Groups, names: list[str], options:
     from minibroker.cli.group_tables import (
         OFFSET_COLUMNS,
         STATE_COLUMNS,
+        described_groups,
         document,
         member_columns,
         member_row,
         offset_row,
+        print_table,
         progress,
         state_row,
     )
@@ -229,26 +221,6 @@ async def _describe(cluster: Cluster, groups: Groups, names: list[str], options:
     return FAILED if missing else DONE
 
 
-async def described_groups(
-    groups: Groups, names: Iterable[str]
-) -> tuple[dict[str, GroupDescription], dict[str, KafkaError | str]]:
-    """Return the consumer groups among these, sorted, and why the others are none."""
-    from minibroker.client.descriptions import SomeFailed
-    from minibroker.client.groups import CONSUMER_PROTOCOL
-
-    missing: dict[str, KafkaError | str] = {}
-    try:
-        described = await groups.describe_groups(names)
-    except SomeFailed as failed:
-        described = dict(failed.results)
-        missing |= failed.errors
-    for name, group in list(described.items()):
-        if group.protocol_type not in ("", CONSUMER_PROTOCOL):
-            missing[name] = f"{NO_CONSUMERS} {group.protocol_type!r}"
-            del described[name]
-    return dict(sorted(described.items())), missing
-
-
 def _said(error: KafkaError | str) -> str:
     from minibroker.errors import Error
 
@@ -259,6 +231,7 @@ def _said(error: KafkaError | str) -> str:
 
 async def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return where partitions end, of those that have a leader to tell."""
+    from minibroker.cli.group_tables import has_leader
     from minibroker.client.admin import Admin
 
     wanted = sorted(partitions)
@@ -266,10 +239,6 @@ async def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[
     led = [key for key in wanted if has_leader(topics[key[0]], key[1])]
     found = await Admin(cluster).list_offsets(dict.fromkeys(led, "latest"))
     return {key: at.offset for key, at in found.items()}
-
-
-def has_leader(topic: Topic, partition: int) -> bool:
-    return partition in topic.partitions and topic.partitions[partition].leader_id >= 0
 
 
 # Delete
@@ -296,7 +265,7 @@ async def _delete(cluster: Cluster, groups: Groups, names: list[str], options: a
 
 
 async def _delete_offsets(cluster: Cluster, groups: Groups, names: list[str], options: argparse.Namespace) -> int:
-    from minibroker.cli.group_tables import DELETED_COLUMNS
+    from minibroker.cli.group_tables import DELETED_COLUMNS, partitions_named, print_table
     from minibroker.client.descriptions import SomeFailed
     from minibroker.errors import KafkaError
 
@@ -342,26 +311,3 @@ def _validate_regex(text: str) -> int:
         return FAILED
     print(f"The regular expression `{shown}` is valid.")
     return DONE
-
-
-async def partitions_named(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
-    """Return what --topic names; all partitions of a topic that is named alone."""
-    from minibroker.cli.reset_plan import partitions_in
-
-    try:
-        chosen = [partitions_in(text) for text in texts]
-    except ValueError as error:
-        raise Refused(str(error)) from None
-    topics = await cluster.metadata({topic for topic, _ in chosen})
-    pairs = []
-    for topic, numbers in chosen:
-        if numbers is None and topics[topic].error:
-            raise Refused(f"there is no topic {topic!r}; minibroker topics --list shows what there is", FAILED)
-        pairs += [(topic, number) for number in (topics[topic].partitions if numbers is None else numbers)]
-    return list(dict.fromkeys(pairs))
-
-
-def print_table(columns: Mapping[str, int], rows: Iterable[Row], verbose: bool = True) -> None:
-    from minibroker.cli.group_tables import table
-
-    print("\n".join(["", *table(columns, rows, verbose)]))

@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 
 from minibroker.cli.connect import Refused, complain, print_json
-from minibroker.cli.group_tables import RESET_COLUMNS
-from minibroker.cli.groups import PLACES, described_groups, has_leader, partitions_named, print_table
+from minibroker.cli.group_tables import RESET_COLUMNS, described_groups, has_leader, partitions_named, print_table
 from minibroker.cli.reset_plan import (
     BY_TIME,
     DATETIME,
@@ -24,7 +23,7 @@ from minibroker.cli.reset_plan import (
     written_csv,
 )
 from minibroker.cli.status import DONE, FAILED
-from minibroker.cli.words import milliseconds
+from minibroker.cli.words import PLACES, milliseconds
 from minibroker.errors import Error, KafkaError
 
 TYPE_CHECKING = False

@@ -7,6 +7,17 @@ from collections.abc import Iterable
 # A name of letters, digits, '.', '_' and '-' means itself, though to Kafka's tools a point means any character.
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
+PLACES = {  # of --reset-offsets: what its value is called, and what it means
+    "to-earliest": ("", "where partitions begin"),
+    "to-latest": ("", "where they end"),
+    "to-current": ("", "where the group is, or the end where it has nothing committed"),
+    "to-offset": ("N", "the nearest there is"),
+    "shift-by": ("N", "so many further; below zero: back"),
+    "to-datetime": ("WHEN", "the first record since, as in 2024-05-01T12:00:00.000 (UTC)"),
+    "by-duration": ("PnDTnHnMnS", "the first record since so long ago, as in PT1H30M"),
+    "from-file": ("FILE", "what --export has printed: [group,]topic,partition,offset"),
+}
+
 
 def is_plain(name: str) -> bool:
     return PLAIN.issuperset(name)
