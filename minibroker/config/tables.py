@@ -5,6 +5,7 @@ Invariant: a start that is given only settings that mean something here never re
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 from minibroker.config.setting import IGNORED, Setting, parse_rows
@@ -13,8 +14,9 @@ LISTENER_PREFIX = "listener.name."
 
 
 def read_text(name: str) -> str:
-    """Return a file of this folder, also when the package is a zip."""
-    data: bytes = __spec__.loader.get_data(__file__.removesuffix("tables.py") + name)  # type: ignore[union-attr]
+    """Return a file of this folder, also when the package is a zip or has no sources."""
+    folder = os.path.dirname(__file__)  # of a name that ends in .pyc where nobody has installed the sources
+    data: bytes = __spec__.loader.get_data(os.path.join(folder, name))  # type: ignore[union-attr]
     return data.decode()
 
 
