@@ -86,11 +86,11 @@ class OptionTable:
         return f": did you mean {names[near[0]]}?" if near else f"; {self._page} has a table of all"
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Return attributes and their values; a blank setting of Kafka's clients is as if nobody had said it."""
+        """Return attributes and their values; a blank number of Kafka's clients is as if nobody had said it."""
         found: dict[str, Any] = {}
         for row in self.rows.values():
             text = given.get(row.name, row.default)
-            if not text.strip() and not row.text:
+            if not text.strip() and not row.text and row.kind.startswith("number"):
                 text = row.default
             if row.attribute:
                 is_none = not text and row.name not in given and row.kind not in EMPTY

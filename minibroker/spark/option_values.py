@@ -99,6 +99,7 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "flag": flag,
     "positive": positive,
     "number": number,
+    "number from 1": lambda name, text: number(name, text, 1),
     "duration": duration_ms,
 }
 

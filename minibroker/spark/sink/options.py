@@ -57,7 +57,7 @@ WRITE_OPTIONS = OptionTable(
     kafka.enable.idempotence | | |
     kafka.max.request.size | record_bytes_max: positive | |
     kafka.partitioner.ignore.keys | ignore_keys: flag | false |
-    kafka.request.timeout.ms | request_timeout_ms: positive | 30000 |
+    kafka.request.timeout.ms | request_timeout_ms: number from 1 | 30000 |
     kafka.retries | retry_count: number | {INT32_MAX} |
     kafka.retry.backoff.max.ms | retry_pause_ms_max: number | 1000 |
     kafka.retry.backoff.ms | retry_pause_ms: number | 100 |

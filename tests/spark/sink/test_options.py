@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.log.compression import GZIP, ZSTD
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.sink.options import WriteOptions, check_columns, parse
+from minibroker.spark.sink.options import WRITE_OPTIONS, WriteOptions, check_columns, parse
 from minibroker.spark.sink.task import open_cluster
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -52,6 +52,11 @@ def test_settings_of_the_producer_are_read() -> None:
         ({"kafka.transactional.id": "x"}, "transactions cannot be written yet"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set"),
         ({"kafka.partitioner.class": "x"}, "a column `partition` says where a row goes"),
+        ({"kafka.acks": ""}, "kafka.acks is '': it can be all, 1 or 0"),
+        ({"kafka.compression.type": " "}, "kafka.compression.type is ' ': it can be none or gzip"),
+        ({"kafka.partitioner.ignore.keys": ""}, "kafka.partitioner.ignore.keys is '': it can be true or false"),
+        ({"kafka.request.timeout.ms": "0"}, "it must be a number from 1 to 2147483647"),
+        ({"kafka.request.timeout.ms": "3000000000"}, "it must be a number from 1 to 2147483647"),
         ({"kafka.batch.size": "many"}, "kafka.batch.size is 'many': it must be a number"),
         ({"includeHeaders": "maybe"}, "includeHeaders is 'maybe'"),
         ({"groupIdPrefix": " "}, "groupIdPrefix is empty"),
@@ -63,6 +68,18 @@ def test_settings_of_the_producer_are_read() -> None:
 def test_what_cannot_be_used_is_refused(told: dict[str, str], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
         open_cluster(parse(SERVERS | told))
+
+
+NUMBERS = [row for row in WRITE_OPTIONS.rows.values() if row.kind.startswith("number")]
+
+
+@pytest.mark.parametrize("name", [row.name for row in NUMBERS])
+def test_a_number_of_the_producer_is_an_int32_or_blank(name: str) -> None:
+    assert vars(parse(SERVERS | {name: " "})) == vars(parse(SERVERS))
+    parse(SERVERS | {name: "2147483647"})
+    for value in ("2147483648", "99999999999", "-1", "1.5", "x"):
+        with pytest.raises(OptionError, match=rf"{name} is '{value}': it must be a number from \d to 2147483647"):
+            parse(SERVERS | {name: value})
 
 
 def test_brokers_must_be_named() -> None:
