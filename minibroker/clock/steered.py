@@ -168,7 +168,10 @@ class SteeredClock:
         return None if first is None else max(0, -int(-first[0] // 1))
 
     def freeze(self) -> None:
-        """Stand still until `thaw`; `advance` still moves it."""
+        """Let the clock stand still, for all who go by it: a broker, or a cluster with its controller.
+
+        `advance` still moves it, `thaw` lets it run on.
+        """
         self._note()
         if not self._is_frozen:
             self._ahead_ms = int(self._shown()) - self._elapsed_ms  # what it shows is where it stands
@@ -177,14 +180,14 @@ class SteeredClock:
         self._tell("is frozen")
 
     def thaw(self) -> None:
-        """Run on from where it stands."""
+        """Let the clock run on, from where it stands."""
         self._note()
         self._is_frozen = False
         self._set_alarm()
         self._tell("runs again")
 
     def rate(self, factor: float) -> None:
-        """Run so many times as fast as the machine's clock."""
+        """Let the clock run so many times as fast as the machine's."""
         if not 0 < factor < float("inf"):
             raise ValueError(f"a clock runs forward: {factor}")
         self._note()
@@ -193,17 +196,21 @@ class SteeredClock:
         self._tell(f"runs at x{factor:g}")
 
     def jump(self, amount: float | str) -> None:
-        """Show another time from now on, earlier if negative; timers go on as if nothing had happened."""
+        """Set the clock wrong by 1h, or -1h; timers do not notice.
+
+        The amount is such a text, or milliseconds.
+        """
         amount_ms = duration_ms(amount)
         self._note()
         self._ahead_ms += amount_ms
         self._tell(f"was set by {_text(amount_ms)} ms")
 
     async def advance(self, amount: float | str, *, sessions: bool = False) -> None:
-        """Move on by milliseconds, or "7d". Returns when what is due up to there has been done and the loop is quiet.
+        """Move the clock on: 7d, 30s, 250ms; sessions: heartbeats go on, too, and who is silent is taken for dead.
 
-        That is the chores of brokers, and the deadlines of requests that wait. Nobody is taken for dead: sessions go on
-        from where they are. sessions: they end as well if nobody says a word; heartbeats and all other timers fire.
+        The amount is such a text, or milliseconds. Returns when what is due up to there has been done and the loop is
+        quiet: the chores of brokers, and the deadlines of requests that wait. Brokers and members of groups stay: they
+        would have sent their heartbeats. sessions: heartbeats, fetches of followers and all other timers go on as well.
         """
         amount_ms = duration_ms(amount)
         if not 0 <= amount_ms < float("inf"):

@@ -98,7 +98,10 @@ class ClusterAdmin(Nodes):
         controller.change([] if record is None else [record])
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Begin to move a partition to other brokers; None gives it up. `wait_in_sync` returns when it is done."""
+        """Begin to move a partition to these brokers; without any, give up a move.
+
+        replicas: None gives it up. `wait_in_sync` returns when it is done.
+        """
         from minibroker.controller.reassignment import alter_reassignments
         from minibroker.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 

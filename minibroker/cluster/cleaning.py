@@ -22,15 +22,21 @@ class Cleaning:
         self.cluster = cluster
 
     async def retention_now(self, topic: str | None = None, partition: int | None = None) -> list[RetentionRow]:
-        """Remove what retention does not keep, now: of a partition, a topic, or all."""
+        """Remove what retention does not keep, on every broker: of a partition, a topic, or all.
+
+        A row for each replica says what went, or why nothing.
+        """
         return await self._on_all("retention_now", topic, partition)
 
     async def compact_now(self, topic: str | None = None, partition: int | None = None) -> list[CompactionRow]:
-        """Compact now, be it dirty enough or not: a partition, a topic, or all. roll_now comes before."""
+        """Compact on every broker, be it dirty enough or not: a partition, a topic, or all; return when it is done.
+
+        What is in the active segment stays as it is: roll_now comes before.
+        """
         return await self._on_all("compact_now", topic, partition)
 
     async def roll_now(self, topic: str | None = None, partition: int | None = None) -> list[RollRow]:
-        """Begin new segments: of a partition, a topic, or all."""
+        """Begin new segments on every broker: of a partition, a topic, or all."""
         return await self._on_all("roll_now", topic, partition)
 
     async def _on_all(self, verb: str, topic: str | None, partition: int | None) -> list[Any]:

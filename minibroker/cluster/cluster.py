@@ -169,7 +169,7 @@ class Cluster(ClusterAdmin):
     # One of them
 
     async def start(self, broker: NodeId) -> None:
-        """Start a broker that does not run; return when it may lead."""
+        """Start a broker that was stopped or killed, on its port and its disk; return when it may lead."""
         self.check(broker, STOPPED, KILLED)
         before, self.states[broker] = self.states[broker], STARTING
         begun = self._begun[broker] = asyncio.get_running_loop().create_task(self._start(broker))
@@ -244,7 +244,7 @@ class Cluster(ClusterAdmin):
         )
 
     async def stop(self, broker: NodeId) -> None:
-        """Stop a broker in order: its partitions get other leaders first."""
+        """Stop a broker in order: others lead what it led before it goes."""
         self.check(broker, RUNNING)
         self.states[broker] = STOPPING
         await self._process(broker).stop()
@@ -310,7 +310,7 @@ class Cluster(ClusterAdmin):
         self._ending = asyncio.get_running_loop().create_task(end())
 
     def pause(self, broker: NodeId) -> None:
-        """Let a broker stand still, as SIGSTOP does."""
+        """Let a broker stand still, as SIGSTOP does: clients see no error, they wait."""
         self.check(broker, RUNNING)
         self.network.pause(broker)
         self._process(broker).pause()

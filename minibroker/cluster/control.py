@@ -94,10 +94,11 @@ def _checked(name: str, key: str, form: str, value: Any) -> Any:
         return None
     for kind in kinds:
         try:
-            return FORMS[kind](value)
+            return FORMS[kind][1](value)
         except (ValueError, KeyError, TypeError):
             continue
-    raise KafkaError(Error.INVALID_REQUEST, f"{name}: {key} is to be {form}, not {value!r}")
+    wanted = " or ".join(FORMS[kind][0] for kind in kinds if kind in FORMS)
+    raise KafkaError(Error.INVALID_REQUEST, f"{name}: {key} is to be {wanted}, not {value!r}")
 
 
 def node_of(value: Any) -> NodeId:
@@ -139,11 +140,12 @@ def _text(value: Any) -> str:
     return value
 
 
-FORMS: dict[str, Callable[[Any], Any]] = {
-    "NodeId": node_of,
-    "Iterable[NodeId]": _nodes,
-    "int": _whole,
-    "float": _number,
-    "bool": _truth,
-    "str": _text,
+# How a parameter is annotated -> what is taken for it, in words and by a function that raises for all else.
+FORMS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "NodeId": ("a broker such as 1, controller or clients", node_of),
+    "Iterable[NodeId]": ("brokers with commas such as 1,2 or 3,controller", _nodes),
+    "int": ("a whole number", _whole),
+    "float": ("a number", _number),
+    "bool": ("true or false", _truth),
+    "str": ("text", _text),
 }

@@ -38,9 +38,9 @@ class Groups:
     async def wait_group(
         self, group: str, members: int | None = None, state: str | None = None, timeout: float = TIMEOUT_S
     ) -> GroupView:
-        """Wait until a group has so many members and a state; TimeoutError says how it is instead.
+        """Wait until a group has so many members and a state, by default Stable with any members.
 
-        By default it is to be Stable, with any members; for members=0 Empty. state="Dead": there is none, or no more.
+        TimeoutError says how it is instead. For members=0 it is to be Empty; state="Dead": there is none, or no more.
         """
         return await seen_groups(self.cluster).wait_group(group, members, state, timeout_ms=timeout * 1000)
 

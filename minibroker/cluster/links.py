@@ -63,7 +63,10 @@ class Links:
                 self.cut(broker, other)
 
     def split(self, *groups: Iterable[NodeId]) -> None:
-        """Cut every link from one group to another: split([1, "controller"], [2, 3])."""
+        """Cut every link from one group to another: 1,2 3,controller.
+
+        In Python: split([1, 2], [3, "controller"]).
+        """
         members = [list(group) for group in groups]
         for number, group in enumerate(members):
             for other in members[number + 1 :]:

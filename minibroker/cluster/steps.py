@@ -37,7 +37,7 @@ class Steps:
         self.gates = cluster.gates
 
     def hold(self, *kinds: str, broker: int | None = None) -> list[str]:
-        """Let these wait for tokens: fetch, answer, isr, election, metadata; without any, all but the last.
+        """Let replication wait for tokens: fetch, answer, isr, election, metadata; without any, all but the last.
 
         broker: only those of one follower, or of one leader for "isr". Returns all that is held.
         """
@@ -72,7 +72,10 @@ class Steps:
                 self.cluster.network.release(gate)
 
     def step(self, kind: str | None = None, count: int = 1) -> list[str]:
-        """Let what waits longest go on, of one kind or of any; return what it was. NothingWaits if nothing does."""
+        """Let what waits longest go on, of one kind or of any; return what it was.
+
+        NothingWaits if nothing does.
+        """
         passed = []
         for _ in range(count):
             gate = self._next(kind)

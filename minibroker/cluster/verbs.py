@@ -3,6 +3,8 @@
 A verb is a method of the cluster or of one of its parts, and its signature is all that is known of it: what comes by
 HTTP is checked against it (control.py), the help of `minibroker cluster` and the methods of `minibroker.Cluster` are
 made of it. From outside a list is words behind the others, and a timeout is an option, in ms.
+What must hold: the first sentence of such a method is true for whoever types it in a shell; what is so in Python alone
+(names, notation, exceptions) stands below.
 """
 
 from __future__ import annotations
@@ -54,8 +56,11 @@ class Verb:
 
     @property
     def says(self) -> str:
-        """What it does, in a sentence."""
-        return (self.function.__doc__ or "").partition("\n\n")[0]
+        """What it does, in a sentence that names its options as they are typed."""
+        sentence = (self.function.__doc__ or "").partition("\n\n")[0]
+        for own, outside in self.parameters():
+            sentence = sentence.replace(f"; {own.name}: ", f"; --{outside.name.replace('_', '-')}: ")
+        return sentence
 
     def of(self, cluster: Cluster) -> Callable[..., Any]:
         """Return the method of a cluster."""

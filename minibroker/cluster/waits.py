@@ -64,7 +64,7 @@ class Waits:
         broker: int | None = None,
         timeout: float = TIMEOUT_S,
     ) -> int:
-        """Return the high watermark as soon as it is there, on the leader or on one broker; by default all there is."""
+        """Return the high watermark as soon as it is there, on the leader or a broker; by default at the log's end."""
 
         def found() -> tuple[int, int]:
             replica = (

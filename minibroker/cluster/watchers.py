@@ -59,7 +59,7 @@ class Watchers:
         return brief_state(self._cluster)
 
     async def news(self, since: int = -1, wait_ms: float = 0) -> dict[str, Any]:
-        """Return the state, and the events after a number that are worth telling, as soon as there are any."""
+        """Return the state, and the events after a number that are worth telling; wait_ms: so long for the first."""
         from minibroker.cluster.snapshot import snapshot
 
         self._stay()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minibroker.cli import main as cli_main
 from minibroker.cli.cluster import usage
 from minibroker.client.control import Refusal, ask
 from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
-from minibroker.cluster.control import call
+from minibroker.cluster.control import FORMS, call
 from minibroker.cluster.verbs import VERBS
 from minibroker.errors import KafkaError
 
@@ -24,16 +26,20 @@ from .virtual import TOPIC, Lab, in_cluster
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("kil", {"broker": 1}, "there is no verb 'kil': there are kill, stop, start"),
     ("kill", {}, "kill needs broker"),
-    ("kill", {"broker": "two"}, "kill: broker is to be NodeId, not 'two'"),
+    ("kill", {"broker": "two"}, "kill: broker is to be a broker such as 1, controller or clients, not 'two'"),
     ("kill", {"broker": 9}, "there is no broker 9: there are controller, 1, 2, 3"),
     ("kill", {"broker": 1, "fast": True}, "kill takes broker, lossy, torn_bytes, notice, not fast"),
-    ("kill", {"broker": 1, "lossy": "perhaps"}, "kill: lossy is to be bool, not 'perhaps'"),
+    ("kill", {"broker": 1, "lossy": "perhaps"}, "kill: lossy is to be true or false, not 'perhaps'"),
     ("resume", {"broker": 1}, "broker 1 is running; it would have to be paused"),
     ("split", {"groups": "1,2"}, "split: groups is to be a list"),
     ("step", {}, "no step waits; held are nothing: hold something first"),
     ("freeze", {}, "the clock of this cluster cannot be moved"),
     ("elect", {"topic": "no-such"}, "No such topic as no-such"),
-    ("slow-disk", {"broker": 1, "ms": True}, "slow-disk: ms is to be float, not True"),
+    ("slow-disk", {"broker": 1, "ms": True}, "slow-disk: ms is to be a number, not True"),
+    ("split", {"groups": ["x"]}, "split: groups is to be brokers with commas such as 1,2 or 3,controller, not 'x'"),
+    ("split", {"groups": [[1]]}, "split: groups is to be brokers with commas such as 1,2 or 3,controller, not [1]"),
+    ("wait-isr", {"topic": "t", "brokers": ["x"]}, "wait-isr: brokers is to be a whole number, not 'x'"),
+    ("advance", {"duration": []}, "advance: duration is to be a number or text, not []"),
 ]
 
 
@@ -84,6 +90,27 @@ def test_words_are_taken_for_what_they_say() -> None:
 
 def test_every_verb_says_what_it_does() -> None:
     assert all(verb.says.endswith(".") for verb in VERBS.values())
+
+
+def test_the_help_is_for_who_types_into_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli_main(["cluster"]) == 0
+    pythons = re.compile(r"[`(]|\bNone\b|\b\w+_\w+|\b[A-Z]\w+[A-Z]\w+\b")  # names, calls, values, classes of Python
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * len(VERBS)
+    for typed, says in zip(lines[::2], lines[1::2], strict=True):
+        assert not pythons.search(says.replace("SIGSTOP", "")), says
+        assert set(re.findall(r"--[a-z-]+", says)) <= set(re.findall(r"--[a-z-]+", typed)), says
+    assert "    Cut every link from one group to another: 1,2 3,controller." in lines
+    assert any("--sessions: heartbeats go on" in line for line in lines)
+
+
+def test_what_is_taken_is_said_without_names_of_python() -> None:
+    for verb in VERBS.values():
+        for _, outside in verb.parameters():
+            kinds = [kind.strip() for kind in str(outside.annotation).split("|")]
+            words = [FORMS[kind][0] for kind in kinds if kind != "None"]
+            assert words, verb.name
+            assert not any(re.search(r"[\[\]_]|\b(int|str|bool|float)\b|NodeId", each) for each in words), verb.name
 
 
 def test_the_docs_have_every_verb_as_it_is_typed() -> None:
