@@ -146,8 +146,6 @@ RANGES = {
     94: "4.4 0-0",  # UnregisterController
 }
 
-NO_API_VERSIONS_BEFORE = "0.10.0"  # older brokers close the connection when asked
-
 
 def release_named(name: str) -> str:
     """Return the release line of a version such as 2.8.1, 4.x or 3.9."""

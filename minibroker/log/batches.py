@@ -286,10 +286,6 @@ class Batch:
         self.last_offset = last_offset
         _INT64.pack_into(self.buffer, self.position, self.header_offset)
 
-    def set_base_offset(self, base_offset: int) -> None:
-        """Move the batch so that it begins at this offset; a v1 wrapper has to be unpacked for it."""
-        self.set_last_offset(base_offset + self.last_offset - self.base_offset)
-
     def set_leader_epoch(self, partition_leader_epoch: int) -> None:
         """Say which leader appended the batch: outside the checksum. v0 and v1 have no place for it."""
         if self.magic == 2:

@@ -99,20 +99,10 @@ class LeaderEpochs:
         after = bisect_right(self._starts, offset)
         return self._epochs[after - 1] if after else None
 
-    def start_offset_of(self, epoch: int) -> int | None:
-        """Return where exactly this epoch began."""
-        index = bisect_left(self._epochs, epoch)
-        return self._starts[index] if self._epochs[index : index + 1] == [epoch] else None
-
     def previous_epoch(self, epoch: int) -> int | None:
         """Return the largest epoch below this one."""
         index = bisect_left(self._epochs, epoch)
         return self._epochs[index - 1] if index else None
-
-    def next_epoch(self, epoch: int) -> int | None:
-        """Return the smallest epoch above this one."""
-        index = bisect_right(self._epochs, epoch)
-        return self._epochs[index] if index < len(self._epochs) else None
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Forget epochs that began at `end_offset` or later: the log has been cut there."""

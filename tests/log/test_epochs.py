@@ -77,8 +77,6 @@ def test_each_offset_has_the_epoch_of_its_leader() -> None:
 def test_neighbours_of_an_epoch() -> None:
     epochs = three_leaders()
     assert [epochs.previous_epoch(epoch) for epoch in (2, 5, 7)] == [None, 2, 5]
-    assert [epochs.next_epoch(epoch) for epoch in (0, 5, 7, 9)] == [2, 9, 9, None]
-    assert [epochs.start_offset_of(epoch) for epoch in (5, 6)] == [20, None]
     assert (epochs.earliest, epochs.latest, epochs.latest_epoch) == ((2, 10), (9, 30), 9)
 
 
@@ -189,5 +187,3 @@ def test_epochs_agree_with_a_model_that_looks_through_everything(script: list[tu
             assert epochs.previous_epoch(number) == max(
                 (epoch for epoch in model.starts if epoch < number), default=None
             )
-            assert epochs.next_epoch(number) == min((epoch for epoch in model.starts if epoch > number), default=None)
-            assert epochs.start_offset_of(number) == model.starts.get(number)

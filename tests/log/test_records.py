@@ -255,7 +255,7 @@ def test_offset_and_leader_epoch_of_a_v2_batch_leave_the_checksum_alone(codec: i
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
 def test_a_v1_wrapper_moves_with_its_content(codec: int) -> None:
     data = bytearray(build_batch(1, THREE, codec=codec))
-    only(data).set_base_offset(1000)
+    only(data).set_last_offset(1002)
     assert [record.offset for record in read(data)] == [1000, 1001, 1002]
 
 
@@ -269,7 +269,7 @@ def test_a_v0_wrapper_cannot_move() -> None:
 def test_single_messages_move_without_a_new_checksum(magic: int) -> None:
     data = bytearray(build_batch(magic, THREE))
     for index, batch in enumerate(batches(data)):
-        batch.set_base_offset(50 + index)
+        batch.set_last_offset(50 + index)
         batch.set_leader_epoch(4)  # no place for it
     assert [record.offset for record in read(data)] == [50, 51, 52]
 
