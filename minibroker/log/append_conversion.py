@@ -8,7 +8,7 @@
 
 What is refused, and in which order, is as for one batch (validate.py); one batch refused refuses all.
 Looking at records may take long: `look` does it in pieces, of bytes that do not change meanwhile, and knows nothing of
-the log; `place` then is short. `validate` is both at once. They share all that can be told apart by a client.
+the log; `place` then is short. Both ask for the same as for a batch that stays as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 from functools import partial
 
 from minibroker.errors import Error, KafkaError, ProtocolError
-from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import BatchBuilder, build_batch
 from minibroker.log.compression import NONE, ZSTD
@@ -38,7 +37,6 @@ from minibroker.log.validate import (
     patch,
     rejected,
     too_large,
-    validate_in_place,
 )
 
 TYPE_CHECKING = False
@@ -54,36 +52,6 @@ if TYPE_CHECKING:
 MESSAGES_PIECE = 32
 MESSAGE_US = 10  # of v0 or v1, alone or a wrapper
 REBUILT_US = 1  # a record that is to be written anew
-
-
-def validate(
-    data: bytes | bytearray | memoryview,
-    settings: ValidationSettings,
-    next_offset: int,
-    leader_epoch: int,
-    now_ms: int,
-    partition: str,
-    origin: str = CLIENT,
-    allowance: Allowance | None = None,
-) -> Validated:
-    """Return what the leader appends for `data`, whatever it is; else as `validate_in_place`.
-
-    A batch that is cut off at the end is left out.
-    """
-    done = validate_in_place(data, settings, next_offset, leader_epoch, now_ms, partition, origin, allowance)
-    if done is not None:
-        return done
-    work = look(
-        data,
-        settings,
-        leader_epoch=leader_epoch,
-        now_ms=now_ms,
-        origin=origin,
-        partition=partition,
-        allowance=allowance,
-    )
-    looked = finish(work) if allowance is None else allowance.finish(work)
-    return place(looked, next_offset=next_offset, leader_epoch=leader_epoch, now_ms=now_ms)
 
 
 class Look:
@@ -123,14 +91,16 @@ class Looked:
 def look(
     data: bytes | bytearray | memoryview,
     settings: ValidationSettings,
-    *,
     now_ms: int,
     partition: str,
     leader_epoch: int = -1,
     origin: str = CLIENT,
     allowance: Allowance | None = None,
 ) -> InPieces[Looked]:
-    """Return what is to be placed, or raise what `validate` does. Bytes that change meanwhile must not be given."""
+    """Return what is to be placed, or raise what `validate_in_place` does; a batch cut off at the end is left out.
+
+    Bytes that change meanwhile must not be given.
+    """
     rules = RecordRules(settings, now_ms, partition, allowance)
     found = yield from checked_batches(data, settings.max_message_bytes, leader_epoch, origin)
     if not found:

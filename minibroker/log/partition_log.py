@@ -21,7 +21,8 @@ from bisect import bisect_right
 from weakref import ref
 
 from minibroker.errors import Error, KafkaError, LogOffline, ProtocolError, StorageError
-from minibroker.log.append_conversion import look, place, validate
+from minibroker.in_pieces import finish
+from minibroker.log.append_conversion import look, place
 from minibroker.log.checkpoints import LEADER_EPOCHS, path_in, sync_file, write_leader_epochs
 from minibroker.log.segment import KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, Segment
 from minibroker.log.snapshots import forget_snapshots, load_producers, snapshot_path, write_snapshot
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
     from minibroker.in_pieces import InPieces
-    from minibroker.log.append_conversion import Looked, look, place, validate
+    from minibroker.log.append_conversion import Looked
     from minibroker.log.epochs import LeaderEpochs
     from minibroker.log.producers import ProducerStates, Verification
     from minibroker.log.settings import LogSettings
@@ -185,19 +186,16 @@ class PartitionLog:
         looked: what came of `look` at the same data.
         """
         self.check_online()
-        if looked is not None:
-            checked = place(looked, next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
-        else:
-            about = (
-                self.settings.validation,
-                self.log_end_offset,
-                leader_epoch,
-                now_ms,
-                self.directory,
-                origin,
-                allowance,
+        checked, settings, name = None, self.settings.validation, self.directory
+        if looked is None:
+            checked = validate_in_place(
+                data, settings, self.log_end_offset, leader_epoch, now_ms, name, origin, allowance
             )
-            checked = validate_in_place(data, *about) or validate(data, *about)
+        if checked is None:
+            if looked is None:
+                work = look(data, settings, now_ms, name, leader_epoch, origin, allowance)
+                looked = finish(work) if allowance is None else allowance.finish(work)
+            checked = place(looked, next_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
         if checked.size_bytes > self.settings.segment_bytes:
             raise KafkaError(
                 Error.RECORD_LIST_TOO_LARGE,

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import pytest
 
 from minibroker.errors import DecompressionFailed, KafkaError
-from minibroker.log.append_conversion import validate
 from minibroker.log.batches import batches
 from minibroker.log.compression import decompress
 from minibroker.log.formats import APPEND_TIME, DELETE_HORIZON_BIT
 from tests.log.random_produce import LEADER_EPOCH, NEXT_OFFSET, NOW_MS, Sent, sent
 from tests.log.record_oracle import read
+from tests.log.validating import validate
 
 from . import kafka
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from minibroker.errors import Error, KafkaError
 from minibroker.in_pieces import finish
-from minibroker.log.append_conversion import look, place, validate
+from minibroker.log.append_conversion import look, place
 from minibroker.log.batches import batches
 from minibroker.log.build import BatchBuilder, build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, NONE, ZSTD
@@ -23,6 +23,7 @@ from minibroker.log.settings import PRODUCER, UNCOMPRESSED, ValidationSettings
 from minibroker.log.validate import CLIENT, COORDINATOR, RAFT_LEADER, RecordsRejected, Validated, validate_replicated
 from tests import goldens
 from tests.log.golden_batches import header_in, header_of, records_of
+from tests.log.validating import validate
 from tests.sealing import seal
 
 NOW = 1_600_000_000_777
