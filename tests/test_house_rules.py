@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "client": {"__init__", "clock", "schema", "errors", "protocol", "log"},
     "server": {"errors", "clock", "turns", "reporter"},
-    "faults": {"errors", "clock", "events", "event_kinds", "schema", "protocol", "server"},
+    "faults": {"errors", "in_pieces", "clock", "events", "event_kinds", "schema", "protocol", "server"},
     "broker": {
         *("errors", "clock", "in_pieces", "turns", "reporter", "events", "event_kinds"),
         *("schema", "protocol", "stored", "log", "metadata", "config", "parts"),

@@ -12,8 +12,12 @@ What must hold: an answer made here can be encoded in the version it was made fo
 
 from __future__ import annotations
 
+from functools import cache
+
 from minibroker.errors import Error
+from minibroker.in_pieces import at_once, finish
 from minibroker.protocol.registry import response_class
+from minibroker.schema.source import Source
 from minibroker.schema.types import find_struct, zero
 
 TYPE_CHECKING = False
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from minibroker.in_pieces import InPieces
     from minibroker.protocol.headers import Request, Response
 
     Levels = tuple[tuple[str, str], ...]
@@ -100,6 +105,8 @@ OFFSETS_OF_A_PARTITION = {
     Error.UNKNOWN_TOPIC_ID,
     Error.TOPIC_AUTHORIZATION_FAILED,
 }
+# Of an answer that is made in pieces; about how long an entry takes, and one that has others within.
+ENTRIES_PIECE, ENTRY_US, TOPIC_US = 128, 2, 6
 GROUP_ERRORS_SINCE = 2
 ALL_ERRORS_SINCE = 3  # of DescribeLogDirs; before, each directory had its own
 TOPIC_RESOURCE = 2
@@ -159,7 +166,9 @@ def asked_for(request: Request, api: int, version: int) -> Iterator[tuple[str, b
         yield from _walk(request, [field for field, _ in levels_of(api, version)], ("", NO_ID))
 
 
-def refuse(request: Request, api: int, version: int, fault: Fault, *, keeps_empty: bool = False) -> Response:
+def refuse_in_pieces(
+    request: Request, api: int, version: int, fault: Fault, *, keeps_empty: bool = False
+) -> InPieces[Response]:
     """Answer a request with an error, as a whole and for all that it names.
 
     keeps_empty: a topic without partitions comes back, too; where Kafka answers by partitions it does not.
@@ -177,19 +186,23 @@ def refuse(request: Request, api: int, version: int, fault: Fault, *, keeps_empt
         response.results = [_entry(_struct(type(response), "results"), None, fault)]  # type: ignore[attr-defined]
     if levels:
         owners = getattr(request, IN_SEVERAL[api]) if api in IN_SEVERAL else [request]
-        entries = []
-        hits: Hits = _everything if keeps_empty else lambda *_: True
+        entries: list[Any] = []
+        made = _levels_with(type(response), levels, fault)
+        hits = None if keeps_empty else _hit_all
         for owner in owners:
-            entries += _split(owner, type(response), levels, ("", NO_ID), hits, fault)[1]
+            entries += (yield from _split(owner, made, ("", NO_ID), hits))[1]
         setattr(response, levels[0][1], entries)
     return response
+
+
+refuse = at_once(refuse_in_pieces)
 
 
 def split(request: Request, api: int, version: int, hits: Hits, fault: Fault) -> tuple[Request | None, Response]:
     """Return the rest of a request, None if nothing is left, and an answer that has the error for what was hit."""
     levels = levels_of(api, version)
     response = answer_of(api, None)
-    rest, entries = _split(request, type(response), levels, ("", NO_ID), hits, fault)
+    rest, entries = finish(_split(request, _levels_with(type(response), levels, fault), ("", NO_ID), hits))
     setattr(response, levels[0][1], entries)
     return rest, response
 
@@ -248,37 +261,74 @@ def _number_of(element: Any) -> int | None:
 # Building
 
 
-def _everything(name: str, topic_id: bytes, partition: int | None) -> bool:
-    """Hit all that a request names, and what is empty."""
+class _Level:
+    """An array of a request, and the one of its answer that mirrors it."""
+
+    __slots__ = ("answered_field", "asked_field", "cls", "fault")
+
+    def __init__(self, asked_field: str, answered_field: str, cls: Any, fault: Fault | None):
+        self.asked_field = asked_field
+        self.answered_field = answered_field
+        self.cls = cls  # of the entries in the answer
+        self.fault = fault  # in them; None: it is in those further down
+
+    def entries(self, elements: list[Any]) -> list[Any]:
+        """Return an entry for each element; one for all if nothing of them is in it, and nothing further down."""
+        make, is_alike = _maker(self.cls, elements[0].__class__)
+        if is_alike and self.fault is not None:
+            return make(elements[:1], self.fault) * len(elements)
+        return make(elements, self.fault)
+
+
+def _levels_with(answer: Any, levels: Levels, fault: Fault) -> list[_Level]:
+    made = []
+    for depth, (asked_field, answered_field) in enumerate(levels, 1):
+        answer = _struct(answer, answered_field)
+        made.append(_Level(asked_field, answered_field, answer, fault if depth == len(levels) else None))
+    return made
+
+
+def _hit_all(name: str, topic_id: bytes, partition: int | None) -> bool:
     return True
 
 
 def _split(
-    owner: Any, answer: Any, levels: Levels, topic: tuple[str, bytes], hits: Hits, fault: Fault
-) -> tuple[Any, list[Any]]:
-    """Return a copy of the owner with what was not hit, None if all was, and the entries for what was."""
-    (asked_field, answered_field), *deeper = levels
-    cls = _struct(answer, answered_field)
+    owner: Any, levels: list[_Level], topic: tuple[str, bytes], hits: Hits | None
+) -> InPieces[tuple[Any, list[Any]]]:
+    """Return a copy of the owner with what was not hit, None if all was, and the entries for what was.
+
+    hits: None for everything, and what is empty.
+    """
+    level, *deeper = levels
     kept: list[Any] = []
     entries: list[Any] = []
-    elements = getattr(owner, asked_field) or []
-    for element in elements:
-        here = _topic_of(element, topic)
-        if deeper:
-            rest, below = _split(element, cls, tuple(deeper), here, hits, fault)
-            if below or hits is _everything:
-                entry = _entry(cls, element, None)
-                setattr(entry, deeper[0][1], below)
+    elements: list[Any] = getattr(owner, level.asked_field) or []
+    for start in range(0, len(elements), ENTRIES_PIECE):
+        piece = elements[start : start + ENTRIES_PIECE]
+        if not deeper:
+            hit = piece
+            if hits is not None:
+                hit = []
+                for element in piece:
+                    here = _topic_of(element, topic)
+                    (hit if hits(*here, _number_of(element)) else kept).append(element)
+            if hit:
+                entries += level.entries(hit)
+            yield ENTRY_US * len(piece)
+            continue
+        for element in piece:
+            here = topic if hits is None else _topic_of(element, topic)
+            rest, below = yield from _split(element, deeper, here, hits)
+            if below or hits is None:
+                (entry,) = level.entries([element])
+                setattr(entry, deeper[0].answered_field, below)
                 entries.append(entry)
             if rest is not None:
                 kept.append(rest)
-        elif hits(*here, _number_of(element)):
-            entries.append(_entry(cls, element, fault))
-        else:
-            kept.append(element)
+            yield TOPIC_US
     if not entries:
         return owner, []
-    return (copy_with(owner, asked_field, kept) if kept else None), entries
+    return (copy_with(owner, level.asked_field, kept) if kept else None), entries
 
 
 def _merge(owner: Any, faulty: Any, fields: list[str]) -> None:
@@ -318,27 +368,43 @@ def _identity(entry: Any) -> tuple[Any, ...]:
 
 
 def _entry(cls: Any, asked: Any, fault: Fault | None) -> Any:
-    """Return the entry of an answer for an element of the request, or of another answer."""
-    values: dict[str, Any] = {}
+    """Return the entry of an answer for an element of the request, or of another answer; None: for all of it."""
+    (entry,) = _maker(cls, asked.__class__)[0]([asked], fault)
+    return entry
+
+
+@cache
+def _maker(cls: Any, asked: Any) -> tuple[Callable[[list[Any], Fault | None], list[Any]], bool]:
+    """Return what makes the entries of an answer for elements of a class, and whether nothing is taken over of them."""
+    source = Source(f"refusals {cls.__qualname__}")
+    source.names["cls"] = cls
+    values: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    is_plain, has = issubclass(asked, (str, int)), getattr(asked, "__fields__", {})
     for field, annotation in cls.__fields__.items():
         spec = cls.__specs__.get(field)
+        default = spec.default if spec and spec.has_default else zero(cls, annotation)
         if field in ERROR_CODES:
-            values[field] = Error.NONE if fault is None else fault.code
-        elif field == "error_message" and fault is not None:
-            values[field] = fault.message
-        elif field in NAMES and asked is not None:
-            values[field] = asked if isinstance(asked, str) else getattr(asked, field)
-        elif field in ("group_id", "transactional_id") and isinstance(asked, str):
-            values[field] = asked
-        elif field in NUMBERS and asked is not None:
-            values[field] = _number_of(asked)
-        elif field in TAKEN_OVER and hasattr(asked, field):
-            values[field] = getattr(asked, field)
+            values[field] = "code"
+        elif field == "error_message":
+            values[field] = f"{source.constant(default)} if fault is None else fault.message"
+        elif (field in NAMES or field in NUMBERS) and asked is not type(None):
+            same = field if field in NAMES else next(filter(has.__contains__, NUMBERS), "")
+            taken[field] = "each" if is_plain else f"each.{same}"
+        elif field in ("group_id", "transactional_id") and issubclass(asked, str):
+            taken[field] = "each"
+        elif field in TAKEN_OVER and field in has:
+            taken[field] = f"each.{field}"
         elif field in NOTHING:
-            values[field] = NOTHING[field]
-        elif not (spec and spec.has_default):
-            values[field] = zero(cls, annotation)
-    return cls(**values)
+            values[field] = source.constant(NOTHING[field])
+        else:
+            values[field] = source.constant(default)
+    source.line("def make(elements, fault):")
+    with source:
+        source.line(f"code = {source.constant(Error.NONE)} if fault is None else fault.code")
+        given = ", ".join(f"{field}={value}" for field, value in (values | taken).items())
+        source.line(f"return [cls({given}) for each in elements]")
+    return source.function("make"), not taken
 
 
 def _struct(cls: Any, field: str) -> Any:

@@ -14,7 +14,7 @@ class Counted:
     """Counts the lines that are run, and the bytes that are unpacked, until it is asked."""
 
     def __init__(self) -> None:
-        self.lines = self.unpacked_bytes = 0
+        self.lines = self.all_lines = self.unpacked_bytes = 0
         self.longest_lines = self.longest_bytes = self.stretches = 0
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
@@ -25,6 +25,7 @@ class Counted:
         return self.trace
 
     def pause(self) -> None:
+        self.all_lines += self.lines
         self.longest_lines = max(self.longest_lines, self.lines)
         self.longest_bytes = max(self.longest_bytes, self.unpacked_bytes)
         self.lines = self.unpacked_bytes = 0

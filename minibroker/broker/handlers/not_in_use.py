@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from minibroker.broker.dispatch import Context
 from minibroker.errors import Error
-from minibroker.faults.answers import Fault
-from minibroker.faults.answers import refuse as refused
+from minibroker.faults.answers import Fault, refuse_in_pieces
 from minibroker.protocol.headers import Request, Response
+from minibroker.turns import Work
 
 OFF = Fault(Error.UNSUPPORTED_VERSION, None)
 OFF_WITH_WORDS = Fault(Error.UNSUPPORTED_VERSION, "The version of API is not supported.")
@@ -55,6 +55,6 @@ FAULTS = {
 }
 
 
-def refuse(request: Request, context: Context) -> Response:
+def refuse(request: Request, context: Context) -> Work[Response]:
     """Answer with the error of the API, for all that the request names."""
-    return refused(request, request.api, context.api_version, FAULTS[request.api], keeps_empty=True)
+    return refuse_in_pieces(request, request.api, context.api_version, FAULTS[request.api], keeps_empty=True)
