@@ -69,6 +69,30 @@ def test_every_honoured_setting_is_looked_at_from_outside() -> None:
     assert set(marked) <= honoured, "a marker names what is no setting, or one that is not honoured"
 
 
+# Who makes the metadata log and the controller: for a broker that is alone, and in a cluster.
+ALONE = ("broker/metadata_standalone.py",)
+IN_CLUSTER = ("cluster/controller_server.py", "broker/metadata_in_cluster.py")
+
+
+def settings_read(*files: str) -> set[str]:
+    """Return the settings that are looked up by their names: `config["its.name"]`."""
+    trees = [ast.parse((TESTS.parent / "minibroker" / file).read_text(encoding="utf-8")) for file in files]
+    return {
+        node.slice.value
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).split(".")[-1] == "config"
+        if isinstance(node.slice, ast.Constant)
+    }
+
+
+def test_what_the_controller_reads_for_one_broker_it_reads_for_a_cluster() -> None:
+    """A broker that is alone has its controller and metadata log from one file, brokers of a cluster from another."""
+    alone = settings_read(*ALONE)
+    assert "metadata.log.segment.bytes" in alone
+    assert alone <= settings_read(*IN_CLUSTER)
+
+
 # What starts brokers that read the settings which they are told.
 STARTS = {
     "minibroker.Broker",

@@ -115,6 +115,12 @@ def test_what_is_ignored_has_one_reason_and_every_reason_is_needed() -> None:
     assert not idle
 
 
+def test_what_is_honoured_has_no_reason_why_it_would_be_ignored() -> None:
+    honoured = {s.name for table in TABLES.values() for s in table.values() if s.treatment == HONOURED}
+    patterns = {pattern for row, _ in REASONS for pattern in row}
+    assert not {name for name in honoured for pattern in patterns if _fits(name, pattern)}
+
+
 # Settings that a client can tell by what happens: each value but the default stops a start, and is refused later.
 @pytest.mark.parametrize("name", sorted(name for name, setting in BROKER.items() if setting.treatment == REFUSED))
 def test_what_is_refused_is_refused_at_a_start_and_later_with_a_sentence(name: str) -> None:

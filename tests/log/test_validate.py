@@ -1,4 +1,4 @@
-"""What a leader does to produced bytes, compared with what Kafka's own validator did to the same ones."""
+"""What a leader does to produced bytes (validate.py, append_conversion.py), beside what Kafka's own validator did."""
 
 from __future__ import annotations
 
