@@ -1,8 +1,9 @@
 """The ways of requests through a broker, traced, and docs/reading.md made of them.
 
-A warm broker runs in a loop of ours and a client asks it through a real socket. From the first byte of a request on
-we note every function of minibroker that is entered: in the calls of the connection, and in all that those schedule or
-wake, up to the last of it. Timers are not followed, so what a broker does unasked is in no trace.
+A warm broker runs as `minibroker serve` runs it, on a directory and by the machine's clock, but in a loop of ours; a
+client asks it through a real socket. From the first byte of a request on
+we note every function of minibroker that is entered: in the calls of the connection, and in all that those schedule,
+wake or begin in a thread, up to the last of it. Timers are not followed, so what a broker does unasked is in no trace.
 What must hold: the same code gives the same page, on every Python that we support. So comprehensions and lambdas count
 as the function around them, and generated codecs, which lie in no file, not at all.
 """
@@ -14,13 +15,18 @@ import asyncio
 import re
 import socket
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Coroutine, Iterable
+from contextvars import Context
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from minibroker import Broker, Cluster
+from minibroker.clock import LoopClock
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 from minibroker.protocol import message
@@ -35,26 +41,27 @@ STEPS_MAX = 100_000
 
 
 class Row(NamedTuple):
-    """How much one request may cross: files, and the lines of these files."""
+    """How much one request crosses: files, and the statements in these files. Explanations are none."""
 
     files: int
-    lines: int
+    statements: int
 
 
-# What each request may cross, lines rounded up. What is small must not grow unnoticed; where it has become smaller,
-# write that here.
+# What each request crosses. What is small must not grow unnoticed; how exactly is said by tests/test_reading_path.py.
 ROWS = {
-    "Produce": Row(14, 5_500),
-    "Fetch": Row(11, 4_350),
-    "Produce to three replicas": Row(26, 8_050),
-    "CreateTopics with three replicas": Row(61, 16_400),
-    "JoinGroup": Row(15, 3_750),
-    "Heartbeat": Row(12, 3_350),
-    "ConsumerGroupHeartbeat of a new member": Row(34, 9_600),
-    "ConsumerGroupHeartbeat without news": Row(16, 4_350),
-    "Compaction": Row(33, 8_550),
+    "Produce": Row(13, 3_058),
+    "Fetch": Row(11, 2_753),
+    "Produce to three replicas": Row(25, 4_623),
+    "CreateTopics with three replicas": Row(60, 9_261),
+    "JoinGroup": Row(15, 2_358),
+    "Heartbeat": Row(12, 2_096),
+    "OffsetCommit": Row(29, 5_084),
+    "ConsumerGroupHeartbeat of a new member": Row(33, 5_427),
+    "ConsumerGroupHeartbeat without news": Row(16, 2_626),
+    "Compaction": Row(32, 4_712),
 }
 NOT_THE_BROKER = ("embedded/",)  # who asks for a compaction
+LEFT_OUT = ("clock/", "config/", "protocol/", "schema/varint.py")  # files that are crossed, and read on no evening
 WARM_COUNT, TRACED_COUNT = 2, 3  # what is not in each of the traced is chance: a slow turn of the loop, a buffer grown
 REPEATS = range(WARM_COUNT + TRACED_COUNT)
 
@@ -66,15 +73,29 @@ class Entered(NamedTuple):
     function: str
 
 
+Way = dict[
+    Entered, tuple[Entered, ...]
+]  # what was entered, in order, and what stood above it then, the outermost first
+
+
 class FollowingLoop(asyncio.SelectorEventLoop):
     """A loop that notes what runs because of one request."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.entered: dict[Entered, None] = {}  # in the order in which they were
+        self.entered: Way = {}
         self._root: FrameType | None = None  # where bytes of the request have come in
         self._follows = False  # what runs now follows from the request
         self._steps = 0
+        self._threads: set[threading.Thread] = set()  # those that the request has begun
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Schedule a callback from a thread; one that follows from the request schedules more of it."""
+        if threading.current_thread() in self._threads:
+            return super().call_soon_threadsafe(self._go_on, callback, *args, context=context)
+        return super().call_soon_threadsafe(callback, *args, context=context)
 
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> asyncio.Handle:
         """Schedule a callback; what follows from the request schedules more of it."""
@@ -96,8 +117,19 @@ class FollowingLoop(asyncio.SelectorEventLoop):
         elif event == "call":
             if not self._follows and frame.f_code in ROOTS:
                 self._root, self._follows = frame, True
-            if self._follows and (entered := _entered(frame.f_code)) is not None:
-                self.entered.setdefault(entered)
+            if self._follows and frame.f_code is threading.Thread.start.__code__:
+                self._threads.add(frame.f_locals["self"])
+            elif self._follows:
+                self._keep(frame)
+
+    def _note_in_thread(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and threading.current_thread() in self._threads:
+            self._keep(frame)
+
+    def _keep(self, frame: FrameType) -> None:
+        entered = _entered(frame.f_code)
+        if entered is not None and entered not in self.entered:
+            self.entered[entered] = _callers(frame)
 
     async def follow(self, request: Coroutine[Any, Any, Any], *, is_inside: bool = False) -> Any:
         """Return the answer to a request, when all that follows from it has been done.
@@ -107,6 +139,8 @@ class FollowingLoop(asyncio.SelectorEventLoop):
         self.entered = {}
         before = sys.getprofile()
         sys.setprofile(self._note)
+        threading.setprofile(self._note_in_thread)
+        self._threads.clear()
         try:
             self._follows = is_inside
             task = asyncio.create_task(request)
@@ -118,9 +152,11 @@ class FollowingLoop(asyncio.SelectorEventLoop):
                 steps = self._steps
                 assert steps < STEPS_MAX, "what follows from a request has no end"
                 await asyncio.sleep(0)
-                quiet = quiet + 1 if steps == self._steps else 0
+                is_over = steps == self._steps and not any(thread.is_alive() for thread in self._threads)
+                quiet = quiet + 1 if is_over else 0
         finally:
             sys.setprofile(before)
+            threading.setprofile(None)
         return answer
 
 
@@ -135,6 +171,17 @@ def _entered(code: CodeType) -> Entered | None:
     file = Path(code.co_filename).relative_to(PACKAGE).as_posix()
     function = code.co_qualname.split(".<locals>.<")[0].replace(".<locals>", "")
     return None if function.startswith("<") or file.startswith(NOT_THE_BROKER) else Entered(file, function)
+
+
+def _callers(frame: FrameType) -> tuple[Entered, ...]:
+    """Return what of ours has called a function, the outermost first."""
+    found = []
+    above = frame.f_back
+    while above is not None:
+        if (entered := _entered(above.f_code)) is not None:
+            found.append(entered)
+        above = above.f_back
+    return tuple(reversed(found))
 
 
 class Client:
@@ -174,7 +221,7 @@ class Tracer:
 
     def __init__(self, loop: FollowingLoop) -> None:
         self._loop = loop
-        self._ways: dict[str, list[dict[Entered, None]]] = {}
+        self._ways: dict[str, list[Way]] = {}
 
     async def follow(self, name: str, request: Coroutine[Any, Any, Any], *, is_inside: bool = False) -> Any:
         """Return the answer to a request, and keep its way. is_inside: it is a call of the broker itself."""
@@ -182,20 +229,25 @@ class Tracer:
         self._ways.setdefault(name, []).append(self._loop.entered)
         return answer
 
-    def ways(self) -> dict[str, list[Entered]]:
+    def ways(self) -> dict[str, Way]:
         """Return by name what was entered each time, in order."""
-        return {
-            name: [entered for entered in times[-1] if all(entered in each for each in times[-TRACED_COUNT:])]
-            for name, times in self._ways.items()
-        }
+        found: dict[str, Way] = {}
+        for name, times in self._ways.items():
+            always = times[-1].keys() & set.intersection(*map(set, times[-TRACED_COUNT:]))
+            found[name] = {
+                entered: tuple(each for each in above if each in always)
+                for entered, above in times[-1].items()
+                if entered in always
+            }
+        return found
 
 
-async def traced() -> dict[str, list[Entered]]:
+async def traced(directory: Path) -> dict[str, Way]:
     """Return what each request enters, in order, once everything has been loaded, compiled and asked before."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, FollowingLoop)
     tracer = Tracer(loop)
-    async with Broker(topics="orders") as broker:
+    async with Broker(topics="orders", data_dir=directory / "broker", clock=LoopClock()) as broker:
         client = Client(broker.bootstrap_servers)
         for _ in REPEATS:
             await tracer.follow("Produce", client.ask("Produce", 9, **_records_of("orders")))
@@ -209,7 +261,7 @@ async def traced() -> dict[str, list[Entered]]:
             await broker.aroll_now("latest")
             await tracer.follow("Compaction", broker.acompact_now("latest"), is_inside=True)
         client.close()
-    async with Cluster(brokers=3, topics="orders:1:3") as cluster:
+    async with Cluster(brokers=3, topics="orders:1:3", data_dir=directory / "cluster", clock=LoopClock()) as cluster:
         await cluster.await_in_sync()
         leader = await cluster.aleader("orders")
         client = Client(cluster.bootstrap_servers.split(",")[leader - 1])
@@ -244,7 +296,7 @@ def _topic(name: str) -> dict[str, Any]:
 
 
 async def _join(client: Client, tracer: Tracer) -> None:
-    """Be the one member of a group of the classic protocol: join again, be given a plan, say that one is there."""
+    """Be the one member of a group of the classic protocol: join again, be given a plan, stay, commit."""
     plan = message("SyncGroupRequest").SyncGroupRequestAssignment
     member = {"group_id": "billing", "member_id": ""}
     await _wait_for_coordinator(client, "billing")
@@ -255,8 +307,13 @@ async def _join(client: Client, tracer: Tracer) -> None:
         member["member_id"] = joined.member_id
     generation = {**member, "generation_id": joined.generation_id}
     await client.ask("SyncGroup", 3, **generation, assignments=[plan(member_id=joined.member_id, assignment=b"")])
+    commit = message("OffsetCommitRequest").OffsetCommitRequestTopic
+    partition = commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    offsets = {**member, "generation_id_or_member_epoch": joined.generation_id}
     for _ in REPEATS:
         await tracer.follow("Heartbeat", client.ask("Heartbeat", 4, **generation))
+        topics = [commit(name="orders", partitions=[partition])]
+        await tracer.follow("OffsetCommit", client.ask("OffsetCommit", 8, **offsets, topics=topics))
 
 
 async def _join_consumer_group(client: Client, tracer: Tracer) -> None:
@@ -280,16 +337,16 @@ async def _wait_for_coordinator(client: Client, group: str) -> None:
 
 
 @cache
-def ways() -> dict[str, list[Entered]]:
+def ways() -> dict[str, Way]:
     """Return for each of ROWS what it enters, in order."""
-    with asyncio.Runner(loop_factory=FollowingLoop) as runner:
-        return runner.run(traced())
+    with tempfile.TemporaryDirectory() as directory, asyncio.Runner(loop_factory=FollowingLoop) as runner:
+        return runner.run(traced(Path(directory)))
 
 
 def size_of(way: Iterable[Entered]) -> Row:
-    """Return how many files a way crosses, and how many lines are in them."""
+    """Return how many files a way crosses, and how many statements are in them, docstrings left out."""
     files = {entered.file for entered in way}
-    return Row(len(files), sum(len(_text(file).splitlines()) for file in files))
+    return Row(len(files), sum(map(_statement_count, files)))
 
 
 # The page
@@ -301,6 +358,7 @@ class Evening(NamedTuple):
     title: str
     words: str
     names: tuple[str, ...]  # of ROWS
+    without: tuple[str, ...] = ()  # functions of which nothing is read that they call
 
 
 EVENINGS = (
@@ -308,7 +366,7 @@ EVENINGS = (
         "a record goes in and comes out",
         "A producer sends one batch, and a consumer fetches it. On the way in a connection cuts the frame off its "
         "buffer, a handler finds the partition, and its log checks the batch, gives it offsets and writes it; on the "
-        "way out an index turns an offset into a place in a file. [broker.md](broker.md) and [log.md](log.md) say why "
+        "way out an offset becomes a place in a file. [broker.md](broker.md) and [log.md](log.md) say why "
         "it is so, `minibroker/protocol/messages/produce.py` and `fetch.py` what the bytes mean.",
         ("Produce", "Fetch"),
     ),
@@ -323,15 +381,32 @@ EVENINGS = (
         "who leads",
         "A broker hands a CreateTopics to the controller, which decides where the replicas are and who leads, and "
         "writes that as records into the metadata log. Every broker reads them, changes its image of the cluster, "
-        "opens the log, and leads or follows. [controller.md](controller.md) has the other decisions.",
+        "opens the log, and leads or follows. [controller.md](controller.md) has the other decisions. Not followed "
+        "here: how a route and the settings of the answer are found, how a log is opened, and how the metadata log is "
+        "flushed.",
         ("CreateTopics with three replicas",),
+        (
+            "find_route",
+            "_configs",
+            "LogDirectory._opening_log",
+            "write_topic_id",
+            "read_topic_id",
+            "MetadataLog._flush",
+        ),
     ),
     Evening(
         "groups",
         "Consumers share partitions, by the classic protocol and by the newer one (KIP-848): see "
         "[groups.md](groups.md). A heartbeat without news is the shortest way through a coordinator; a member that "
-        "joins makes a new target, which is written to `__consumer_offsets` before anybody is told.",
-        ("Heartbeat", "JoinGroup", "ConsumerGroupHeartbeat without news", "ConsumerGroupHeartbeat of a new member"),
+        "joins makes a new target, which is written to `__consumer_offsets` before anybody is told, and so is a "
+        "commit. The JoinGroup is that of a group's only member, which joins again: the group is complete at once.",
+        (
+            "Heartbeat",
+            "JoinGroup",
+            "OffsetCommit",
+            "ConsumerGroupHeartbeat without news",
+            "ConsumerGroupHeartbeat of a new member",
+        ),
     ),
     Evening(
         "what goes",
@@ -343,22 +418,54 @@ EVENINGS = (
 
 
 def reading_page() -> str:
-    """Return docs/reading.md: five evenings, each the way of some requests, file by file and function by function."""
+    """Return docs/reading.md: five evenings, each the way of some requests, in the order in which it is gone."""
     lines = [_READING]
-    lines += [f"| {name} | {row.files} | {row.lines:,} |" for name, row in ROWS.items()]
+    lines += [f"| {name} | {row.files} | {round(row.statements, -2):,} |" for name, row in ROWS.items()]
     lines.append(_EVENINGS)
     read: set[Entered] = set()
     for number, evening in enumerate(EVENINGS, 1):
+        met: set[str] = set()  # files of which the first sentence has been shown
         lines += [f"\n## Evening {number}: {evening.title}\n", evening.words]
         for name in evening.names:
-            new = [entered for entered in ways()[name] if entered not in read]
-            read.update(new)
-            functions = sum(_function_lines(entered) for entered in new)
-            lines.append(f"\n### {name}\n\n{len(new)} functions that were not read before, {functions:,} lines:\n")
-            for file in dict.fromkeys(entered.file for entered in new):
-                names = ", ".join(f"`{entered.function}`" for entered in new if entered.file == file)
-                lines.append(f"1. [{file}](../minibroker/{file}): {_first_sentence(file)}<br>{names}")
+            lines += [f"\n### {name}\n", *_way_lines(ways()[name], read, met, evening.without)]
+            read.update(ways()[name])
     return "\n".join([*lines, ""])
+
+
+def _way_lines(way: Way, read: set[Entered], met: set[str], without: tuple[str, ...]) -> list[str]:
+    """Return a way as a list: an item for each run of functions in one file, below the run that has called it."""
+    callers = {above[-1] for above in way.values() if above}
+    shown = {
+        each
+        for each, above in way.items()
+        if not (each in read or each.file.startswith(LEFT_OUT) or _is_plain(each, callers))
+        if not any(caller.function in without for caller in above)
+    }
+    lines: list[str] = []
+    before, depth = None, 0
+    for entered in (each for each in way if each in shown):
+        turns = _turns([*(each.file for each in way[entered] if each in shown), entered.file])
+        if before is not None and before.file == entered.file and turns == depth:
+            lines[-1] += f", `{entered.function}`"
+        else:
+            caller = way[entered][-1] if way[entered] else before
+            came = "" if caller is None or caller == before else f", from `{caller.function}`"
+            words = "" if entered.file in met else f" ({_first_sentence(entered.file)})"
+            link = f"[{entered.file}](../minibroker/{entered.file})"
+            lines.append(f"{'  ' * turns}- {link}{words}{came}: `{entered.function}`")
+            met.add(entered.file)
+        before, depth = entered, turns
+    return lines
+
+
+def _turns(files: list[str]) -> int:
+    """Return how often the file changes on the way down to a function."""
+    return sum(one != other for one, other in pairwise(files))
+
+
+def _is_plain(entered: Entered, callers: set[Entered]) -> bool:
+    """Say whether nobody need read a function: it is one statement, and calls nothing of ours."""
+    return entered not in callers and _functions(entered.file).get(entered.function, 0) <= 1
 
 
 _READING = """\
@@ -366,62 +473,71 @@ _READING = """\
 
 <!-- Made by `python -m docs.generate` from docs/reading.py: change it there. -->
 
-Nobody reads a broker from its first file to its last. This page follows requests instead: what one enters, in this
-order, traced in a broker that has been asked before, without what timers do meanwhile. Read the functions that are
-named; the rest of their files is there when you need it. What one request crosses is counted by the tests
-(`tests/test_reading_path.py`), so that it does not grow unnoticed:
+Nobody reads a broker from its first file to its last. This page follows requests instead: what one enters, in the order
+in which it is entered, traced in a broker on a directory that has been asked before, without what timers do meanwhile.
+An item is a run of functions in one file; it stands below the run that has called it, and what begins at the left again
+was scheduled or woken, or is called by what an evening before has shown. Left out is what was on an evening before,
+what is one statement and calls nothing, and clocks, settings and codecs, of which only the door is shown: a decoder is
+generated from its declaration ([protocol.md](protocol.md)). Read the functions that are named; the rest of their files
+is there when you need it. What one request crosses is counted by the tests (`tests/test_reading_path.py`), so that it
+does not grow unnoticed:
 
-| request | files, at most | lines in them, at most |
+| request | files | statements in them, about |
 |---|---:|---:|"""
 
 _EVENINGS = """
-Of the codecs only the door is in the lists: the decoder of a message is generated from its declaration
-([protocol.md](protocol.md)). [architecture.md](architecture.md) has all parts on one page."""
+[architecture.md](architecture.md) has all parts on one page."""
 
 
 @cache
-def _text(file: str) -> str:
-    return (PACKAGE / file).read_text("utf-8")
+def _tree(file: str) -> ast.Module:
+    return ast.parse((PACKAGE / file).read_text("utf-8"))
 
 
 def _first_sentence(file: str) -> str:
     """Return the first sentence of a module's docstring, as one line."""
-    words = " ".join((ast.get_docstring(ast.parse(_text(file))) or "").split("\n\n")[0].split())
-    return re.split(r"(?<=\.) |:$", words, maxsplit=1)[0].removesuffix(".") + "."
+    words = " ".join((ast.get_docstring(_tree(file)) or "").split("\n\n")[0].split())
+    return re.split(r"(?<=\.) |:$", words, maxsplit=1)[0].removesuffix(".")
 
 
-def _function_lines(entered: Entered) -> int:
-    """Return how long a function is."""
-    return _functions(entered.file).get(entered.function, 0)
+@cache
+def _statement_count(file: str) -> int:
+    return statements_in(_tree(file))
+
+
+def statements_in(node: ast.AST) -> int:
+    """Return how many statements are in a piece of code, without its docstrings."""
+    return sum(
+        isinstance(each, ast.stmt) and not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+        for each in ast.walk(node)
+        if each is not node
+    )
 
 
 @cache
 def _functions(file: str) -> dict[str, int]:
-    """Return the length of every function of a file, by qualified name."""
+    """Return how many statements are in every function of a file, by qualified name."""
     found: dict[str, int] = {}
 
     def walk(node: ast.AST, before: str) -> None:
         for child in ast.iter_child_nodes(node):
             name = f"{before}{getattr(child, 'name', '')}"
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                assert child.end_lineno is not None
-                found[name] = child.end_lineno - child.lineno + 1
-            walk(
-                child,
-                f"{name}." if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else before,
-            )
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_function:
+                found[name] = statements_in(child)
+            walk(child, f"{name}." if is_function or isinstance(child, ast.ClassDef) else before)
 
-    walk(ast.parse(_text(file)), "")
+    walk(_tree(file), "")
     return found
 
 
 def main() -> None:
     """Print what each request crosses; with -v file by file."""
     for name, way in ways().items():
-        files, lines = size_of(way)
-        print(f"{name:42} {files:3} files {lines:6,} lines {len(way):4} functions")
+        files, statements = size_of(way)
+        print(f"{name:42} {files:3} files {statements:6,} statements {len(way):4} functions")
         for file in dict.fromkeys(entered.file for entered in way) if "-v" in sys.argv else ():
-            print(f"  {len(_text(file).splitlines()):5} {file}:", *[each.function for each in way if each.file == file])
+            print(f"  {_statement_count(file):5} {file}:", *[each.function for each in way if each.file == file])
 
 
 if __name__ == "__main__":
