@@ -160,7 +160,7 @@ class Scheduler:
         now_ms = self._parts.clock.now_ms()
         for replica in self._replicas.values():
             log = replica.log
-            if log.producers.producers:
+            if log.producers.producers or log.producers.verifications:
                 log.producers.expire(now_ms, log.settings.producer_id_expiration_ms)
         return IDLE
 

@@ -137,6 +137,9 @@ def log_settings(topic: TopicConfig, message_format: int = 2) -> LogSettings:
         min_cleanable_dirty_ratio=topic["min.cleanable.dirty.ratio"],
         delete_retention_ms=topic["delete.retention.ms"],
         producer_id_expiration_ms=topic.broker["producer.id.expiration.ms"],
+        transaction_partition_verification_enable=(
+            topic.broker.release >= "3.6" and topic.broker["transaction.partition.verification.enable"]
+        ),
         validation=validation_settings(topic, message_format),
     )
 

@@ -209,7 +209,8 @@ class PartitionLog:
             self._note_epoch(first.leader_epoch, checked.first_offset)
         self._roll_if_due(checked.size_bytes, checked.first_offset, checked.last_offset, checked.max_timestamp, now_ms)
         if first.producer_id >= 0:
-            duplicate = self.producers.check(first, origin, verification, transaction_version)
+            verifies = self.settings.transaction_partition_verification_enable
+            duplicate = self.producers.check(first, origin, verification, transaction_version, verifies=verifies)
             if duplicate is not None:
                 return Appended(duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, True)
         self._write(checked.chunks, checked.batches, now_ms)

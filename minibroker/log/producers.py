@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 SNAPSHOT_VERSION = 1
 BATCHES_KEPT = 5  # as many as a producer may have under way (max.in.flight.requests.per.connection)
+EPOCH_MAX = 0x7FFF
 NO_OFFSET = -1
 
 
@@ -83,9 +84,8 @@ class Verification:
 class ProducerStates:
     """All producers of a partition."""
 
-    def __init__(self, name: str = "", *, verifies_transactions: bool = False):
+    def __init__(self, name: str = ""):
         self.name = name  # topic and partition, for messages
-        self.verifies_transactions = verifies_transactions  # transaction.partition.verification.enable
         self.producers: dict[int, Producer] = {}
         self.has_markers = False  # whether any transaction has ended, of those who have expired too
         # First offset of each open transaction -> producer id. A log grows at its end, so they are in order.
@@ -93,7 +93,7 @@ class ProducerStates:
         # First offset of each ended transaction whose marker may still be lost -> offset of the marker, in the order
         # of the markers.
         self.unreplicated: dict[int, int] = {}
-        self._verifications: dict[int, Verification] = {}
+        self.verifications: dict[int, Verification] = {}  # by producer id; not of the log, so they outlive its state
 
     # Before a batch is appended
 
@@ -103,12 +103,15 @@ class ProducerStates:
         origin: str = CLIENT,
         verification: Verification | None = None,
         transaction_version: int = 0,
+        *,
+        verifies: bool = False,
     ) -> StoredBatch | None:
         """Raise KafkaError if the batch may not be appended; return the stored one if it is a repetition.
 
         A producer that nobody knows may begin with any sequence number: its earlier batches may have been deleted
         (KIP-360; UNKNOWN_PRODUCER_ID was the answer before Kafka 2.5).
         transaction_version: of a marker, as the coordinator's request says.
+        verifies: whether the first batch of a transaction needs the coordinator's word.
         """
         producer = self.producers.get(batch.producer_id)
         if origin == CLIENT and producer is not None:
@@ -121,7 +124,7 @@ class ProducerStates:
             if marker is not None:
                 self.check_marker(batch, marker, transaction_version)
             return None
-        if batch.is_transactional and self.verifies_transactions:
+        if verifies and batch.is_transactional:
             self._check_verified(batch, verification)
         if origin == CLIENT:
             self._check_sequence(batch, producer)
@@ -137,13 +140,14 @@ class ProducerStates:
         """Raise KafkaError if a marker comes from a coordinator that has been replaced, or too late.
 
         Version 2 raises the epoch with each marker, so a delayed one is known by its epoch and cannot end the next
-        transaction. The same epoch again without an open transaction is the marker repeated, and harmless.
+        transaction. The same epoch again without an open transaction is the marker repeated, and harmless; and the
+        largest epoch cannot be raised, so it ends the last transaction of its producer id.
         """
         producer = self.producers.get(batch.producer_id)
         if producer is None:
             return
         is_open = self.has_open_transaction(batch.producer_id, batch.producer_epoch)
-        if transaction_version >= 2 and is_open:
+        if transaction_version >= 2 and is_open and producer.epoch != EPOCH_MAX:
             raise KafkaError(
                 Error.INVALID_PRODUCER_EPOCH,
                 f"{self._about(batch)}: a marker of transactions v2 must raise the epoch {producer.epoch}",
@@ -165,13 +169,22 @@ class ProducerStates:
     def start_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool = False
     ) -> Verification | None:
-        """Return what `check` wants to see once the coordinator has confirmed; None: it has done so before."""
+        """Return what `check` wants to see once the coordinator has confirmed; None: it has done so before.
+
+        Raise KafkaError for an epoch that is over: nobody need be asked about that.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is not None and producer_epoch < producer.epoch:
+            raise KafkaError(
+                Error.INVALID_PRODUCER_EPOCH,
+                f"{self.name}: producer {producer_id}: {producer_epoch} < {producer.epoch}",
+            )
         if self.has_open_transaction(producer_id, producer_epoch):
             return None
-        waiting = self._verifications.get(producer_id)
+        waiting = self.verifications.get(producer_id)
         if waiting is None:
             waiting = Verification(producer_epoch, sequence, now_ms, supports_epoch_bump)
-            self._verifications[producer_id] = waiting
+            self.verifications[producer_id] = waiting
         waiting.note(producer_epoch, sequence)
         return waiting
 
@@ -179,7 +192,7 @@ class ProducerStates:
         """The first batch of a transaction: the coordinator must know of it."""
         if self.has_open_transaction(batch.producer_id, batch.producer_epoch):
             return
-        if verification is None or self._verifications.get(batch.producer_id) is not verification:
+        if verification is None or self.verifications.get(batch.producer_id) is not verification:
             raise KafkaError(Error.INVALID_TXN_STATE, f"{self._about(batch)}: not part of an open transaction")
 
     def _check_epoch(self, batch: AnyBatch, producer: Producer | None) -> None:
@@ -190,12 +203,11 @@ class ProducerStates:
 
     def _check_sequence(self, batch: AnyBatch, producer: Producer | None) -> None:
         first = batch.base_sequence
-        waiting = self._verifications.get(batch.producer_id)
-        is_new = producer is None or not producer.batches
-        if waiting is not None and (
-            first > waiting.lowest_sequence or (is_new and waiting.supports_epoch_bump and first != 0)
-        ):
-            expected = 0 if is_new and waiting.supports_epoch_bump else waiting.lowest_sequence
+        waiting = self.verifications.get(batch.producer_id)
+        if waiting is not None and waiting.supports_epoch_bump and (producer is None or not producer.batches):
+            expected = 0
+        elif waiting is not None and first > waiting.lowest_sequence:
+            expected = waiting.lowest_sequence
         elif producer is None or producer.epoch < 0:
             return
         elif batch.producer_epoch == producer.epoch:
@@ -222,7 +234,7 @@ class ProducerStates:
         producer = self._get(batch.producer_id)
         producer.add(batch)
         if batch.is_transactional:
-            self._verifications.pop(batch.producer_id, None)
+            self.verifications.pop(batch.producer_id, None)
             if producer.transaction_first_offset is None:
                 producer.transaction_first_offset = first_offset_of(batch)
                 self.open_transactions[producer.transaction_first_offset] = batch.producer_id
@@ -231,10 +243,13 @@ class ProducerStates:
     def apply_marker(self, batch: AnyBatch, marker: Marker) -> AbortedTxn | None:
         """Take note of the end of a transaction; return an entry for .txnindex if it was aborted and held records.
 
-        A marker without a transaction, or one repeated, leaves its epochs behind and nothing else.
+        A marker without a transaction, or one repeated, leaves its epochs behind and nothing else. One of transactions
+        v2 has the epoch of the next transaction: if that is being confirmed already, it goes on.
         """
         first_offset = self._get(batch.producer_id).end_transaction(batch.producer_epoch, marker)
-        self._verifications.pop(batch.producer_id, None)
+        waiting = self.verifications.get(batch.producer_id)
+        if waiting is not None and not (waiting.supports_epoch_bump and waiting.epoch == batch.producer_epoch):
+            del self.verifications[batch.producer_id]
         self.has_markers = True
         if first_offset is None:
             return None
@@ -284,15 +299,18 @@ class ProducerStates:
     # Forgetting and keeping
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers without open transaction that wrote nothing for that long, by the records' own time."""
+        """Forget producers without open transaction that wrote nothing for that long, by the records' own time.
+
+        And verifications that began so long ago.
+        """
         self.producers = {
             producer_id: producer
             for producer_id, producer in self.producers.items()
             if producer.transaction_first_offset is not None or now_ms - producer.last_timestamp < expiration_ms
         }
-        self._verifications = {
+        self.verifications = {
             producer_id: waiting
-            for producer_id, waiting in self._verifications.items()
+            for producer_id, waiting in self.verifications.items()
             if now_ms - waiting.started_ms < expiration_ms
         }
 

@@ -87,6 +87,7 @@ class LogSettings:
         min_cleanable_dirty_ratio: float = 0.5,
         delete_retention_ms: int = DAY_MS,
         producer_id_expiration_ms: int = DAY_MS,
+        transaction_partition_verification_enable: bool = False,
         validation: ValidationSettings | None = None,
     ):
         self.segment_bytes = segment_bytes
@@ -106,6 +107,8 @@ class LogSettings:
         self.min_cleanable_dirty_ratio = min_cleanable_dirty_ratio
         self.delete_retention_ms = delete_retention_ms
         self.producer_id_expiration_ms = producer_id_expiration_ms
+        # Kafka's default is that of brokers; without one nobody confirms transactions.
+        self.transaction_partition_verification_enable = transaction_partition_verification_enable
         self.validation = validation or ValidationSettings(compacted=compact)
         # How old the first record of the active segment may become; compaction waits for the end of a segment.
         self.segment_age_max_ms = min(segment_ms, max_compaction_lag_ms) if compact else segment_ms

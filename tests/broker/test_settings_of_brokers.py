@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.errors import Error
+from minibroker.errors import Error, KafkaError
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -116,6 +116,35 @@ async def test_producers_are_forgotten_after_producer_id_expiration_ms_also_when
             assert await lab.send("t", data) is Error.NONE
             passed_ms = await passed_until(lab, is_forgotten, MINUTE_MS)
             assert minutes * MINUTE_MS <= passed_ms <= (minutes + 10) * MINUTE_MS  # it is looked every ten minutes
+
+
+async def test_verifications_without_a_producer_are_forgotten_after_producer_id_expiration_ms() -> None:
+    async with laboratory(**{"producer.id.expiration.ms": 30 * MINUTE_MS}) as lab:
+        await lab.create("t", {})
+        producers = lab.node.replicas["t", 0].log.producers
+        assert producers.start_verification(7, 0, 0, lab.clock.now_ms()) is not None
+        passed_ms = await passed_until(lab, lambda: not producers.verifications, MINUTE_MS)
+        assert 30 * MINUTE_MS <= passed_ms <= 40 * MINUTE_MS  # it is looked every ten minutes
+
+
+async def test_transactions_are_verified_as_long_as_transaction_partition_verification_enable_says() -> None:
+    name = "transaction.partition.verification.enable"
+    async with laboratory() as lab:
+        await lab.create("t", {})
+
+        def append(producer_id: int) -> None:
+            record = Record(b"k", b"", (), lab.clock.now_ms())
+            ids = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+            data = build_batch(2, [record], transactional=True, **ids)
+            lab.node.replicas["t", 0].append(bytearray(data), now_ms=lab.clock.now_ms(), steady_ms=0)
+
+        for producer_id, is_on in enumerate(("true", "false", "true")):
+            assert await alter(lab.client, BROKER, "", {name: is_on}) is None
+            if is_on == "false":
+                append(producer_id)
+            else:
+                with pytest.raises(KafkaError, match="not part of an open transaction"):
+                    append(producer_id)
 
 
 @pytest.mark.slow

@@ -273,7 +273,8 @@ def test_a_fetch_of_committed_records_is_answered_when_their_transaction_ends() 
 
     async def main(lab: Lab) -> None:
         leader = await prepared(lab, 3)
-        leader.append(bytearray(open_batch), now_ms=1_700_000_000_000, steady_ms=0)
+        verified = leader.log.producers.start_verification(7, 0, 0, 1_700_000_000_000)
+        leader.append(bytearray(open_batch), now_ms=1_700_000_000_000, steady_ms=0, verification=verified)
         await lab.cluster.waits.high_watermark(TOPIC, 0, 1)
         answer = await answered_after(lab, leader, fetch(lab, 12, committed=True), 12, commit)
         error, size_bytes = fetched(answer)

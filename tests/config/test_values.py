@@ -170,6 +170,7 @@ def test_logs_get_what_the_topic_says() -> None:
         "min_cleanable_dirty_ratio": 0.25,
         "delete_retention_ms": 16,
         "producer_id_expiration_ms": 12,
+        "transaction_partition_verification_enable": True,
     }
     checks = settings.validation
     assert (checks.codec, checks.level, checks.timestamp_type, checks.compacted) == (LZ4, 12, APPEND_TIME, True)
@@ -179,8 +180,12 @@ def test_logs_get_what_the_topic_says() -> None:
 def test_a_topic_that_is_told_nothing_has_kafkas_defaults() -> None:
     ours, plain = log_settings(TopicConfig({}, BrokerConfig())), LogSettings()
     for name, value in vars(plain).items():
-        if name != "validation":
+        if name not in ("validation", "transaction_partition_verification_enable"):
             assert getattr(ours, name) == value, name
+    assert ours.transaction_partition_verification_enable
+    old = log_settings(TopicConfig({}, BrokerConfig(release="2.8")))
+    assert not old.transaction_partition_verification_enable  # since 3.6
+    assert not plain.transaction_partition_verification_enable  # there is nobody to ask without a broker
     for name in type(plain.validation).__slots__:
         assert getattr(ours.validation, name) == getattr(plain.validation, name), name
 

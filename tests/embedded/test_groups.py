@@ -232,7 +232,9 @@ def _open_transaction(broker: Broker) -> None:
         2, [Record(None, b"x", (), 1, 0)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
     node = broker._running()._node  # type: ignore[attr-defined]
-    node.replicas["orders", 0].append(bytearray(batch), now_ms=1, steady_ms=0)
+    replica = node.replicas["orders", 0]
+    verified = replica.log.producers.start_verification(7, 0, 0, 1)
+    replica.append(bytearray(batch), now_ms=1, steady_ms=0, verification=verified)
 
 
 async def test_a_position_is_what_a_member_has_asked_for_last_if_one_can_tell(here: Broker) -> None:

@@ -10,7 +10,7 @@ import pytest
 from minibroker.errors import CorruptCrc, Error, InvalidRecord, InvalidValue, KafkaError, ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
-from minibroker.log.producers import Marker, ProducerStates, read_marker, read_snapshot
+from minibroker.log.producers import EPOCH_MAX, Marker, ProducerStates, Verification, read_marker, read_snapshot
 from minibroker.log.records import Record
 from minibroker.log.validate import CLIENT, COORDINATOR
 from minibroker.stored.producers import AbortedTxn
@@ -257,6 +257,15 @@ def test_a_marker_of_version_2_must_raise_the_epoch_unless_it_is_repeated() -> N
     refused(Error.INVALID_PRODUCER_EPOCH, lambda: states.check(delayed, COORDINATOR, transaction_version=2))
 
 
+def test_a_marker_of_version_2_need_not_raise_the_largest_epoch() -> None:
+    states = states_of(txn(0, producer_epoch=EPOCH_MAX))
+    last = end_of_txn(1, epoch=EPOCH_MAX, abort=True)
+    assert states.check(last, COORDINATOR, transaction_version=2) is None
+    assert states.apply(last) == AbortedTxn(producer_id=7, first_offset=0, last_offset=1, last_stable_offset=2)
+    late = end_of_txn(2, epoch=EPOCH_MAX - 1)
+    refused(Error.INVALID_PRODUCER_EPOCH, lambda: states.check(late, COORDINATOR, transaction_version=2))
+
+
 def test_a_marker_that_the_cleaner_has_emptied_says_nothing() -> None:
     empty = build_batch(2, [], base_offset=5, last_offset=5, producer_id=7, transactional=True, control=True)
     states = states_of(next(batches(empty)))
@@ -281,59 +290,91 @@ def test_a_marker_is_read_alike_from_the_log_and_from_the_validator() -> None:
 # Verification (KIP-890)
 
 
-def verifying(*applied: Produced | Batch) -> ProducerStates:
-    states = ProducerStates(verifies_transactions=True)
-    for batch in applied:
-        states.apply(batch)
-    return states
+def check_verified(states: ProducerStates, batch: Produced, verification: Verification | None = None) -> object:
+    return states.check(batch, verification=verification, verifies=True)
 
 
 def test_a_transaction_begins_only_with_the_coordinators_word() -> None:
-    states = verifying()
-    refused(Error.INVALID_TXN_STATE, lambda: states.check(txn(0)))
+    states = states_of()
+    refused(Error.INVALID_TXN_STATE, lambda: check_verified(states, txn(0)))
     waiting = states.start_verification(7, 0, 0, now_ms=0)
-    refused(Error.INVALID_TXN_STATE, lambda: states.check(txn(0)))
-    assert states.check(txn(0), verification=waiting) is None
+    refused(Error.INVALID_TXN_STATE, lambda: check_verified(states, txn(0)))
+    assert check_verified(states, txn(0), waiting) is None
     states.apply(txn(0))
     assert states.start_verification(7, 0, 1, now_ms=0) is None
-    assert states.check(txn(1, 1)) is None
+    assert check_verified(states, txn(1, 1)) is None
 
 
 def test_an_answer_for_the_transaction_before_is_worth_nothing() -> None:
-    states = verifying()
+    states = states_of()
     stale = states.start_verification(7, 0, 0, now_ms=0)
     states.apply(end_of_txn(0, abort=True))
     states.start_verification(7, 0, 0, now_ms=0)
-    refused(Error.INVALID_TXN_STATE, lambda: states.check(txn(1), verification=stale))
+    refused(Error.INVALID_TXN_STATE, lambda: check_verified(states, txn(1), stale))
 
 
 def test_no_batch_overtakes_the_one_that_waits_first() -> None:
-    states = verifying()
+    states = states_of()
     states.start_verification(7, 0, 5, now_ms=0)
     waiting = states.start_verification(7, 0, 3, now_ms=0)
-    refused(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda: states.check(txn(0, 5), verification=waiting))
-    assert states.check(txn(0, 3), verification=waiting) is None
+    refused(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda: check_verified(states, txn(0, 5), waiting))
+    assert check_verified(states, txn(0, 3), waiting) is None
 
 
 def test_a_batch_that_waited_must_still_follow_the_last() -> None:
-    states = verifying(txn(0), end_of_txn(1))
+    states = states_of(txn(0), end_of_txn(1))
     waiting = states.start_verification(7, 0, 5, now_ms=0)
-    refused(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda: states.check(txn(2, 5), verification=waiting))
+    refused(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda: check_verified(states, txn(2, 5), waiting))
 
 
 def test_with_transactions_v2_an_unknown_producer_begins_at_zero() -> None:
-    states = verifying()
+    states = states_of()
     waiting = states.start_verification(7, 0, 4, now_ms=0, supports_epoch_bump=True)
-    refused(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda: states.check(txn(0, 4), verification=waiting))
+    refused(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda: check_verified(states, txn(0, 4), waiting))
     waiting = states.start_verification(7, 0, 0, now_ms=0, supports_epoch_bump=True)
-    assert states.check(txn(0, 0), verification=waiting) is None
+    assert check_verified(states, txn(0, 0), waiting) is None
 
 
 def test_a_verification_that_nobody_uses_is_forgotten() -> None:
-    states = verifying()
+    states = states_of()
     waiting = states.start_verification(7, 0, 0, now_ms=0)
     states.expire(DAY_MS, DAY_MS)
-    refused(Error.INVALID_TXN_STATE, lambda: states.check(txn(0), verification=waiting))
+    refused(Error.INVALID_TXN_STATE, lambda: check_verified(states, txn(0), waiting))
+
+
+def test_without_the_setting_a_transaction_begins_with_its_first_batch() -> None:
+    assert states_of().check(txn(0)) is None
+
+
+def test_an_epoch_that_is_over_is_not_verified() -> None:
+    states = states_of(Produced(0, producer_epoch=2))
+    said = refused(Error.INVALID_PRODUCER_EPOCH, lambda: states.start_verification(7, 1, 0, now_ms=0))
+    assert said == "orders-0: producer 7: 1 < 2"
+    assert states.start_verification(7, 2, 1, now_ms=0) is not None
+
+
+@pytest.mark.parametrize("abort", [True, False])
+def test_the_next_transaction_v2_is_verified_while_the_marker_of_the_last_comes(abort: bool) -> None:
+    states = states_of(txn(0))
+    waiting = states.start_verification(7, 1, 0, now_ms=0, supports_epoch_bump=True)
+    states.apply(end_of_txn(1, epoch=1, abort=abort))
+    assert check_verified(states, txn(2, producer_epoch=1), waiting) is None
+    states.apply(txn(2, producer_epoch=1))
+    states.apply(end_of_txn(3, epoch=2))
+    refused(Error.INVALID_TXN_STATE, lambda: check_verified(states, txn(4, producer_epoch=2), waiting))
+
+
+@pytest.mark.parametrize(
+    ("marker_epoch", "verified_epoch", "supports_epoch_bump"), [(0, 0, False), (1, 1, False), (2, 1, True)]
+)
+def test_a_marker_ends_the_verification_of_its_own_transaction(
+    marker_epoch: int, verified_epoch: int, supports_epoch_bump: bool
+) -> None:
+    states = states_of()
+    waiting = states.start_verification(7, verified_epoch, 0, now_ms=0, supports_epoch_bump=supports_epoch_bump)
+    states.apply(end_of_txn(0, epoch=marker_epoch, abort=True))
+    late = txn(1, producer_epoch=marker_epoch)
+    refused(Error.INVALID_TXN_STATE, lambda: check_verified(states, late, waiting))
 
 
 # Forgetting

@@ -104,7 +104,9 @@ def test_producers_are_described_as_the_log_knows_them(broker: VirtualBroker) ->
         for each, more in ((7, {}), (8, {"transactional": True}))
     ]
     for data in batches:
-        broker.node.replicas["t", 0].append(bytearray(data), now_ms=1_000, steady_ms=0)
+        replica = broker.node.replicas["t", 0]
+        verified = replica.log.producers.start_verification(8, 4, 0, 0)
+        replica.append(bytearray(data), now_ms=1_000, steady_ms=0, verification=verified)
     Topic = DescribeProducersRequest.TopicRequest
     topics = [Topic(name="t", partition_indexes=[0, 5, 0]), Topic(name="absent", partition_indexes=[0])]
     answer = broker.ask(DescribeProducersRequest(topics=topics), 0)

@@ -149,7 +149,9 @@ def test_a_transaction_that_is_open_is_not_read_by_who_reads_what_is_committed(b
     data = build_batch(
         2, [Record(b"k", b"d", (), START_MS)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
-    broker.node.replicas["t", 0].append(bytearray(data), now_ms=START_MS, steady_ms=0)
+    replica = broker.node.replicas["t", 0]
+    verified = replica.log.producers.start_verification(7, 0, 0, START_MS)
+    replica.append(bytearray(data), now_ms=START_MS, steady_ms=0, verification=verified)
     for isolation, expected, aborted in ((0, [b"a", b"b", b"c", b"d"], None), (1, [b"a", b"b", b"c"], [])):
         row = one(broker, isolation_level=isolation)
         assert values(row) == expected

@@ -43,7 +43,10 @@ async def with_open_transaction() -> MemoryStorage:
         node.create_topic("orders", 1)
         records = [Record(b"k", b"v", (), TIME_MS), Record(b"k", b"v", (), TIME_MS + 1)]
         for more in ({}, {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}):
-            node.replicas["orders", 0].append(bytearray(build_batch(2, records, **more)), now_ms=TIME_MS, steady_ms=0)
+            replica = node.replicas["orders", 0]
+            verified = replica.log.producers.start_verification(7, 0, 0, TIME_MS)
+            data = bytearray(build_batch(2, records, **more))
+            replica.append(data, now_ms=TIME_MS, steady_ms=0, verification=verified)
     return storage
 
 
