@@ -1,4 +1,4 @@
-"""One broker as its handlers see it: its partitions, its groups, the metadata, and what it tells clients of itself.
+"""Parts of a broker put together for its handlers: partitions, groups, metadata, and what it tells clients of itself.
 
 Where its metadata come from: metadata_standalone.py if it is its own controller, metadata_in_cluster.py if it belongs
 to a cluster.
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 
 # Kinds of metadata records.
 PARTITION_RECORD, CONFIG_RECORD, PARTITION_CHANGE_RECORD, REMOVE_TOPIC_RECORD = 3, 4, 5, 9
-TOPICS_TOGETHER, TOPIC_US = 8, 250  # so many are made or deleted in one share; for each of them
 BROKER_RECORDS = frozenset((0, 1, 7, 8, 17))  # one comes, goes, is fenced or unfenced
+TOPICS_TOGETHER, TOPIC_US = 8, 250  # that reach the disk together, and what one takes
 
 
 class BrokerParts(Parts):
-    """A broker: of its own, or one of a cluster."""
+    """The parts of one broker put together: of one alone, or one of a cluster."""
 
     emulated: EmulatedRelease
     faults: Faults
