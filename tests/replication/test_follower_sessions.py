@@ -352,7 +352,7 @@ def test_an_error_of_our_own_at_a_change_of_the_metadata_hides_no_other(
 
         node = cluster.nodes[2]
         with monkeypatch.context() as broken:
-            broken.setattr(*((node.metadata.image, "apply") if place == "apply" else (node, "follow")), break_down)
+            broken.setattr(node.metadata.image if place == "apply" else node.metadata, place, break_down)
             cluster.create_topic("lost", assignments=[[1, 2]])
             await lab.world.clock.sleep(3_000)
         assert any("a bug" in line for line in said.lines)
