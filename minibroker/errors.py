@@ -455,3 +455,14 @@ class LogOffline(StorageError):
 
 class LogDamaged(KafkaError):
     """Bytes of a log that are no records: what asks for them is refused, for that partition and no other."""
+
+
+def dependency_missing(error: ModuleNotFoundError) -> str:
+    """Return what helps where a package that minibroker needs is not installed; raise the error if it is none of those.
+
+    That is so behind `pip install --no-deps`, in a copy of the sources, and where a package could not be compiled.
+    """
+    name = (error.name or "minibroker").partition(".")[0]
+    if name == "minibroker":  # a mistake of ours
+        raise error
+    return f"the package of the module {name} is not installed, and minibroker needs it: pip install minibroker"

@@ -20,7 +20,14 @@ from types import GeneratorType
 
 from minibroker.broker.apis import SERVED
 from minibroker.controller.controller import check_name
-from minibroker.errors import Error, InvalidLength, KafkaError, ProtocolError, UnsupportedVersion
+from minibroker.errors import (
+    Error,
+    InvalidLength,
+    KafkaError,
+    ProtocolError,
+    UnsupportedVersion,
+    dependency_missing,
+)
 from minibroker.protocol.headers import Request, RequestHeader, Response
 from minibroker.protocol.registry import request_class, response_class
 from minibroker.server.later import Later
@@ -182,10 +189,13 @@ class Dispatcher:
             carry_out = self.injection(route, request, context)
             if carry_out is not None:
                 return carry_out(handler, correlation_id)
-        response = handler(request, context)
-        is_long = type(response) is GeneratorType
-        if is_long:
-            response = self.shares.start(response)  # type: ignore[arg-type]
+        try:
+            response = handler(request, context)
+            is_long = type(response) is GeneratorType
+            if is_long:
+                response = self.shares.start(self._long(response, route, request))  # type: ignore[arg-type]
+        except ModuleNotFoundError as missing:
+            response, is_long = self._unable(missing, route, request), False
         if response is None:
             return None
         if not is_large:
@@ -208,6 +218,23 @@ class Dispatcher:
         if is_long:
             return await self.shares.run(route.frame_in_pieces(response, correlation_id))
         return route.frame(response, correlation_id)
+
+    def _long(self, work: Work[Eventually], route: Route, request: Request) -> Work[Eventually]:
+        """Do long work; the request is not kept while its answer waits for something."""
+        try:
+            return (yield from work)
+        except ModuleNotFoundError as missing:
+            return self._unable(missing, route, request)
+
+    def _unable(self, missing: ModuleNotFoundError, route: Route, request: Request) -> Response:
+        """Return what Kafka answers when it fails: a package is not installed, of which people are told once."""
+        from minibroker.faults.answers import Fault, refuse
+
+        line = dependency_missing(missing)
+        self.node.say_once("dependency", line)
+        if route.api == PRODUCE and not request.acks:  # type: ignore[attr-defined]
+            raise ProtocolError(line)
+        return refuse(request, route.api, route.version, Fault(Error.UNKNOWN_SERVER_ERROR, line))
 
     def _client_id(self, data: memoryview) -> str:
         """Return a client's name; it says the same one each time."""

@@ -67,6 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
             return DONE  # whoever read us (head, less) has seen enough
         print(f"minibroker: {failed}", file=sys.stderr)
         return FAILED
+    except ModuleNotFoundError as missing:
+        from minibroker.errors import dependency_missing
+
+        print(f"minibroker: {dependency_missing(missing)}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
