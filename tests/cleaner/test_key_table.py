@@ -26,6 +26,7 @@ def some_key(random: Random) -> bytes | int:
     return map_key(random.choice([bytes(size), random.randbytes(size), b"%d" % random.randrange(50)]))
 
 
+@pytest.mark.outside
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from([101, 199, 1000, 5000]))
 def test_it_knows_what_a_dictionary_knows(random: Random, slots: int) -> None:

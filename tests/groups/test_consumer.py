@@ -489,7 +489,7 @@ class Interleavings(RuleBasedStateMachine):
             assert owned == list(range(len(self.cluster.topics.by_name["t"].racks)))
 
 
-TestInterleavings = Interleavings.TestCase
+TestInterleavings = pytest.mark.outside(Interleavings.TestCase)
 TestInterleavings.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 

@@ -100,6 +100,7 @@ class Consumers:
         return answer
 
 
+@pytest.mark.outside
 def test_a_heartbeat_of_a_consumer_takes_the_same_in_a_group_of_any_size() -> None:
     counts = {}
     for size in SIZES:

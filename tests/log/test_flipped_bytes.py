@@ -88,6 +88,7 @@ def verified(files: Files) -> list[str]:
     return [str(problem) for problem in verify_directory(stored(files), VerifiedCounts())]
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("part", PARTS)
 def test_after_a_clean_stop_a_flipped_byte_is_harmless_or_an_error_or_found_by_verify(part: int) -> None:
     for seed in range(part * 50, part * 50 + 50):
@@ -118,6 +119,7 @@ def has_bounds(log: PartitionLog, due: Answers) -> bool:
     return (log.log_start_offset, log.log_end_offset) == due.bounds[:2]
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("part", PARTS)
 def test_after_an_unclean_stop_no_wrong_record_is_served(part: int) -> None:
     for seed in range(part * 50, part * 50 + 50):
