@@ -52,12 +52,18 @@ async def call_through(cluster: Cluster, broker_id: int, verb: str, arguments: M
 
     async def later() -> Any:
         await LoopClock().sleep(ANSWER_MS if silences else 0)
-        return await call(cluster, verb, arguments)
+        try:
+            return await call(cluster, verb, arguments)
+        except KafkaError as refusal:
+            return refusal  # who asked may have hung up, and then nobody hears of it
 
     task = asyncio.get_running_loop().create_task(later())
     _calls[task] = None
     task.add_done_callback(lambda done: _calls.pop(done, None))
-    return None if silences else await asyncio.shield(task)
+    result = None if silences else await asyncio.shield(task)
+    if isinstance(result, KafkaError):
+        raise result
+    return result
 
 
 def _fit(verb: Verb, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -44,9 +44,10 @@ OPTIONS = OptionTable(
     kafka.bootstrap.servers | servers: word | | brokers to ask, as HOST:PORT with commas between them
     subscribe | | | topics, with commas between them
     subscribePattern | |
-    | a regular expression that is found anywhere in the name of a topic; ^ and $ are its ends
+    | a regular expression that is found anywhere in the name of a topic, .* in all; ^ and $ are its ends
     assign | | | partitions, as {"orders":[0,1]}
-    startingOffsets | | earliest; of a stream latest | earliest, latest, or {"orders":{"0":23,"1":-2}}
+    startingOffsets | | earliest; of a stream latest
+    | earliest, latest, or {"orders":{"0":23,"1":-2}}, where -1 is the latest and -2 the earliest
     startingTimestamp | | | ms since 1970: from the first record that is not older
     startingOffsetsByTimestamp | | | the same for each partition, as {"orders":{"0":1700000000000}}
     startingOffsetsByTimestampStrategy | no_match: one of error, latest | error

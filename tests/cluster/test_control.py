@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import sys
@@ -16,7 +17,7 @@ from minibroker.cli.cluster import usage
 from minibroker.client.control import Refusal, ask
 from minibroker.clock import LoopClock
 from minibroker.cluster.cluster import Cluster
-from minibroker.cluster.control import FORMS, call
+from minibroker.cluster.control import FORMS, call, call_through
 from minibroker.cluster.verbs import VERBS
 from minibroker.errors import KafkaError
 
@@ -141,6 +142,39 @@ async def test_any_broker_takes_the_verbs_over_http() -> None:
         port = cluster.nodes[1].servers[0].port
         state = await ask("127.0.0.1", port, "GET", "/cluster", clock=LoopClock())
         assert state["brokers"] == {"controller": "running", "1": "running", "2": "running", "3": "running"}
+
+
+def test_a_start_that_nobody_waits_for_may_be_killed() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        await cluster.kill(3)
+        cluster.pause("controller")  # so that no start comes to its end
+        asked = asyncio.ensure_future(call_through(cluster, 1, "start", {"broker": 3}))
+        await lab.world.clock.sleep(100)
+        assert cluster.states[3] == "starting"
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await cluster.kill(3)
+        await lab.world.clock.sleep(100)
+        gc.collect()  # tells the loop of exceptions that nobody has looked at
+        cluster.resume("controller")
+
+    in_cluster(main)
+
+
+def test_who_waits_hears_that_a_start_was_killed() -> None:
+    async def main(lab: Lab) -> None:
+        await lab.cluster.kill(3)
+        lab.cluster.pause("controller")
+        asked = asyncio.ensure_future(call_through(lab.cluster, 1, "start", {"broker": 3}))
+        await lab.world.clock.sleep(100)
+        await lab.cluster.kill(3)
+        with pytest.raises(KafkaError, match="broker 3 was killed before it had started"):
+            await asked
+        lab.cluster.resume("controller")
+
+    in_cluster(main)
 
 
 @pytest.mark.slow

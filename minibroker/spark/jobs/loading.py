@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         help="parquet, json, csv, text, or any that Spark has; records: lines of slice; else as the names say",
     )
-    add_repeated(parser, "--read-option", help="of Spark's reader, as sep=;")
+    add_repeated(parser, "--read-option", help="of Spark's reader, as header=true")
     rule = "; ".join(f"{name}: {what}" for name, what in NAMES.items())
     parser.add_argument("--generate", metavar="NAME=VALUE,...", help=f"make records up instead. {rule}")
     parser.add_argument("--key", metavar="COLUMN", help="the key of records")

@@ -62,6 +62,7 @@ def test_every_job_is_there_and_explains_itself(name: str) -> None:
     module = job_module(name)
     assert callable(module.run)
     told = parser_of(name).format_help()
+    assert ";;" not in told  # a sentence and what is said of all such options, joined
     assert module.DESCRIPTION.split()[0] in told
     assert "--json" in told
     assert "--master" in told
