@@ -170,5 +170,5 @@ def test_numbers_must_be_there_for_all_partitions_and_for_no_other() -> None:
 
 def test_every_option_is_documented_with_its_default() -> None:
     words = DOCS.read_text(encoding="utf-8")
-    missing = [f"| `{option.name}` | {option.default} |" for option in OPTIONS]
+    missing = [f"| `{option.name}` | {option.default} | {option.text} |" for option in OPTIONS]
     assert not [row for row in missing if row not in words]
