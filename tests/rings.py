@@ -33,6 +33,7 @@ UNIT = (
     "tests/controller",
     "tests/replication",
     "tests/groups",
+    "tests/transactions",
     "tests/config",
     "tests/client",
     "tests/faults",

@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "clock", "turns", "event_kinds"),
         *("protocol", "stored", "log", "metadata", "config", "parts", "replication"),
     },
+    "transactions": {"errors", "stored"},
     "cleaner": {
         *("errors", "in_pieces", "clock", "event_kinds"),
         *("schema", "stored", "log", "metadata", "parts", "replication"),
