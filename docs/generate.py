@@ -22,6 +22,7 @@ from minibroker.config.tables import broker_settings, group_settings, other_sett
 from minibroker.groups.classic_states import EVENTS, STATES, State
 from minibroker.protocol import message
 from minibroker.protocol.registry import APIS, STORED, snake_case
+from minibroker.transactions import states as transaction_states
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "minibroker"
@@ -335,8 +336,42 @@ def _reached_from(state: State) -> list[State]:
     return [after[state] for after in EVENTS.values() if state in after]
 
 
+def transactions_page() -> str:
+    """Return docs/transactions.md with the states of a transaction as their tables have them."""
+    text = (HERE / "transactions.md").read_text("utf-8")
+    begin, rest = text.split("from minibroker/transactions/states.py -->\n")
+    _, end = rest.split("<!-- end -->")
+    stored = transaction_states.STORED
+    steps = [(before, after) for changes in transaction_states.EVENTS.values() for before, after in changes.items()]
+    arrows = [
+        f"    {before.name} --> {after.name}"
+        for before in stored
+        for after in stored
+        if (before, after) in steps and before is not after
+    ]
+    whats = [f"| `{state.name}` | {state.number} | {state.what} |" for state in stored]
+    columns = " | ".join(f"`{state.name}`" for state in stored)
+    rows = [
+        f"| {name} | {' | '.join(_outcome(outcome) for outcome in row.values())} |"
+        for name, row in transaction_states.REQUESTS.items()
+    ]
+    drawn = [
+        *("```mermaid", "stateDiagram-v2", "    [*] --> Empty", *arrows, "```", ""),
+        *("| state | stored as | what it is |", "|---|---|---|", *whats, ""),
+        *(f"| request of the right producer | {columns} |", "|---" * (len(stored) + 1) + "|", *rows, ""),
+    ]
+    return f"{begin}from minibroker/transactions/states.py -->\n{chr(10).join(drawn)}<!-- end -->{end}"
+
+
+def _outcome(outcome: transaction_states.Outcome) -> str:
+    if not isinstance(outcome, errors.Error):
+        return outcome
+    return "nothing to do" if outcome == errors.Error.NONE else f"`{outcome.name}`"
+
+
 PAGES = {
     "groups.md": groups_page,
+    "transactions.md": transactions_page,
     "lessons.md": lessons_page,
     "apis.md": apis_page,
     "errors.md": errors_page,

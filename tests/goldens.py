@@ -76,6 +76,12 @@ def log_meaning(name: str = "kraft39-1-before-clean") -> dict[str, Any]:
 
 
 @cache
+def transaction_steps() -> list[dict[str, Any]]:
+    """Return walks through the decisions of Kafka's transaction coordinator, step by step."""
+    return _lines("transaction-steps")
+
+
+@cache
 def config_answers() -> list[dict[str, Any]]:
     """Return what a broker answered when settings were altered and described, in the order of the questions."""
     return _lines("config-answers")

@@ -119,6 +119,8 @@ class TransactionMetadata(NamedTuple):
 
     def with_partitions(self, added: Iterable[TopicPartition], version: int, now_ms: int) -> TransactionMetadata:
         """Records of the transaction are about to be written to partitions."""
+        if self.producer_epoch == NO_EPOCH:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"producer {self.producer_id} has been given no epoch")
         return self._after(
             ADD,
             partitions={**self.partitions, **dict.fromkeys(added)},

@@ -10,7 +10,7 @@ from the moment in which a transaction is prepared until every marker is written
 What must hold: what is prepared stays decided; an epoch that has been raised, also one whose record could not be
 written, is given to nobody else; a lower epoch ends and adds nothing.
 Pure: producer ids come from whoever has them, times are arguments.
-Not here: reading and writing the log (partition.py), markers (markers.py), requests (the handlers).
+Not here: reading and writing the log, markers in partitions, requests.
 """
 
 from __future__ import annotations
@@ -94,6 +94,23 @@ class TransactionalId:
     def check_pending(self) -> None:
         if self.pending is not None:
             raise KafkaError(Error.CONCURRENT_TRANSACTIONS, f"{self.name}: a change is under way")
+
+    def check_producer(self, producer: ProducerIdAndEpoch) -> None:
+        """Raise unless a producer has the producer id, and its newest epoch."""
+        self.check_producer_id(producer)
+        if self.metadata.producer_epoch != producer.epoch:
+            raise self.fenced(producer)
+
+    def check_producer_id(self, producer: ProducerIdAndEpoch) -> None:
+        if self.metadata.producer_id != producer.producer_id:
+            raise KafkaError(
+                Error.INVALID_PRODUCER_ID_MAPPING,
+                f"{self.name}: its producer id is {self.metadata.producer_id}, not {producer.producer_id}",
+            )
+
+    def fenced(self, producer: ProducerIdAndEpoch) -> KafkaError:
+        message = f"{self.name}: the epoch of its producer is {self.metadata.producer_epoch}, not {producer.epoch}"
+        return KafkaError(Error.PRODUCER_FENCED, message)
 
     def begin(self, to: TransactionMetadata | None, answer: Error | ProducerIdAndEpoch = Error.NONE) -> Transition:
         """Have a change written."""
@@ -244,8 +261,9 @@ class TransactionShard:
         now_ms: int,
     ) -> Transition | None:
         """Add partitions to the transaction of a producer; None: they are in it. version: the client's."""
-        found = self._of_producer(name, producer)
+        found = self._find(name)
         found.check_pending()
+        found.check_producer(producer)
         found.event(ADD_PARTITIONS)
         metadata = found.metadata
         if metadata.state is ONGOING and all(place in metadata.partitions for place in partitions):
@@ -259,7 +277,8 @@ class TransactionShard:
 
         A change that is under way is not looked at: the leader of the partition has the last word.
         """
-        found = self._of_producer(name, producer)
+        found = self._find(name)
+        found.check_producer(producer)
         found.event(VERIFY_PARTITIONS)
         known = found.metadata.partitions
         return {place: Error.NONE if place in known else Error.TRANSACTION_ABORTABLE for place in partitions}
@@ -278,25 +297,25 @@ class TransactionShard:
 
         The answer is what the producer goes on with; to classic ones that is not said, for it is the same.
         """
+        found = self._find(name)
         if version < EPOCH_BUMP:
-            found = self._of_producer(name, producer)
+            found.check_producer(producer)
             found.check_pending()
             if found.event(COMMIT_CLASSIC if commit else ABORT_CLASSIC) is None:
                 return NO_PRODUCER
             return found.begin(found.metadata.prepared(commit=commit, version=0, now_ms=now_ms), NO_PRODUCER)
-        found = self._find(name)
         found.check_pending()
         metadata = found.metadata
         # Its epochs ran out with this end, and it has not heard that it goes on with another id.
         is_overflow = producer == (metadata.previous_producer_id, EPOCH_MAX_GIVEN) and metadata.producer_epoch == 0
-        if metadata.producer_id != producer.producer_id and not is_overflow:
-            raise _wrong_producer_id(name, producer, metadata)
+        if not is_overflow:
+            found.check_producer_id(producer)
         if is_overflow or metadata.producer_epoch == producer.epoch + 1:
             event = found.event(COMMIT_V2_AGAIN if commit else ABORT_V2_AGAIN)
         elif metadata.producer_epoch == producer.epoch:
             event = found.event(COMMIT_V2 if commit else ABORT_V2)
         else:
-            raise _fenced(name, producer, metadata)
+            raise found.fenced(producer)
         if event is None:
             return metadata.producer
         to = self._prepared(metadata, is_commit=event == COMMIT, now_ms=now_ms, new_producer_id=new_producer_id)
@@ -336,14 +355,6 @@ class TransactionShard:
         found = self.ids.get(name)
         if found is None:
             raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING, f"{name} is no transactional id here")
-        return found
-
-    def _of_producer(self, name: str, producer: ProducerIdAndEpoch) -> TransactionalId:
-        found = self._find(name)
-        if found.metadata.producer_id != producer.producer_id:
-            raise _wrong_producer_id(name, producer, found.metadata)
-        if found.metadata.producer_epoch != producer.epoch:
-            raise _fenced(name, producer, found.metadata)
         return found
 
     # Time
@@ -416,17 +427,4 @@ def _is_known(expected: ProducerIdAndEpoch, metadata: TransactionMetadata) -> bo
         metadata.producer_epoch == NO_EPOCH
         or expected.producer_id == metadata.producer_id
         or (expected.producer_id == metadata.previous_producer_id and expected.epoch >= EPOCH_MAX_GIVEN)
-    )
-
-
-def _wrong_producer_id(name: str, producer: ProducerIdAndEpoch, metadata: TransactionMetadata) -> KafkaError:
-    return KafkaError(
-        Error.INVALID_PRODUCER_ID_MAPPING,
-        f"{name}: its producer id is {metadata.producer_id}, not {producer.producer_id}",
-    )
-
-
-def _fenced(name: str, producer: ProducerIdAndEpoch, metadata: TransactionMetadata) -> KafkaError:
-    return KafkaError(
-        Error.PRODUCER_FENCED, f"{name}: the epoch of its producer is {metadata.producer_epoch}, not {producer.epoch}"
     )

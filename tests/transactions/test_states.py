@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from minibroker.errors import Error
+from minibroker.transactions.records import decode
 from minibroker.transactions.states import (
     ABORT,
+    ADD,
+    BEGIN,
     COMMIT,
+    COMPLETE,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     DEAD,
@@ -23,6 +27,7 @@ from minibroker.transactions.states import (
     STORED,
     State,
 )
+from tests.transactions.histories import DIRECTORIES, history
 
 # From which states Kafka lets each be reached (TransactionState.validPreviousStates of 4.4). Two are passed through by
 # Kafka while it fences a producer, within one request: here that is one step.
@@ -66,9 +71,26 @@ def test_every_request_has_an_outcome_in_every_state_and_every_event_is_possible
             assert state in EVENTS[ABORT if outcome == FENCE else outcome]
 
 
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_every_step_that_brokers_have_written_is_an_event(directory: str) -> None:
+    last: dict[str, State] = {}
+    seen = set()
+    for key, value in history(directory):
+        found = decode(key, value)
+        assert found is not None
+        name, metadata = found
+        assert metadata is not None
+        before = last.get(name, EMPTY)
+        events = [event for event, steps in EVENTS.items() if steps.get(before) is metadata.state]
+        assert len(events) == 1, f"{name}: {before} -> {metadata.state}"
+        seen |= set(events)
+        last[name] = metadata.state
+    assert seen == {BEGIN, ADD, COMMIT, ABORT, COMPLETE}
+
+
 def test_nothing_leads_out_of_a_decision_but_its_completion() -> None:
     for state in (PREPARE_COMMIT, PREPARE_ABORT):
-        assert [event for event, steps in EVENTS.items() if state in steps] == ["every partition has its marker"]
+        assert [event for event, steps in EVENTS.items() if state in steps] == [COMPLETE]
 
 
 def test_only_what_has_begun_is_committed() -> None:
