@@ -38,6 +38,7 @@ PARTS = {  # folder of minibroker -> tests that are its own
     "log": ["tests/log"],
     "replication": ["tests/replication", "tests/cluster"],
     "groups": ["tests/groups"],
+    "transactions": ["tests/transactions"],
     "cleaner": ["tests/cleaner"],
     "broker/handlers": ["tests/broker", "tests/server", "tests/differential/test_sessions.py"],
 }

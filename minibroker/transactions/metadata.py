@@ -157,7 +157,7 @@ class TransactionMetadata(NamedTuple):
     def completed(self, now_ms: int) -> TransactionMetadata:
         """Every partition has its marker; if epochs ran out, the producer goes on with another id."""
         producer = self.producer
-        if self.client_version >= EPOCH_BUMP and self.next_producer_id != NO_PRODUCER_ID:
+        if self.next_producer_id != NO_PRODUCER_ID:
             producer = ProducerIdAndEpoch(self.next_producer_id, 0)
         return self._after(
             COMPLETE,

@@ -50,12 +50,12 @@ def encode(transactional_id: str, metadata: TransactionMetadata | None, level: i
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[str, TransactionMetadata | None] | None:
     """Return what a record says; ProtocolError if it is broken."""
-    if key is None or int.from_bytes(key[:2], "big", signed=True) != TransactionLogKey.type_number:
+    if key is None or int.from_bytes(key[:2], "big") != TransactionLogKey.type_number:
         return None
     transactional_id = TransactionLogKey.decode_stored(key).transactional_id
     if value is None:
         return transactional_id, None
-    if int.from_bytes(value[:2], "big", signed=True) not in VERSIONS:
+    if int.from_bytes(value[:2], "big") not in VERSIONS:
         return None
     return transactional_id, _metadata(TransactionLogValue.decode_stored(value))
 

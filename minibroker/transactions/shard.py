@@ -138,15 +138,14 @@ class TransactionShard:
         self.allows_two_phase = allows_two_phase
         self.level_of = level_of
         self.ids: dict[str, TransactionalId] = {}
-        self._ongoing: dict[TransactionalId, None] = {}
+        self._ongoing: dict[str, TransactionalId] = {}
 
     # As the log tells
 
     def replay(self, name: str, metadata: TransactionMetadata | None) -> None:
         """Take one record."""
-        found = self.ids.pop(name, None)
-        if found is not None:
-            self._ongoing.pop(found, None)
+        self.ids.pop(name, None)
+        self._ongoing.pop(name, None)
         if metadata is not None:
             self.ids[name] = found = TransactionalId(name, metadata)
             self._note(found)
@@ -161,9 +160,9 @@ class TransactionShard:
 
     def _note(self, found: TransactionalId) -> None:
         if found.metadata.state is ONGOING:
-            self._ongoing[found] = None
+            self._ongoing[found.name] = found
         else:
-            self._ongoing.pop(found, None)
+            self._ongoing.pop(found.name, None)
 
     # What becomes of a transition
 
@@ -363,7 +362,7 @@ class TransactionShard:
         """Return the ids whose transaction has been open for too long; each is to be aborted."""
         return [
             found
-            for found in self._ongoing
+            for found in self._ongoing.values()
             if found.pending is None
             and not found.metadata.is_two_phase
             and found.metadata.start_ms + found.metadata.timeout_ms < now_ms

@@ -203,15 +203,14 @@ class Player:
     # What has come of it
 
     def states(self) -> list[list[Any]]:
-        return [
-            [
-                *(name, *metadata.producer, metadata.last_producer_epoch, metadata.state.name, metadata.timeout_ms),
-                *(metadata.start_ms, metadata.last_update_ms, sorted(list(place) for place in metadata.partitions)),
-                self.shard.ids[name].pending is not None,
-            ]
-            for name in sorted(self.shard.ids)
-            if (metadata := self.shard.ids[name].metadata)
-        ]
+        found = []
+        for name in sorted(self.shard.ids):
+            known = self.shard.ids[name]
+            metadata = known.metadata
+            places = sorted(list(place) for place in metadata.partitions)
+            about = name, *metadata.producer, metadata.last_producer_epoch, metadata.state.name, metadata.timeout_ms
+            found.append([*about, metadata.start_ms, metadata.last_update_ms, places, known.pending is not None])
+        return found
 
 
 def parsed(appended: list[list[str]]) -> list[tuple[str, str, TransactionLogValue]]:

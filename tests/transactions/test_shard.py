@@ -22,13 +22,27 @@ from minibroker.transactions.metadata import (
 from minibroker.transactions.records import decode, encode
 from minibroker.transactions.shard import NoProducerId, TransactionalId, TransactionShard, Transition
 from minibroker.transactions.states import (
+    ABORT,
+    ABORT_CLASSIC,
+    ABORT_V2,
+    ABORT_V2_AGAIN,
+    ADD_PARTITIONS,
+    COMMIT_CLASSIC,
+    COMMIT_V2,
+    COMMIT_V2_AGAIN,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
+    EVENTS,
+    FENCE,
+    INIT_PRODUCER_ID,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
+    REQUESTS,
     STORED,
+    VERIFY_PARTITIONS,
+    State,
 )
 
 ID = "orders-1"
@@ -202,10 +216,11 @@ def test_a_timeout_that_no_transaction_may_have_is_refused(timeout_ms: int) -> N
     assert not coordinator.shard.ids
 
 
-def test_the_longest_timeout_is_taken_and_counts_from_then_on() -> None:
+@pytest.mark.parametrize("timeout_ms", [1, 900_000])
+def test_the_shortest_and_the_longest_timeout_are_taken(timeout_ms: int) -> None:
     coordinator = Coordinator()
-    coordinator.commit(coordinator.asks(timeout_ms=900_000))
-    assert coordinator.metadata.timeout_ms == 900_000
+    coordinator.commit(coordinator.asks(timeout_ms=timeout_ms))
+    assert coordinator.metadata.timeout_ms == timeout_ms
 
 
 def test_nothing_is_done_for_an_empty_id() -> None:
@@ -412,6 +427,51 @@ def test_in_v2_a_transaction_that_may_not_have_begun_is_aborted_all_the_same(sta
         coordinator.ends(version=0)
 
 
+def test_a_transaction_without_partitions_begins_all_the_same() -> None:
+    coordinator = Coordinator()
+    coordinator.init()
+    transition = coordinator.adds()
+    assert transition is not None
+    coordinator.commit(transition)
+    assert coordinator.metadata.state is ONGOING
+
+
+# Of each request what the coordinator does, by what the table says; the producer is the right one.
+ASKED: dict[str, Callable[[Coordinator], object]] = {
+    INIT_PRODUCER_ID: lambda coordinator: coordinator.asks(),
+    ADD_PARTITIONS: lambda coordinator: coordinator.adds(T1),
+    VERIFY_PARTITIONS: lambda coordinator: coordinator.shard.verify_partitions(ID, coordinator.producer, [T0]),
+    COMMIT_CLASSIC: lambda coordinator: coordinator.ends(version=0),
+    ABORT_CLASSIC: lambda coordinator: coordinator.ends(commit=False, version=0),
+    COMMIT_V2: lambda coordinator: coordinator.ends(),
+    ABORT_V2: lambda coordinator: coordinator.ends(commit=False),
+    COMMIT_V2_AGAIN: lambda coordinator: coordinator.ends(ProducerIdAndEpoch(7, 2)),
+    ABORT_V2_AGAIN: lambda coordinator: coordinator.ends(ProducerIdAndEpoch(7, 2), commit=False),
+}
+
+
+@pytest.mark.parametrize("state", STORED, ids=str)
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_every_request_meets_in_every_state_what_the_table_says(request_name: str, state: State) -> None:
+    partitions = {} if state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT) else {T0: None}
+    coordinator = Coordinator().at(state=state, partitions=partitions, start_ms=1)
+    outcome = REQUESTS[request_name][state]
+    if isinstance(outcome, Error) and outcome is not Error.NONE:
+        with refused(outcome):
+            ASKED[request_name](coordinator)
+        assert coordinator.known.pending is None
+        return
+    ASKED[request_name](coordinator)
+    pending = coordinator.known.pending
+    if isinstance(outcome, Error):
+        assert pending is None
+    else:
+        assert pending is not None
+        assert pending.to is not None
+        assert pending.to.state is EVENTS[ABORT if outcome == FENCE else outcome][state]
+        assert pending.is_fence == (outcome == FENCE)
+
+
 # Epochs that run out
 
 
@@ -442,6 +502,28 @@ def test_without_an_epoch_left_a_producer_that_comes_gets_another_id() -> None:
     assert coordinator.init(last) == (100, 0)  # asked again
     with refused(Error.PRODUCER_FENCED):
         coordinator.asks(ProducerIdAndEpoch(7, EPOCH_MAX_GIVEN - 1))
+
+
+def test_only_the_producer_before_with_its_last_epoch_is_told_of_the_other_id() -> None:
+    last = ProducerIdAndEpoch(7, EPOCH_MAX_GIVEN)
+    for other in (ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(55, EPOCH_MAX_GIVEN)):
+        coordinator = Coordinator().at(producer_epoch=EPOCH_MAX_GIVEN)
+        coordinator.init(last)
+        with refused(Error.PRODUCER_FENCED):
+            coordinator.asks(other)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_behind_the_largest_epoch_there_is_none_and_an_abort_goes_through(level: int) -> None:
+    coordinator = Coordinator(level).at(
+        state=ONGOING, producer_epoch=EPOCH_MAX, partitions={T0: None}, start_ms=1, client_version=level
+    )
+    if level == 2:
+        with refused(Error.UNKNOWN_SERVER_ERROR):
+            coordinator.ends()
+    transition = coordinator.asks()
+    assert transition.to is not None
+    assert transition.to.producer == (7, EPOCH_MAX)
 
 
 @pytest.mark.parametrize("level", [0, 2])
@@ -502,6 +584,15 @@ def test_what_timed_out_is_aborted_by_the_version_of_the_coordinator(level: int,
     assert coordinator.metadata.client_version == level
 
 
+def test_what_is_about_to_change_is_not_aborted() -> None:
+    coordinator = Coordinator()
+    coordinator.init()
+    coordinator.add(T0)
+    coordinator.ends()
+    with refused(Error.CONCURRENT_TRANSACTIONS):
+        coordinator.shard.abort(coordinator.known, now_ms=coordinator.now_ms, new_producer_id=coordinator.new_id)
+
+
 def test_an_epoch_whose_record_could_not_be_written_is_not_raised_twice() -> None:
     for level in (0, 2):
         coordinator = Coordinator(level).at(state=ONGOING, partitions={T0: None}, start_ms=1, client_version=level)
@@ -535,12 +626,16 @@ def test_a_coordinator_that_takes_over_goes_on_with_what_is_prepared_and_leaves_
     assert [each.name for each in coordinator.shard.timed_out(HOUR_MS)] == ["Ongoing"]
 
 
-def test_the_last_record_of_an_id_counts_and_one_without_a_value_forgets_it() -> None:
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_last_record_of_an_id_counts_and_one_without_a_value_forgets_it(ends: bool) -> None:
     coordinator = Coordinator().at(state=ONGOING, partitions={T0: None}, start_ms=1)
-    coordinator.at(state=COMPLETE_COMMIT)
+    assert coordinator.shard.timed_out(HOUR_MS)
+    if ends:
+        coordinator.at(state=COMPLETE_COMMIT)
+    else:
+        coordinator.shard.replay(ID, None)
     assert not coordinator.shard.timed_out(HOUR_MS)
-    coordinator.shard.replay(ID, None)
-    assert not coordinator.shard.ids
+    assert list(coordinator.shard.ids) == ([ID] if ends else [])
 
 
 @pytest.mark.parametrize("state", STORED, ids=str)
@@ -602,4 +697,5 @@ def test_transactions_are_listed_that_have_lasted_longer_and_ids_without_any_beg
     assert listed(duration_ms=0) == ["open", "ended", "new"]
     assert listed(duration_ms=50) == ["open", "new"]
     assert listed(duration_ms=100) == ["new"]
-    assert listed(duration_ms=-5) == ["open", "ended", "new"]
+    assert listed(duration_ms=0, now_ms=150) == ["open", "new"]
+    assert listed(duration_ms=-1, now_ms=50) == ["open", "ended", "new"]  # the clock has been set back
