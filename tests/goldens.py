@@ -82,6 +82,12 @@ def transaction_steps() -> list[dict[str, Any]]:
 
 
 @cache
+def producer_steps() -> list[dict[str, Any]]:
+    """Return walks through what a partition's leader takes of producers, step by step."""
+    return _lines("producer-steps")
+
+
+@cache
 def config_answers() -> list[dict[str, Any]]:
     """Return what a broker answered when settings were altered and described, in the order of the questions."""
     return _lines("config-answers")
