@@ -20,6 +20,7 @@ from minibroker.log.batches import Batch, batches
 from minibroker.log.build import BatchBuilder, build_batch
 from minibroker.log.compression import NONE, ZSTD
 from minibroker.log.formats import APPEND_TIME, CREATE_TIME, HEADER_BYTES, MESSAGE_BYTES_MIN, PREFIX_BYTES
+from minibroker.log.message_sets import single_message
 from minibroker.log.records import Record, RecordPieces, code_of
 from minibroker.log.scan import check_size
 from minibroker.log.validate import (
@@ -191,6 +192,10 @@ def _read(rules: RecordRules, batch: Batch, take: Callable[[list[Record]], Itera
     That is known only behind the last of them.
     """
     settings, now_ms = rules.settings, rules.now_ms
+    if batch.magic < 2 and not batch.is_wrapper:
+        yield MESSAGE_US
+        yield from take([_read_single(rules, batch)])
+        return
     records = yield from _open(rules, batch)
     least = MESSAGE_BYTES_MIN[batch.magic] - PREFIX_BYTES if batch.is_wrapper else 0
     first, last, largest_bytes = TIME_MAX + 1, TIME_MIN - 1, 0
@@ -216,6 +221,18 @@ def _read(rules: RecordRules, batch: Batch, take: Callable[[list[Record]], Itera
         check_times(first, last)
     if errors:
         raise rejected(errors, codes)
+
+
+def _read_single(rules: RecordRules, batch: Batch) -> Record:
+    """Return the record that a message is, or raise if it cannot be taken."""
+    record = single_message(batch)
+    time = record.timestamp
+    if not are_fine(rules.settings, batch, time, time, record.key is None, rules.now_ms):
+        codes: set[Error] = set()
+        errors = list(rules.faults(batch, [record], 0, codes))
+        if errors:
+            raise rejected(errors, codes)
+    return record
 
 
 def _open(rules: RecordRules, batch: Batch) -> InPieces[RecordPieces | MessagePieces]:

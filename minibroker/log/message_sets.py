@@ -97,27 +97,29 @@ def _read(
     data: bytes, position: int, count: int, magic: int, base_offset: int = 0, append_time: int | None = None
 ) -> tuple[list[Record], int]:
     """Read so many messages and return where the last one ends, or fail: sizes must be those of the contents."""
-    unpack, head_bytes = (_read_v1, _V1_BYTES) if magic else (_read_v0, _V0_BYTES)
+    unpack, head_bytes = _LAYOUTS[magic].unpack_from, _LAYOUTS[magic].size
+    read_size, end, new, time = _read_size, len(data), tuple.__new__, -1
     records: list[Record] = []
+    add = records.append
     for _ in range(count):
-        offset, size, _, _, _, *times = unpack(data, position)
+        if magic:
+            offset, size, _, _, _, time, key_size = unpack(data, position)
+        else:
+            offset, size, _, _, _, key_size = unpack(data, position)
         stop = position + PREFIX_BYTES + size
         position += head_bytes
         key = value = None
-        (key_size,) = _read_size(data, position)
-        position += 4
         if key_size >= 0:
             key = data[position : position + key_size]
             position += key_size
-        (value_size,) = _read_size(data, position)
+        (value_size,) = read_size(data, position)
         position += 4
         if value_size >= 0:
             value = data[position : position + value_size]
             position += value_size
-        if position != stop or stop > len(data):
+        if position != stop or stop > end:
             raise ValueError
-        timestamp = append_time if append_time is not None else times[0] if times else -1
-        records.append(Record(key, value, (), timestamp, base_offset + offset))
+        add(new(Record, (key, value, (), time if append_time is None else append_time, base_offset + offset)))
     return records, position
 
 
@@ -306,8 +308,7 @@ def build_messages(
 
 _CLASSES: tuple[type[Any], ...] = (MessageV0, MessageV1)
 _read_head = layout(MessageV0).unpack_from  # the fields that v0 and v1 share
-_read_v0, _V0_BYTES = layout(MessageV0).unpack_from, layout(MessageV0).size
-_read_v1, _V1_BYTES = layout(MessageV1).unpack_from, layout(MessageV1).size
+_LAYOUTS = [Layout(layout(cls).format + "i") for cls in _CLASSES]  # up to the size of the key
 _read_size = Layout(">i").unpack_from
 _pack_message_front = layout(MessageV0, end="magic").pack
 _pack_v0 = layout(MessageV0, "magic").pack

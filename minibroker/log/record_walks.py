@@ -172,6 +172,7 @@ def behind_headers(
     """Return where headers end; number: how many there are, as it travels; found: takes them."""
     if number & 1 or number >> 1 > stop - position:
         raise ValueError(f"{number >> 1} headers cannot be in {stop - position} bytes")
+    add = None if found is None else found.append
     for _ in range(number >> 1):
         key_size = data[position]
         position += 1
@@ -179,18 +180,20 @@ def behind_headers(
             key_size, position = read_uvarint(data, position - 1)
         if key_size & 1:
             raise ValueError("the key of a header is null")
-        key_end = position = position + (key_size >> 1)
+        key_at = position
+        key_end = position = key_at + (key_size >> 1)
         size = data[position]
         position += 1
         if size > 127:
             size, position = read_uvarint(data, position - 1)
+        value_at = position
         if not size & 1:
             position += size >> 1
-        if position > stop:
-            raise ValueError(f"its headers go on beyond byte {stop}")
-        if found is not None:  # what is no text becomes U+FFFD, as in Kafka
-            key = str(data[key_end - (key_size >> 1) : key_end], "utf-8", "replace")
-            found.append((key, None if size & 1 else data[position - (size >> 1) : position]))
+        if add:  # what is no text becomes U+FFFD, as in Kafka
+            key = str(data[key_at:key_end], "utf-8", "replace") if key_size else ""
+            add((key, None if size & 1 else data[value_at:position]))
+    if position > stop:
+        raise ValueError(f"its headers go on beyond byte {stop}")
     return position
 
 
