@@ -118,9 +118,13 @@ def recompressed(
 ) -> bytes:
     """Return a v2 batch with another codec: header and records as they were, only not as small, or smaller."""
     start = batch.position + HEADER_BYTES
-    payload = finish(unpacked_in_pieces(batch, batch.buffer[start : batch.end_position], start, limit_bytes))
-    if codec and batch.count:
-        payload = compress(codec, payload, level=level)
+    packed = batch.buffer[start : batch.end_position]
+    if batch.count:
+        payload = finish(unpacked_in_pieces(batch, packed, start, limit_bytes))
+        if codec:
+            payload = compress(codec, payload, level=level)
+    else:  # there is nothing; if there is nevertheless, nobody knows what it was
+        payload, codec = bytes(packed), batch.codec if packed else codec
     writer = batch.producer_id, batch.producer_epoch, batch.base_sequence
     delta, attributes = batch.last_offset - batch.base_offset, batch.attributes & ~CODEC_MASK | codec
     header = (attributes, delta, batch.base_timestamp, batch.max_timestamp, *writer, batch.count)

@@ -17,11 +17,12 @@ walk raises ManyHeaders. Then `pass_many_headers` goes through them in pieces, a
 
 from __future__ import annotations
 
-from minibroker.errors import InvalidRecord
+from minibroker.errors import InvalidRecord, ProtocolError
 from minibroker.log.formats import RecordV2
-from minibroker.schema.plan import FIXED, VARINTS, plan
+from minibroker.schema.plan import FIXED, VARINTS, message_plan, plan
 from minibroker.schema.source import Source
 from minibroker.schema.varint import read_uvarint
+from minibroker.schema.walk import Walker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 HEADERS_MAX = 63  # of a record that others wait for: their count takes one byte
 HEADERS_PIECE = 3000
 HEADER_NS = 170  # about how long it takes to pass one
+DESCRIBED_BYTES_MAX = 8192  # from a broken record to the end: others wait while it is said which field is at fault
 AT_ONCE = -1  # in the place of where headers end: go through them, however many
 
 
@@ -75,15 +77,14 @@ def make_walk(
         with source:
             line("for at in places[index:end]:" if at_places else "for index in range(index, end):")
             with source:
-                if at_places:
-                    line("pos = at")
+                line("pos = at" if at_places else "at = pos")
                 _write_fields(source, set(fields.split()), if_headers, trusting=trusting)
                 for statement in each.splitlines():
                     line(statement)
                 if trusting:
                     line("pos = stop")
         line("except (IndexError, ValueError) as error:")
-        line("    raise invalid(error, min(pos, len(buf)), index) from None")
+        line("    raise invalid(error, buf, at, pos, index) from None")
         line(f"return {result}")
     return source.function("walk")
 
@@ -162,7 +163,7 @@ def pass_many_headers(data: bytes, many: ManyHeaders) -> InPieces[int]:
             number -= piece
             yield HEADER_NS * piece // 2000
     except (IndexError, ValueError) as error:
-        raise _invalid(error, many.position + 1, many.index) from None
+        raise _invalid(error, data, None, many.position + 1, many.index) from None
     return position
 
 
@@ -170,7 +171,11 @@ def behind_headers(
     data: bytes, position: int, stop: int, number: int, found: list[tuple[str, bytes | None]] | None = None
 ) -> int:
     """Return where headers end; number: how many there are, as it travels; found: takes them."""
-    if number & 1 or number >> 1 > stop - position:
+    if stop < position:
+        raise ValueError("its headers begin behind its end")
+    if number & 1:
+        raise ValueError(f"{-(number >> 1) - 1} headers")
+    if number >> 1 > stop - position:
         raise ValueError(f"{number >> 1} headers cannot be in {stop - position} bytes")
     add = None if found is None else found.append
     for _ in range(number >> 1):
@@ -197,6 +202,13 @@ def behind_headers(
     return position
 
 
-def _invalid(error: Exception, position: int, index: int) -> InvalidRecord:
+def _invalid(error: Exception, data: bytes, begin: int | None, position: int, index: int) -> InvalidRecord:
+    """Return what is wrong with a record, which begins at `begin`: said by the slow walk, if it is not too long."""
+    path = f"RecordV2[{index}]"
+    if begin is not None and len(data) - begin <= DESCRIBED_BYTES_MAX:
+        try:
+            Walker(data, None).struct(message_plan(RecordV2, 0), begin, path)
+        except ProtocolError as found:
+            return InvalidRecord(found.reason, found.position, found.path)
     reason = "goes on beyond the end" if isinstance(error, IndexError) else str(error)
-    return InvalidRecord(reason, position, f"RecordV2[{index}]")
+    return InvalidRecord(reason, min(position, len(data)), path)

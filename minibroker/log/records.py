@@ -4,8 +4,9 @@ What must hold: broken bytes raise a ProtocolError with position and path, and n
 believed before it is compared with what is there; decompression stops at the caller's limit.
 Positions in errors count from the start of the buffer; for compressed records from the start of what the batch unpacks
 to, and the reason says so.
-Read in pieces, others have their turn in between, and headers stay the bytes they are: a few kilobytes can unpack to
-tens of millions of them. Whoever writes the record anew puts them behind it (build.py), all others do not look at them.
+Read in pieces, others have their turn in between, and headers stay bytes, as they are but for keys that are no text: a
+few kilobytes can unpack to tens of millions of them. Whoever writes the record anew puts them behind it (build.py), all
+others do not look at them.
 Not here: finding batches and their headers (batches.py), the layouts (formats.py), formats v0 and v1 (message_sets.py).
 """
 
@@ -26,9 +27,17 @@ from minibroker.errors import (
 from minibroker.in_pieces import finish
 from minibroker.log.compression import decompress_in_pieces
 from minibroker.log.formats import APPEND_TIME_BIT, CODEC_MASK, HEADER_BYTES, RECORD_BYTES_MIN, RecordV2
-from minibroker.log.record_walks import AT_ONCE, HEADER_NS, ManyHeaders, behind_headers, make_walk, pass_many_headers
+from minibroker.log.record_walks import (
+    AT_ONCE,
+    HEADER_NS,
+    HEADERS_PIECE,
+    ManyHeaders,
+    behind_headers,
+    make_walk,
+    pass_many_headers,
+)
 from minibroker.schema.plan import message_plan
-from minibroker.schema.varint import read_uvarint
+from minibroker.schema.varint import read_uvarint, uvarint
 from minibroker.schema.walk import Walker
 
 TYPE_CHECKING = False
@@ -75,6 +84,7 @@ else:
     Record = namedtuple("Record", "key value headers timestamp offset", defaults=(None, None, (), -1, -1))
     Record.__doc__ = "One record, whatever the format it came in."
 
+COUNT_POSITION = HEADER_BYTES - 4  # of how many records there are
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024  # for callers that name no limit of their own
 CHUNK_RECORDS = 128  # read at once: long enough for the loop to be fast, short enough to stop early and hold little
 PIECE_RECORDS = 2 * CHUNK_RECORDS
@@ -157,6 +167,11 @@ class RecordPieces:
                 end, headers_end = done + 1, (yield from pass_many_headers(data, many))
             records, headers = self._walk(done, end, headers_end)
         self._done = done + len(records)
+        if self._with_headers:
+            for index, record in enumerate(records):
+                if record.headers and not record.headers.isascii():  # type: ignore[attr-defined]
+                    text: Any = yield from _as_text(record.headers)  # type: ignore[arg-type]
+                    records[index] = record._replace(headers=text)
         yield 1 + (RECORD_NS * len(records) + HEADER_NS * headers) // 1000 + (self._position - begin) // BYTES_PER_US
         return records
 
@@ -188,13 +203,15 @@ def _make_walk(*, parsed: bool) -> Callable[..., tuple[list[Record], int, int]]:
     """Return the walk that makes records, with headers that are read or stay bytes."""
     global _full_walk, _plain_walk
     parameters, headers = "base_timestamp, append_time, base_offset", "count or ()"
-    scope: dict[str, Any] = {"Record": Record, "new": tuple.__new__}
+    scope: dict[str, Any] = {"Record": Record, "new": tuple.__new__, "read_uvarint": read_uvarint}
     if parsed:
         scope["pass_headers"] = _read_headers
     else:
         parameters, headers = (
             f"{parameters}, with_headers, pos_max",
-            "buf[headers_at:pos] if with_headers and pos - headers_at > 1 else ()",
+            # A count of 0 may take more than one byte.
+            "buf[headers_at:pos] if with_headers and buf[headers_at] "
+            "and (buf[headers_at] < 128 or read_uvarint(buf, headers_at)[0]) else ()",
         )
     each = f"""\
 timestamp = base_timestamp + (timestamp_delta >> 1 ^ -(timestamp_delta & 1)) if append_time is None else append_time
@@ -230,6 +247,27 @@ def _read_headers(
     return position, tuple(headers)
 
 
+def _as_text(headers: bytes) -> InPieces[bytes]:
+    """Return headers as they are written anew: what is no text in their keys becomes U+FFFD, as in Kafka."""
+    number, position = read_uvarint(headers, 0)
+    parts = [headers[:position]]
+    while number:
+        piece, begin = min(number, 2 * HEADERS_PIECE), position
+        found: list[tuple[str, bytes | None]] = []
+        position = behind_headers(headers, begin, len(headers), piece, found)
+        as_they_are = all("\ufffd" not in key for key, _ in found)
+        parts.append(headers[begin:position] if as_they_are else b"".join(map(_written_header, found)))
+        number -= piece
+        yield HEADER_NS * piece // 1000
+    return b"".join(parts)
+
+
+def _written_header(header: tuple[str, bytes | None]) -> bytes:
+    name, value = header[0].encode(), header[1]
+    size = 1 if value is None else len(value) << 1
+    return uvarint(len(name) << 1) + name + uvarint(size) + (value or b"")
+
+
 def unpacked_in_pieces(batch: Batch, data: memoryview, start: int, limit_bytes: int) -> InPieces[bytes]:
     """Return what the codec makes of `data`, which begins at `start`; bytes, which Python reads faster than views."""
     if not batch.codec or not data:  # an empty batch may name a codec, there is nothing for it
@@ -260,7 +298,7 @@ def _check_end(batch: Batch, data: bytes, position: int) -> None:
 
 
 def _wrong_count(batch: Batch, reason: str) -> InvalidRecordCount:
-    return InvalidRecordCount(reason, batch.position + 57, batch.path("count"))
+    return InvalidRecordCount(reason, batch.position + COUNT_POSITION, batch.path("count"))
 
 
 def _broken_record(batch: Batch, data: bytes, position: int, index: int, end: int) -> ProtocolError:

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.errors import DecompressionLimit, Error, InvalidRecord, KafkaError, ProtocolError
+from minibroker.errors import DecompressionLimit, Error, InvalidRecord, InvalidRecordCount, KafkaError, ProtocolError
 from minibroker.in_pieces import finish
 from minibroker.log.batches import COVERED_POSITION, Batch, batches, find_batch
 from minibroker.log.compression import ZSTD, decompress_in_pieces
@@ -55,7 +55,7 @@ from minibroker.log.formats import (
     MAGIC_POSITION,
     TRANSACTIONAL_BIT,
 )
-from minibroker.log.records import DECOMPRESSED_BYTES_MAX, RecordPieces, code_of
+from minibroker.log.records import COUNT_POSITION, DECOMPRESSED_BYTES_MAX, RecordPieces, code_of, within
 from minibroker.log.scan import STEPS, check_sizes_in_pieces, scan_few, scan_in_pieces
 
 TYPE_CHECKING = False
@@ -380,10 +380,13 @@ class RecordRules:
         if is_compressed:
             data, start = (yield from self.unpack(batch)), 0
         count = batch.header_count
-        if count <= STEPS and len(data) <= FEW_BYTES_MAX:
-            scanned = scan_few(data, count, start)
-        else:
-            scanned = yield from scan_in_pieces(data, count, start, in_order=is_compressed)
+        try:
+            if count <= STEPS and len(data) <= FEW_BYTES_MAX:
+                scanned = scan_few(data, count, start)
+            else:
+                scanned = yield from scan_in_pieces(data, count, start, in_order=is_compressed)
+        except ProtocolError as error:
+            raise _placed(batch, error) from None
         smallest, largest, keyless, consecutive = scanned
         first, last = _times(batch, smallest, largest)
         check_times(first, last)
@@ -461,9 +464,23 @@ def _scan_small(batch: Batch, covered: bytes, settings: ValidationSettings, now_
     """Return what `RecordRules.scan` does of a batch that is small and nothing is special about; None of any other."""
     if batch.attributes & CODEC_MASK or len(covered) > FEW_BYTES_MAX or batch.header_count > STEPS:
         return None
-    smallest, largest, keyless, _ = scan_few(covered, batch.header_count, HEADER_BYTES - COVERED_POSITION)
+    try:
+        smallest, largest, keyless, _ = scan_few(covered, batch.header_count, HEADER_BYTES - COVERED_POSITION)
+    except ProtocolError as error:
+        raise _placed(batch, error) from None
     first, last = _times(batch, smallest, largest)
     return max(last, -1) if are_fine(settings, batch, first, last, keyless, now_ms) else None
+
+
+def _placed(batch: Batch, error: ProtocolError) -> ProtocolError:
+    """Complete an error in what is beneath the checksum of a batch, or in what it unpacks to."""
+    if isinstance(error, InvalidRecordCount):
+        error.position = batch.position + COUNT_POSITION
+    elif batch.attributes & CODEC_MASK:
+        return within(error)
+    else:
+        error.position += batch.position + COVERED_POSITION
+    return error
 
 
 def _times(batch: Batch, smallest: int, largest: int) -> tuple[int, int]:
