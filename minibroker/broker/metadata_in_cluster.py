@@ -5,7 +5,7 @@
     leave   ask to stop; the leaders move first
 
 The metadata log is fetched from the controller as followers fetch a partition; each broker has its own image, which may
-be older than another's. ClusterAdmin of clients are handed on to the controller.
+be older than another's. What clients wish is handed on to the controller.
 What must hold: the image and what this broker does about it change together, batch by batch, in the order of the log.
 """
 
@@ -345,7 +345,7 @@ class ClusterMetadata:
         """Return when the metadata here go up to an offset."""
         await self._until(lambda: self.image.offset >= offset)
 
-    # ClusterAdmin
+    # What clients wish
 
     async def _ask(self, request: Request, version: int | None = None) -> Any:
         return await self.network.call(self.parts.node_id, CONTROLLER, request, version, timeout_ms=CALL_TIMEOUT_MS)

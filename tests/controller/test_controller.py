@@ -1,4 +1,4 @@
-"""ClusterAdmin to the controller: what they become, and which error of Kafka's they get."""
+"""Wishes to the controller: what they become, and which error of Kafka's they get."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ OPTIONS = ["-timeout=10", "-rss_limit_mb=2048", "-max_len=2048", "-print_final_s
 
 
 def fuzz(name: str) -> None:
-    """FollowerSession the target until libFuzzer is told to stop; it reads its options from the command line."""
+    """Feed the target until libFuzzer is told to stop; it reads its options from the command line."""
     import atheris
 
     with atheris.instrument_imports(include=["minibroker"]):

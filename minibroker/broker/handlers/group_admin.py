@@ -9,8 +9,6 @@ Versions:
   ConsumerGroupDescribe 0-1  v1: which protocol a member speaks
   ListGroups 0-5             v4: states, and only some of them; v5: types, and only some of them (KIP-848)
   DeleteGroups 0-3           v3: a message beside the error
-
-Versions of DescribeGroups: 6 a group that is not there is an error.
 """
 
 from __future__ import annotations

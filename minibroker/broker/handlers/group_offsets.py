@@ -11,9 +11,6 @@ Versions:
   OffsetFetch 0-10   v0: a partition without an offset is unknown; v2: all topics, and an error for the whole; v5: the
                      leader's epoch; v7: stable offsets; v8: many groups; v9: member epochs; v10: topic ids
   OffsetDelete 0-0
-
-Versions of OffsetCommit: 9 members of the consumer protocol, 10 topics by their ids.
-Versions of OffsetFetch: 2 an error of the group, 8 many groups, 10 topics by their ids.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from minibroker.metadata.image import Topic
     from minibroker.turns import Work
 
-    FetchPosition = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
+    CommittedPartition = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
 
 CommitRequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
@@ -144,7 +141,7 @@ def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[Offse
 
 
 def _record(
-    request: OffsetCommitRequest, topic: Topic | None, wanted: FetchPosition, context: Context
+    request: OffsetCommitRequest, topic: Topic | None, wanted: CommittedPartition, context: Context
 ) -> tuple[Topic, CoordinatorRecord]:
     if topic is None:
         code = Error.UNKNOWN_TOPIC_OR_PARTITION if context.api_version < IDS_SINCE else Error.UNKNOWN_TOPIC_ID
@@ -182,7 +179,7 @@ def _topic_of(name: str, topic_id: bytes, context: Context) -> Topic | None:
 
 def _each_once(topics: Iterable[CommitRequestTopic]) -> list[CommitRequestTopic]:
     """Return topics and partitions as a broker before 4.0 sees them: of what is named twice, the last."""
-    found: dict[str, dict[int, FetchPosition]] = {}
+    found: dict[str, dict[int, CommittedPartition]] = {}
     for topic in topics:
         found.setdefault(topic.name, {}).update({each.partition_index: each for each in topic.partitions})
     return [CommitRequestTopic(name=name, partitions=list(each.values())) for name, each in found.items()]

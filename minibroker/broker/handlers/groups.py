@@ -13,11 +13,6 @@ Versions:
   Heartbeat 0-4               v3: static members
   LeaveGroup 0-5              v3: many at once, static ones by their names; v5: a reason
   ConsumerGroupHeartbeat 0-1  v1: the member makes its id, and may subscribe by a regular expression
-
-Versions of JoinGroup: 4 a member is given its id before it joins (KIP-394), 7 the protocol is named, 9 a leader may be
-told to skip the assignment.
-Versions of SyncGroup: 5 the protocol is named.
-Versions of LeaveGroup: 3 many members.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where logs begin and end: ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 
 Versions of ListOffsets: 0 beginnings of segments, 1 one offset by its time, 5 OFFSET_NOT_AVAILABLE while a new leader
-does not know what is committed, 6 a failed disk is told as such, 7 the greatest timestamp, 8 where the local log
-begins, 9 where what is tiered ends, 11 what is to be tiered.
+does not know what is committed, 7 the greatest timestamp, 8 where the local log begins, 9 where what is tiered ends, 11
+what is to be tiered.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from minibroker.broker.dispatch import NO_ID, Context, code_for, find_replica
+from minibroker.broker.dispatch import NO_ID, Context, find_replica
 from minibroker.errors import Error, KafkaError
 from minibroker.log import reading
 from minibroker.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -86,7 +86,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Work[ListOffs
                     searched_us = yield from _search(replica, request, wanted, answer, context, searched_us)
             except KafkaError as error:
                 context.node.say_if_damaged(error)
-                answer.error_code = code_for(error, context.api_version <= 5)
+                answer.error_code = error.code
             answers.append(answer)
             yield LISTED_US
         topics.append(OffsetTopic(name=topic.name, partitions=answers))
