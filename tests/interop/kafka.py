@@ -66,6 +66,7 @@ def _ask_maven(release: Release, kept: Path) -> None:
         pytest.fail(text) if os.environ.get("MINIBROKER_TEST_CLIENTS_REQUIRED") else pytest.skip(text)
 
 
-def run(release: Release, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a class, or a source file, in a JVM with the jars of a release."""
-    return subprocess.run([*JAVA, "-cp", class_path(release), *arguments], capture_output=True, text=True, cwd=cwd)
+def run(release: Release, *arguments: str, cwd: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a class, or a source file, in a JVM with the jars of a release; given: its standard input."""
+    java = [*JAVA, "-cp", class_path(release), *arguments]
+    return subprocess.run(java, capture_output=True, text=True, cwd=cwd, input=given)
