@@ -224,40 +224,42 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> Work[OffsetFe
         for wanted in request.groups:
             groups.append((yield from _fetch_group(wanted, request.require_stable, context)))
         return OffsetFetchResponse(groups=groups)
-    topics = (
-        None
-        if request.topics is None
-        else [
-            OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics(
-                name=topic.name, partition_indexes=topic.partition_indexes
+    topics: list[OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics] | None = None
+    if request.topics is not None:
+        topics = []
+        for topic in request.topics:
+            topics.append(
+                OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics(
+                    name=topic.name, partition_indexes=topic.partition_indexes
+                )
             )
-            for topic in request.topics
-        ]
-    )
+            yield FETCHED_US
     only = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
     found = yield from _fetch_group(only, request.require_stable, context)
     error = found.error_code
-    if version == 0:
-        # In ZooKeeper nothing was kept for what had never been committed, and a partition without it was unknown.
-        is_refused = context.node.emulated.refuses_version_0_offsets
-        for each in (each for topic in found.topics for each in topic.partitions):
-            each.metadata = ""
-            if is_refused:
-                each.committed_offset, each.error_code = NO_OFFSET, Error.UNSUPPORTED_VERSION
-            elif each.committed_offset == NO_OFFSET:
-                each.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
     if error and version < TOP_LEVEL_ERROR_SINCE:
-        found.topics = [
-            FetchTopic(
-                name=topic.name,
-                partitions=[_nothing(index, Error(error)) for index in topic.partition_indexes],
-            )
-            for topic in topics or []
-        ]
+        found.topics = []
+        for each in topics or []:
+            partitions = [_nothing(index, Error(error)) for index in each.partition_indexes]
+            found.topics.append(FetchTopic(name=each.name, partitions=partitions))
+            yield FETCHED_US * (1 + len(partitions))
+    is_refused = context.node.emulated.refuses_version_0_offsets
     old_topics = []
-    for topic in found.topics:
-        old_topics.append(OldFetchTopic(name=topic.name, partitions=[_as_old(each) for each in topic.partitions]))
-        yield len(topic.partitions)
+    for answered in found.topics:
+        rows = []
+        for row in answered.partitions:
+            if version == 0 and not error:
+                # In ZooKeeper nothing was kept for what had never been committed, and a partition without it was
+                # unknown.
+                row.metadata = ""
+                if is_refused:
+                    row.committed_offset, row.error_code = NO_OFFSET, Error.UNSUPPORTED_VERSION
+                elif row.committed_offset == NO_OFFSET:
+                    row.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
+            rows.append(_as_old(row))
+            yield FETCHED_US
+        old_topics.append(OldFetchTopic(name=answered.name, partitions=rows))
+        yield FETCHED_US
     return OffsetFetchResponse(
         error_code=error if version >= TOP_LEVEL_ERROR_SINCE else Error.NONE,
         topics=old_topics,

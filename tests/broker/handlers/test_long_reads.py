@@ -10,6 +10,7 @@ import pytest
 from minibroker.broker.broker import Node
 from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers.fetch import fetch
+from minibroker.broker.handlers.group_offsets import offset_fetch
 from minibroker.broker.handlers.offsets import list_offsets
 from minibroker.errors import Error, LogOffline, StorageError
 from minibroker.in_pieces import finish
@@ -20,7 +21,9 @@ from minibroker.log.pruning import drop_oldest
 from minibroker.log.reading import MAX_TIMESTAMP, find_time_in_pieces
 from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.protocol.messages.list_offsets import ListOffsetsRequest
+from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.broker.stretches import counted
 from tests.server.running import FedTransport, connected, running
 
@@ -126,6 +129,7 @@ async def test_others_have_a_turn_behind_what_is_searched_by_time(timestamp: int
     assert turns >= PARTITIONS, turns
 
 
+OFFSETS_LINES_MAX = 20_000
 LINES_MAX = 250_000  # at a stretch; 20 ms have about a million
 LARGE: dict[str, tuple[int, Callable[[], list[Record]]]] = {
     "tiny": (NONE, lambda: [Record(None, b"x" * (each % 3), (), NOW_MS + each) for each in range(60_000)]),
@@ -300,3 +304,21 @@ async def test_a_codec_that_an_old_format_lacks_is_no_damage(version: int) -> No
         assert "damage" not in node._said_once
     (row,) = answer.responses[0].partitions
     assert (row.error_code, row.records) == (Error.UNSUPPORTED_COMPRESSION_TYPE, None)
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(6_000, 1), (1, 16_000)])
+async def test_the_oldest_fetch_of_many_offsets_lets_others_in(topics: int, partitions: int) -> None:
+    Topic = OffsetFetchRequest.OffsetFetchRequestTopic
+    rows = [Topic(name=f"t{each}", partition_indexes=list(range(partitions))) for each in range(topics)]
+    request = OffsetFetchRequest(group_id="g", topics=rows)
+    async with running({"offsets.topic.num.partitions": "1"}) as node, connected(node) as client:
+        await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+        context = Context(node, FedTransport(node).connection, 0, "client")
+        answer, count = counted(lambda: offset_fetch(request, context))
+    assert sum(len(topic.partitions) for topic in answer.topics) == topics * partitions
+    assert {row.error_code for topic in answer.topics for row in topic.partitions} <= {
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.NOT_COORDINATOR,
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+    assert count.longest_lines <= OFFSETS_LINES_MAX, vars(count)
