@@ -261,11 +261,14 @@ def test_a_fetch_whose_session_goes_on_with_another_request_is_answered() -> Non
     in_cluster(main)
 
 
-def test_a_fetch_of_committed_records_is_answered_when_their_transaction_ends() -> None:
+@pytest.mark.parametrize("is_from_leader", [True, False])
+def test_a_fetch_of_committed_records_is_answered_when_their_transaction_ends(is_from_leader: bool) -> None:
     ids: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     open_batch = build_batch(2, [Record(None, b"a", (), 1_700_000_000_000)], base_sequence=0, transactional=True, **ids)
 
-    async def commit(cluster: Cluster, leader: Replica) -> None:
+    async def commit(cluster: Cluster, _: Replica) -> None:
+        leader = cluster.leader(TOPIC, 0)
+        assert leader is not None
         append(leader, b"behind it")  # moves the high watermark, and not the last stable offset
         await lab_clock(cluster).sleep(1_000)
         marker = build_transaction_marker(offset=0, commit=True, timestamp=0, coordinator_epoch=0, **ids)
@@ -276,12 +279,17 @@ def test_a_fetch_of_committed_records_is_answered_when_their_transaction_ends() 
         verified = leader.log.producers.start_verification(7, 0, 0, 1_700_000_000_000)
         leader.append(bytearray(open_batch), now_ms=1_700_000_000_000, steady_ms=0, verification=verified)
         await lab.cluster.waits.high_watermark(TOPIC, 0, 1)
-        answer = await answered_after(lab, leader, fetch(lab, 12, committed=True), 12, commit)
+        follower = lab.cluster.replica(TOPIC, 0, next(each for each in leader.replicas if each != leader.node_id))
+        asked = leader if is_from_leader else follower
+        assert asked is not None
+        # Only with what comes behind the transaction it is enough.
+        request = fetch(lab, 12, committed=True, min_bytes=len(open_batch) + 1)
+        answer = await answered_after(lab, asked, request, 12, commit)
         error, size_bytes = fetched(answer)
         assert error == 0
         assert size_bytes > len(open_batch) + len(batch(b"behind it"))
 
-    in_cluster(main)
+    in_cluster(main, racks=("a", "b", "c"))
 
 
 def lab_clock(cluster: Cluster) -> Any:
