@@ -15,6 +15,7 @@ from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from minibroker.protocol.registry import APIS, request_class
 from tests.broker.running import running_node
 from tests.server.running import connected
+from tests.test_house_rules import DOORS, MAY_IMPORT
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -137,3 +138,44 @@ def test_every_variable_is_read_by_something(page: Path) -> None:
     for variable in set(VARIABLE.findall(text_of(page))):
         setting = name_of_variable(variable)
         assert (setting in known_settings()) or variable in everything, variable
+
+
+# The map of whoever comes
+
+PICTURE_WIDTH = 38  # to the right of it is what a row is
+
+
+def architecture() -> str:
+    return text_of(ROOT / "docs" / "architecture.md")
+
+
+def rows_of_the_picture() -> dict[str, int]:
+    """Return the parts in the picture, and in which row each is."""
+    picture = architecture().split("```\n")[1]
+    names = [re.findall(r"\w+", line[:PICTURE_WIDTH].replace("(asyncio)", "")) for line in picture.splitlines()]
+    return {name: row for row, found in enumerate(names) for name in found}
+
+
+def test_every_part_is_in_the_picture_or_beside_it_and_in_the_map() -> None:
+    beside = architecture().split("beside the picture:")[1].split(".")[0]
+    shown = {*rows_of_the_picture(), *re.findall(r"`(\w+)`", beside)}
+    assert shown == set(MAY_IMPORT) - {"__init__", "__main__"}
+    table = architecture().split("## Map of the files")[1]
+    parts = {
+        part.name
+        for part in (ROOT / "minibroker").iterdir()
+        if part.suffix == ".py" or part.joinpath("__init__.py").exists()
+    }
+    assert not {part for part in parts - {"__main__.py"} if f"`minibroker/{part}" not in table}
+
+
+def test_what_a_part_imports_stands_below_it_in_the_picture() -> None:
+    row = rows_of_the_picture()
+    arrows = [(part, other) for part, below in MAY_IMPORT.items() for other in below if {part, other} <= row.keys()]
+    assert len(arrows) > 100
+    assert not [arrow for arrow in arrows if row[arrow[0]] >= row[arrow[1]]]
+
+
+def test_the_doors_name_their_keepers() -> None:
+    table = architecture().split("Four doors")[1].split("Whoever owns")[0]
+    assert not [keeper for door in DOORS.values() for keeper in door.keepers if f"`{keeper}`" not in table]
