@@ -13,7 +13,7 @@
 #   make docs     the pages made from code    make format   what ruff can mend by itself
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
 #                                             WHAT=groups: its groups of consumers; WHAT=cleaning: its retention
-#                                             and compaction
+#                                             and compaction; ARGS='--bug NAME': with a planted bug
 #   make amplification ARGS=--newest          what requests of many small elements cost: processor, memory, the loop
 #   make crashes STATES=10000                 the power goes in so many states of each workload of the log's tests
 #   make mutants PART=log SAMPLE=50 SEED=1    small changes to the core, one at a time: which does no test notice?
@@ -104,7 +104,7 @@ installed: $(VENV)/.installed-test
 	$(BIN)/python -m tests.installed $(PARTS)
 
 sim: $(VENV)/.installed-test
-	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT)
+	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT) $(ARGS)
 
 mutants: $(VENV)/.installed-test
 	$(BIN)/python -m tests.mutants $(PART) --sample $(SAMPLE) --seed $(or $(SEED),1) $(ARGS)

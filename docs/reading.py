@@ -206,7 +206,9 @@ class Client:
     async def _receive(self, size_bytes: int) -> bytes:
         received = b""
         while len(received) < size_bytes:
-            received += await asyncio.get_running_loop().sock_recv(self._socket, size_bytes - len(received))
+            some = await asyncio.get_running_loop().sock_recv(self._socket, size_bytes - len(received))
+            assert some, "the broker has closed the connection"
+            received += some
         return received
 
     def close(self) -> None:

@@ -17,9 +17,11 @@ import socket
 import subprocess
 from collections.abc import Callable, Generator
 from functools import wraps
+from multiprocessing import util
 from typing import Any
 
 import pytest
+import uvloop
 
 from minibroker.server.server import Server
 from minibroker.simulation.loop import SimulatedLoop
@@ -45,12 +47,15 @@ UNIT = (
 )
 OTHER_RINGS = ("outside", "interop", "slow", "fuzz")  # markers
 DOORS: list[tuple[Any, str]] = [
-    (socket.socket, "bind"),
-    (socket.socket, "connect"),
+    *((socket.socket, name) for name in ("bind", "connect", "connect_ex", "listen", "sendto", "sendmsg")),
     (subprocess.Popen, "__init__"),
+    (os, "system"),
+    (util, "spawnv_passfds"),  # processes of multiprocessing
     (os, "fork"),
     (os, "posix_spawn"),
     (Server, "bind"),  # uvloop's sockets are none of Python's
+    (uvloop.Loop, "create_server"),
+    (uvloop.Loop, "create_connection"),
     (SimulatedLoop, "run_until_complete"),
 ]
 
@@ -96,6 +101,10 @@ class Rings:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        return (yield from self._shut(item))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield from self._shut(item))
 
     def _shut(self, item: pytest.Item) -> Generator[None, Any, Any]:

@@ -291,18 +291,31 @@ def test_no_two_parts_import_each_other() -> None:
 
 
 def imports_of_modules() -> dict[str, set[str]]:
-    """Return which modules of ours each module imports, wherever in it."""
+    """Return which modules of ours each module imports, wherever in it; what a folder hands out is its module's."""
     names = {module_name(path): path for path in MODULES}
+    handed = handed_out(names)
     imported: dict[str, set[str]] = {}
     for name, path in names.items():
         found = imported[name] = set()
         for _, dotted in modules_imported(tree_of(path), path):
-            target = dotted.rstrip(".")
+            target = handed.get(dotted, dotted).rstrip(".")
             while target and target not in names:
                 target = target.rpartition(".")[0]
             if target and not f"{name}.".startswith(f"{target}."):  # nor the folder that it lies in
                 found.add(target)
     return imported
+
+
+def handed_out(paths: dict[str, Path]) -> dict[str, str]:
+    """Return what names taken from a folder stand for: `config.BrokerConfig` is `config.broker.BrokerConfig`."""
+    return {
+        f"{folder}.{name}": dotted
+        for folder, path in paths.items()
+        if path.name == "__init__.py"
+        for node in ast.walk(tree_of(path))
+        for name, dotted in names_imported(node, path).items()
+        if isinstance(node, ast.ImportFrom)
+    }
 
 
 def circles_in(graph: dict[str, set[str]]) -> list[set[str]]:
@@ -329,6 +342,11 @@ def circles_in(graph: dict[str, set[str]]) -> list[set[str]]:
         if node not in number:
             visit(node)
     return [circle for circle in circles if len(circle) > 1]
+
+
+def test_who_takes_a_name_from_his_own_folder_depends_on_the_module_that_has_it() -> None:
+    handed = handed_out({module_name(path): path for path in MODULES})
+    assert handed["minibroker.config.BrokerConfig"] == "minibroker.config.broker.BrokerConfig"
 
 
 def test_no_new_circle_of_modules() -> None:

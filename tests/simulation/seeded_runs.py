@@ -65,9 +65,10 @@ class Runs:
         named = {"foreign": True} if foreign else {}
         return simulate(lambda world: self._new_run(world, **named).go(), seed, limit_s=LIMIT_S, keep_lines=keep_lines)
 
-    def replay(self, seed: int, *, foreign: bool = False) -> str:
+    def replay(self, seed: int, *, foreign: bool = False, bug: str = "") -> str:
         what = f" WHAT={self._what}" if self._what else ""
-        return f"make sim{what} SEED={seed}{' CLIENT=aiokafka' if foreign else ''}"
+        planted_bug = f" ARGS='--bug {bug}'" if bug else ""
+        return f"make sim{what} SEED={seed}{' CLIENT=aiokafka' if foreign else ''}{planted_bug}"
 
     def command(self, words: Sequence[str]) -> int:
         """Do what the words say."""
@@ -105,7 +106,7 @@ class Runs:
                 continue
             failed += 1
             print(f"seed {seed}: {type(outcome.failure).__name__}: {outcome.failure}", flush=True)
-            print(f"    replay: {self.replay(seed, foreign=foreign)}", flush=True)
+            print(f"    replay: {self.replay(seed, foreign=foreign, bug=options.bug)}", flush=True)
             if options.bug:
                 print(f"found after {seed - options.first + 1} seeds")
                 return 0
