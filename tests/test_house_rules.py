@@ -555,3 +555,26 @@ def test_files_that_are_named_exist() -> None:
 def test_no_file_is_too_long_to_be_read_in_one_go() -> None:
     lines = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert not {name: count for name, count in lines.items() if count > FILE_LINES_MAX}
+
+
+CORE = {
+    *("log", "metadata", "config", "replication", "controller"),
+    *("groups", "cleaner", "server", "faults", "broker", "cluster"),
+}
+CLASS_NAMES_TWICE_MAX = 51  # may only shrink; messages, whose parts are Kafka's, are not counted
+
+
+def test_no_more_class_names_are_used_for_several_things() -> None:
+    parts_of: dict[str, list[str]] = {}
+    for path in MODULES:
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(("protocol/messages/", "stored/")):
+            for node in tree_of(path).body:
+                if isinstance(node, ast.ClassDef):
+                    parts_of.setdefault(node.name, []).append(name.split("/")[0])
+    several = {name: parts for name, parts in parts_of.items() if len(parts) > 1}
+    assert len(several) <= CLASS_NAMES_TWICE_MAX, sorted(several)
+    in_one_part = {
+        name for name, parts in several.items() for part in set(parts) if parts.count(part) > 1 and part in CORE
+    }
+    assert in_one_part == {"Member"}  # of groups of both protocols

@@ -28,7 +28,7 @@ from minibroker.controller.events import tell_decisions
 from minibroker.controller.registrations import Registrations
 from minibroker.errors import Error, KafkaError
 from minibroker.log.checkpoints import format_id
-from minibroker.metadata import fetch as metadata_feed
+from minibroker.metadata import fetch as metadata_fetch
 from minibroker.metadata.bootstrap import check_directory, format_directory, random_id
 from minibroker.metadata.features import supported
 from minibroker.metadata.image import BROKER, TOPIC
@@ -366,15 +366,15 @@ class ControllerNode:
         )
 
     def _fetch(self, request: FetchRequest, version: int) -> Any:
-        answer = metadata_feed.fetch(self.log, request)
+        answer = metadata_fetch.fetch(self.log, request)
         return self._read_later(request, self._begin_wait(self._waiting)) if answer is None else answer
 
     async def _read_later(self, request: FetchRequest, more: asyncio.Future[None]) -> FetchResponse:
         await self._wait(self._waiting, more, request.max_wait_ms)
-        return metadata_feed.fetch(self.log, request) or FetchResponse(responses=[])
+        return metadata_fetch.fetch(self.log, request) or FetchResponse(responses=[])
 
     def _fetch_snapshot(self, request: FetchSnapshotRequest, version: int) -> Any:
-        return metadata_feed.fetch_snapshot(self.log, request)
+        return metadata_fetch.fetch_snapshot(self.log, request)
 
     def _begin_wait(self, waiting: dict[asyncio.Future[None], None]) -> asyncio.Future[None]:
         """Hear from now on: a coroutine that waits is run later, and would miss what happens until then."""

@@ -1,4 +1,4 @@
-"""Opening a log: what a start finds in a directory, put in order.
+"""Recovery of a log: what a start finds in its directory, put in order.
 
 After a clean stop nothing is scanned. After a crash everything behind the recovery point is: the log is cut at the
 first byte that is no good batch, and indexes, producers' state and epochs are made anew from what is left.

@@ -1,4 +1,4 @@
-"""Replication: a partition on one broker, and the controller that says who leads.
+"""Replication: a partition on one broker, and how its leader and followers come to the same log.
 
 replica.py                 one partition on one broker: log, role, high watermark
 leader.py                  what a leader knows of its followers: progress, ISR, high watermark, where their logs part

@@ -1,4 +1,4 @@
-"""Waiting until partitions have moved: what Kafka calls purgatory.
+"""Purgatory: requests that wait until partitions have moved.
 
 What must hold: a partition is asked when it has changed, whatever has changed, and only as long as it is undecided.
 What has been decided stays so: a leader that is lost a moment later takes nothing back. So P partitions of a request
