@@ -131,7 +131,7 @@ def _json_line(line: bytes) -> Draft:
     try:
         document = loads(line)
         flat = document.get("headers") or []
-        headers = [(str(name), _bytes(value)) for name, value in zip(flat[::2], flat[1::2])]
+        headers = [(str(name), _bytes(value)) for name, value in zip(flat[::2], flat[1::2], strict=True)]
         return Draft(_bytes(document.get("key")), _bytes(document.get("payload")), headers, document.get("ts"))
     except (ValueError, TypeError, AttributeError) as error:
         raise Refused(f"-J: {line[:60]!r} is no record in JSON: {error}") from None

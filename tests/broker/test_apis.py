@@ -14,7 +14,8 @@ from minibroker.broker.dispatch import find_route
 from minibroker.broker.emulated_release import PRODUCE, EmulatedRelease
 from minibroker.broker.releases import RELEASES, ranges_of, release_named
 from minibroker.errors import KafkaError
-from minibroker.protocol.registry import APIS
+from minibroker.protocol.registry import APIS, request_class, response_class
+from minibroker.schema.plan import Plan, message_plan
 
 NOT_YET = {71, 72}  # client metrics, which Kafka announces only with a plugin that takes them
 INIT_PRODUCER_ID = 22
@@ -59,7 +60,43 @@ def test_what_a_handler_notes_of_versions_is_served_and_what_it_looks_at_is_note
         for name, value in zip(re.findall(r"\w+_SINCE\b", ast.unparse(target)), _elements(node.value))
         if isinstance(value, ast.Constant)
     }
-    assert not {name: value for name, value in constants.items() if apis and value not in noted}
+    looked_at = {*constants.values(), *versions_compared_in(tree)}
+    assert not apis or looked_at - BEFORE_NOTES <= noted
+    for api, notes in VERSION_NOTES.findall(ast.get_docstring(tree) or ""):
+        for version in map(int, re.findall(r"(?:^|, |,\n)(\d+) ", notes)):
+            is_known = version in looked_at or version in MEANINGS.get(api, ()) or fields_change(apis[api], version)
+            assert is_known, f"{api}: nothing changes with version {version}"
+
+
+BEFORE_NOTES = {1, 2}  # of the oldest clients
+MEANINGS = {"Fetch": (6,), "Metadata": (0, 12), "ListOffsets": (0, 7, 8, 9, 11)}  # the same fields, with values that mean more
+
+
+def versions_compared_in(tree: ast.Module) -> set[int]:
+    """Return the versions from which on something is otherwise, as comparisons with a number say."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("api_version"):
+            (operator, *_), (other, *_) = node.ops, node.comparators
+            if isinstance(other, ast.Constant) and isinstance(operator, ast.Lt | ast.GtE | ast.LtE | ast.Gt):
+                found.add(other.value + isinstance(operator, ast.LtE | ast.Gt))
+    return found
+
+
+def fields_change(api: int, version: int) -> bool:
+    """Say whether a request or its response has other fields than the version before it."""
+    return any(
+        cls.schema.first_version < version <= cls.schema.last_version
+        and fields_of(message_plan(cls, version)) != fields_of(message_plan(cls, version - 1))
+        for cls in (request_class(api), response_class(api))
+    )
+
+
+def fields_of(plan: Plan) -> list[object]:
+    inner = [(field, field.type.plan or (field.type.element and field.type.element.plan)) for field in plan.fields]
+    return [(field.name, field.type.name, below and fields_of(below)) for field, below in inner] + [
+        field.name for field in plan.tagged
+    ]
 
 
 def _elements(value: ast.expr) -> list[ast.expr]:

@@ -106,8 +106,9 @@ def test_json_loses_nothing(shell: Shell, topic: str) -> None:
     assert first == second == b"1700000000000 -1 a=x,b=NULL \xff"
 
 
-def test_broken_json_is_refused(shell: Shell, topic: str) -> None:
-    ran = shell("produce", "-t", topic, "-J", stdin=b"{nonsense\n")
+@pytest.mark.parametrize("line", [b"{nonsense", b'{"payload":"v","headers":["a"]}'])
+def test_broken_json_is_refused(shell: Shell, topic: str, line: bytes) -> None:
+    ran = shell("produce", "-t", topic, "-J", stdin=line + b"\n")
     assert ran.status == 2
     assert "is no record in JSON" in ran.errors
 
