@@ -101,7 +101,6 @@ def _fetch_in_shares(
             if round_.version >= FORMAT_2_SINCE:
                 return round_.response()
             return (yield from round_.response_in_pieces())
-        round_.watch(list(session.changed))
         is_left = True
         return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end, REQUEST))
     finally:

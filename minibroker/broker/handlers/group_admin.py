@@ -140,8 +140,7 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Work[Delete
             refused.append(answer)
         yield DELETED_US
     response = DeleteGroupsResponse(throttle_time_ms=0, results=refused + [answer for answer, _ in waits])
-    if waits:
-        yield _deleted(waits)
+    yield _deleted(waits)
     return response
 
 

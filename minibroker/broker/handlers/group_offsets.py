@@ -76,7 +76,6 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
     merges = context.node.emulated.is_before_4 and version > 0
     for asked in _each_once(request.topics) if merges else request.topics:
         topic = _topic_of(asked.name, asked.topic_id, context)
-        name = asked.name if version < IDS_SINCE else "" if topic is None else topic.name
         answers: list[CommitAnswer] = []
         for each in asked.partitions:
             answer = CommitAnswer(partition_index=each.partition_index, error_code=Error.NONE)
@@ -87,7 +86,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
             answers.append(answer)
             yield COMMITTED_US
         if answers:
-            topics.append(CommitTopic(topic_id=bytes(asked.topic_id), name=name, partitions=answers))
+            topics.append(CommitTopic(topic_id=bytes(asked.topic_id), name=asked.name, partitions=answers))
     try:  # others may have had their turn
         led, check_partition = _check_member(request, context)
     except KafkaError as error:

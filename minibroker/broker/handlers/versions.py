@@ -24,11 +24,9 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST, api_keys=[])
         context.connection.client_software = names
     node = context.node
-    if context.api_version >= 5 and (request.cluster_id is None) != (request.node_id == -1):
+    if (request.cluster_id is None) != (request.node_id == -1):
         return ApiVersionsResponse(error_code=Error.INVALID_REQUEST, api_keys=[])
-    if context.api_version >= 5 and not (
-        request.cluster_id in (None, node.cluster_id) and request.node_id in (-1, node.node_id)
-    ):
+    if request.cluster_id not in (None, node.cluster_id) or request.node_id not in (-1, node.node_id):
         # The client's list of brokers is out of date, and we are not who it thinks.
         return ApiVersionsResponse(error_code=Error.REBOOTSTRAP_REQUIRED, api_keys=[])
     features, features_epoch = node.emulated.finalized_features(node.image)

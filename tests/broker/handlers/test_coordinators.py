@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import Error
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.hash_order import partition_of
@@ -13,6 +14,7 @@ from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.broker.virtual_broker import VirtualBroker, virtual_broker
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+TRANSACTIONAL_ID_REFUSED = 53
 
 
 def find(broker: VirtualBroker, *keys: str, kind: int = GROUP, version: int = 6) -> list[Any]:
@@ -34,7 +36,11 @@ def test_the_broker_coordinates_every_group_and_has_a_topic_for_them(broker: Vir
 
 
 def test_no_other_kind_of_coordinator_makes_a_topic_or_is_there(broker: VirtualBroker) -> None:
-    for kind, code in ((TRANSACTION, 53), (SHARE, Error.INVALID_REQUEST), (9, Error.INVALID_REQUEST)):
+    for kind, code in (
+        (TRANSACTION, TRANSACTIONAL_ID_REFUSED),
+        (SHARE, Error.INVALID_REQUEST),
+        (9, Error.INVALID_REQUEST),
+    ):
         for version in (3, 4):
             (found,) = find(broker, "k", kind=kind, version=version)
             assert (found.error_code, found.node_id, found.host, found.port) == (code, -1, "", -1)
@@ -56,3 +62,28 @@ def test_a_group_whose_partition_nobody_leads_has_no_coordinator() -> None:
             }
             assert found[0].error_message
         first.leader = second.leader
+
+
+def test_the_partition_of_a_group_is_opened_before_all_others_and_for_groups_only(broker: VirtualBroker) -> None:
+    def create() -> None:
+        for name, count in (("wide", 1_000), (OFFSETS_TOPIC, 2)):
+            broker.node.create_topic(name, count, at_once=False)
+
+    broker.run(create)
+    wanted, other = partition_of("g", 2), 1 - partition_of("g", 2)
+    (found,) = find(broker, "g", kind=TRANSACTION)
+    assert found.error_code == TRANSACTIONAL_ID_REFUSED
+    assert (OFFSETS_TOPIC, wanted) not in broker.node.replicas
+    (found,) = find(broker, "g")
+    assert found.error_code == Error.NONE
+    assert (OFFSETS_TOPIC, wanted) in broker.node.replicas
+    assert (OFFSETS_TOPIC, other) not in broker.node.replicas
+    assert not broker.node.partitions.is_settled
+
+
+def test_no_group_has_a_coordinator_as_long_as_its_topic_cannot_be_made() -> None:
+    with virtual_broker({"offsets.topic.num.partitions": RECORDS_MAX + 1}) as broker:
+        broker.run(lambda: broker.node.create_topic("wide", 1_000, at_once=False))
+        (found,) = find(broker, "g")
+        assert found.error_code == Error.COORDINATOR_NOT_AVAILABLE
+        assert not broker.node.partitions.is_settled

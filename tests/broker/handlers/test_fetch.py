@@ -12,6 +12,7 @@ from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import NONE, ZSTD
 from minibroker.log.records import Record
+from minibroker.parts import RACK_AWARE
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.simulation.loop import START_MS
 from minibroker.stored.topics import PartitionChangeRecord
@@ -356,6 +357,17 @@ def test_a_wait_ends_when_a_partition_cannot_be_read_any_more(broker: VirtualBro
     assert rows_of(broker.wait(by_name))["t", 1].error_code == UNKNOWN
     assert rows_of(broker.wait(by_id))["", 1].error_code == UNKNOWN, "the id was known when the request came"
     broker.wait(task)
+
+
+@pytest.mark.parametrize("selector", ["", RACK_AWARE])
+@pytest.mark.parametrize("rack", ["", "b"])
+def test_a_consumer_whose_rack_has_no_replica_reads_here(selector: str, rack: str) -> None:
+    with virtual_broker({"replica.selector.class": selector} if selector else {}) as broker:
+        broker.node.create_topic("t", 1)
+        append(broker, b"a")
+        row = one(broker, rack_id=rack)
+        assert values(row) == [b"a"]
+        assert row.preferred_read_replica == -1
 
 
 # Many partitions

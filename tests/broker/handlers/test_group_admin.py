@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.dispatch import Context
+from minibroker.broker.handlers.group_admin import describe_groups
 from minibroker.errors import Error
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -34,6 +36,18 @@ def describe(broker: VirtualBroker, *groups: str, version: int = 6, operations: 
     found = broker.ask(request, version).groups
     assert [each.group_id for each in found] == [*groups]
     return list(found)
+
+
+def test_a_group_that_is_named_often_is_described_once(broker: VirtualBroker) -> None:
+    context = Context(broker.node, broker.connection, 6, "test")
+
+    def cost_us(*groups: str) -> int:
+        return sum(describe_groups(DescribeGroupsRequest(groups=list(groups)), context))  # type: ignore[arg-type]
+
+    once_us = cost_us("classic")
+    assert once_us > cost_us("simple") > 0, "each member counts"
+    assert cost_us(*["classic"] * 100) == once_us
+    assert cost_us("classic", "simple") == once_us + cost_us("simple")
 
 
 def test_classic_groups_are_described_with_their_members(broker: VirtualBroker) -> None:

@@ -170,6 +170,7 @@ def test_pages_lead_through_all_partitions_in_the_order_of_names(filled: Virtual
     found, sizes, cursor = [], [], None
     for _ in range(20):
         answer = pages(filled, cursor=cursor, limit=limit)
+        assert all(indexes for _, indexes in shown(answer)), "a topic that has no room is not named"
         rows = [(name, index) for name, indexes in shown(answer) for index in indexes]
         found += rows
         sizes.append(len(rows))
