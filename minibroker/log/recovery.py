@@ -97,7 +97,7 @@ def opening(
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     if epochs.truncate_from_end(next_offset) | epochs.truncate_from_start(log_start_offset):
         write_leader_epochs(storage, directory, epochs)
-    forget_snapshots(storage, directory, above=next_offset)
+    forget_snapshots(storage, directory, above=next_offset, segments=segments)
     aborted: list[tuple[Segment, AbortedTxn]] = []
     producers = ProducerStates(directory)
     yield from loading_producers(

@@ -2,8 +2,9 @@
 
     <offset, 20 digits>.snapshot      the state before the record with this offset
 
-Written when a segment begins and at a clean stop. A snapshot is derived data: one that is broken or missing makes the
-start slower, for an older one is taken and more of the log is replayed.
+Written when a segment begins and at a clean stop; of those of clean stops the next start keeps the newest. A snapshot
+is derived data: one that is broken or missing makes the start slower, for an older one is taken and more of the log is
+replayed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from minibroker.log.producers import ProducerStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.segment import Segment
@@ -45,10 +46,20 @@ def snapshot_offsets(storage: Storage, directory: str) -> list[int]:
     return sorted(int(name[:20]) for name in names if name.endswith(SUFFIX) and name[:20].isdigit() and len(name) == 29)
 
 
-def forget_snapshots(storage: Storage, directory: str, *, above: int) -> None:
-    """Remove the snapshots of offsets that are not there any more."""
-    for offset in snapshot_offsets(storage, directory):
-        if offset > above:
+def forget_snapshots(
+    storage: Storage, directory: str, *, above: int, segments: Iterable[Segment] | None = None
+) -> None:
+    """Remove the snapshots of offsets that are not there any more.
+
+    segments: of the snapshots that clean stops left within them only the newest stays.
+    """
+    offsets = snapshot_offsets(storage, directory)
+    kept = [offset for offset in offsets if offset <= above]
+    if segments is not None and len(kept) > 1:
+        bases = {segment.base_offset for segment in segments}
+        kept = [*(offset for offset in kept[:-1] if offset in bases), kept[-1]]
+    for offset in offsets:
+        if offset not in kept:
             storage.remove(snapshot_path(directory, offset))
 
 

@@ -462,6 +462,27 @@ def test_a_log_that_ends_hears_of_what_another_was_told_of_its_files(kind: str) 
     assert log.active.open_files() == {}
 
 
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_of_the_snapshots_within_segments_only_the_newest_stays(was_clean: bool) -> None:
+    storage = MemoryStorage(int)
+    log = opened(storage)
+
+    def snapshots() -> list[int]:
+        return [int(name[:20]) for name in sorted(storage.list("t-0")) if name.endswith(".snapshot")]
+
+    for number in range(8):
+        produce(log, [b"a"], producer_id=1, producer_epoch=0, base_sequence=number)
+        if number in (2, 5):
+            log.roll()
+        log.close()
+        kept = [base for base in (3, 6) if base <= number + 1]
+        assert snapshots()[-1] == number + 1
+        log = open_log(storage, "t-0", SMALL, was_clean=was_clean)
+        assert snapshots() == sorted({*kept, number + 1})
+        assert log.producers.producers[1].last_sequence == number
+    log.close()
+
+
 def test_a_log_that_ends_has_no_more_files_open_than_before() -> None:
     log = opened(SimulatedStorage())
     for _ in range(20):
