@@ -283,6 +283,7 @@ class ProducerStates:
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
         """Return the offset below which every transaction has ended; at most the high watermark."""
+        # Kafka: of a log that begins within a batch the last stable offset may be where that batch begins.
         unstable = self.first_unstable_offset
         return high_watermark if unstable is None else min(max(unstable, log_start_offset), high_watermark)
 

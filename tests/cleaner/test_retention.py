@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from minibroker.cleaner.retention import BELOW_START, TOO_MANY, TOO_OLD, apply, expired
 from minibroker.errors import StorageError
-from minibroker.log.build import build_batch
+from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.pruning import purge
+from minibroker.log.reading import aborted_between
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings, ValidationSettings
+from minibroker.log.validate import COORDINATOR
 from minibroker.simulation.disk import SimulatedStorage
 from tests.log.audit import audit
 
@@ -148,6 +150,38 @@ def test_if_everything_has_expired_the_active_segment_is_rolled_and_goes_too() -
     assert again.segments == 0
     assert again.paths == []
     assert [segment.base_offset for segment in log.segments] == [6]
+
+
+@pytest.mark.parametrize("is_opened_again", [False, True])
+def test_an_open_transaction_keeps_no_segment_and_does_not_begin_before_the_log(is_opened_again: bool) -> None:
+    log = filled([10], retention_ms=100)
+    for sequence, timestamp in enumerate((20, 30, 400)):
+        log.roll()
+        data = build_batch(
+            2,
+            [Record(b"k", b"v", (), timestamp)],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=0)
+    assert log.last_stable_offset(5) == 2
+    purge(log.storage, apply(log, now_ms=400, high_watermark=5).paths)
+    assert [segment.base_offset for segment in log.segments] == [4]
+    assert log.last_stable_offset(5) == 4
+    if is_opened_again:
+        log.close()
+        log = open_log(log.storage, "t-0", log.settings, was_clean=True, log_start_offset=4)
+    marker = build_transaction_marker(
+        commit=False, offset=0, timestamp=400, producer_id=7, producer_epoch=0, coordinator_epoch=0
+    )
+    log.append_as_leader(bytearray(marker), leader_epoch=0, now_ms=0, origin=COORDINATOR)
+    assert log.last_stable_offset(6) == 4
+    log.on_high_watermark_updated(6)
+    assert log.last_stable_offset(6) == 6
+    assert [entry.first_offset for entry in aborted_between(log, 4, 6)] == [2]
+    audit(log)
 
 
 def test_an_empty_log_stays_as_it_is() -> None:
