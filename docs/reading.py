@@ -54,7 +54,7 @@ ROWS = {
     "Produce to three replicas": Row(25, 4_623),
     "CreateTopics with three replicas": Row(60, 9_261),
     "JoinGroup": Row(15, 2_358),
-    "Heartbeat": Row(12, 2_096),
+    "Heartbeat": Row(11, 1_779),
     "OffsetCommit": Row(29, 5_084),
     "ConsumerGroupHeartbeat of a new member": Row(33, 5_427),
     "ConsumerGroupHeartbeat without news": Row(16, 2_626),

@@ -50,9 +50,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("protocol", "log", "metadata", "config", "parts"),
     },
     "controller": {"errors", "in_pieces", "events", "event_kinds", "protocol", "stored", "metadata"},
+    "coordinator": {"errors", "clock", "turns", "log", "parts", "replication"},
     "groups": {
         *("errors", "clock", "turns", "event_kinds"),
-        *("protocol", "stored", "log", "metadata", "config", "parts", "replication"),
+        *("protocol", "stored", "log", "metadata", "config", "parts", "replication", "coordinator"),
     },
     "transactions": {"errors", "stored"},
     "cleaner": {
@@ -65,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {
         *("errors", "clock", "in_pieces", "turns", "reporter", "events", "event_kinds"),
         *("schema", "protocol", "stored", "log", "metadata", "config", "parts"),
-        *("replication", "controller", "groups", "cleaner", "server", "faults"),
+        *("replication", "controller", "coordinator", "groups", "cleaner", "server", "faults"),
     },
     "cluster": {
         *("errors", "clock", "turns", "reporter", "events", "event_kinds"),
@@ -99,7 +100,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 # shrink: who holds one of them has to hold all of them.
 CIRCLES = (
     "groups: classic classic_rebalance",
-    "groups: coordinator offsets_partition",
     "server: connection http server",
     "config: broker listeners start",
 )

@@ -12,12 +12,12 @@ What must hold: looking changes nothing. What cannot be known is None.
 from __future__ import annotations
 
 from minibroker.clock import LoopClock
+from minibroker.coordinator.hashing import partition_of
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.consumer_protocol import read_assignment
 from minibroker.groups.describe import described
-from minibroker.groups.hash_order import partition_of
 from minibroker.groups.target import default_assignor
 from minibroker.groups.view_rows import GroupMember, GroupPartition, GroupRow, GroupView
 
@@ -278,7 +278,7 @@ def _members(count: int) -> str:
 def _epoch_and_assignor(led: OffsetsPartition, group: ClassicGroup | ConsumerGroup) -> tuple[int, str]:
     if isinstance(group, ClassicGroup):
         return group.generation, group.protocol or ""
-    default = default_assignor(led.coordinator.settings_of(group.group_id))
+    default = default_assignor(led.settings_of(group.group_id))
     return group.state.epoch, group.state.assignor(default)
 
 
@@ -308,8 +308,7 @@ def _assigned(data: bytes) -> list[Place]:
 
 
 def _consumer_members(led: OffsetsPartition, group: ConsumerGroup) -> list[GroupMember]:
-    coordinator = led.coordinator
-    members = described(group, coordinator.topics, coordinator.settings_of(group.group_id)).members
+    members = described(group, led.topics, led.settings_of(group.group_id)).members
     return [
         GroupMember(
             member.member_id,

@@ -8,7 +8,7 @@ uniform    all partitions of all topics are shared out evenly, and who holds one
 
 What must hold: each partition of a topic that somebody wants goes to exactly one member that wants it.
 The order in which members and topics come decides who gets what: callers give them in Kafka's (target.py), and what is
-a set in Kafka is gone through in the order of its hash table (hash_order.py).
+a set in Kafka is gone through in the order of its hash table (coordinator/hashing.py).
 Not here: when an assignment is due and what becomes of it (target.py, consumer_change.py).
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from minibroker.groups.hash_order import as_copied, as_filled
+from minibroker.coordinator.hashing import as_copied, as_filled
 from minibroker.groups.topics import utf16
 
 

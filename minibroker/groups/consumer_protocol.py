@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from minibroker.coordinator.hashing import as_filled
 from minibroker.errors import ProtocolError
-from minibroker.groups.hash_order import as_filled
 from minibroker.groups.topics import Topics
 from minibroker.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 

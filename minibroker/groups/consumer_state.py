@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from minibroker.coordinator.hashing import as_filled, as_timeline
 from minibroker.errors import Error, KafkaError
-from minibroker.groups.hash_order import as_filled, as_timeline
 from minibroker.groups.records import CoordinatorRecord
 from minibroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

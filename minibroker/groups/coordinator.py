@@ -1,6 +1,7 @@
 """Group coordinator of a broker: which partitions of __consumer_offsets it leads, and so which groups are its own.
 
-Not here: one such partition (offsets_partition.py), the groups on it (minibroker/groups), requests (handlers).
+Not here: how they are followed and found (coordinator/partitions.py), one such partition (offsets_partition.py), the
+groups on it (minibroker/groups), requests (handlers).
 """
 
 from __future__ import annotations
@@ -9,96 +10,45 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from minibroker.clock import CHORE
-from minibroker.config.resources import GroupConfig
-from minibroker.errors import Error, KafkaError
+from minibroker.coordinator.partitions import LedPartitions
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.hash_order import partition_of
 from minibroker.groups.offsets_partition import OffsetsPartition
 from minibroker.groups.topics import ImageTopics
-from minibroker.metadata.image import GROUP
 from minibroker.parts import Parts
 from minibroker.replication.replica import Replica
-from minibroker.stored.group_offsets import OffsetCommitValue
 
 if TYPE_CHECKING:
     from minibroker.clock import Timer
 
-NO_ID = bytes(16)
-UNREADABLE = """\
-{directory} cannot be read from offset {offset} on: {failure}
-  Nobody coordinates its groups as long as that is so; clients are told NOT_COORDINATOR, and no offset is lost.
-  To go on without what it holds: stop the broker, move the directory away, and start it again (docs/groups.md)."""
 JUMP_MS_MIN = 20  # less is how two clocks are read one after the other
 
 
-class Coordinator:
-    """All that one broker coordinates."""
+class Coordinator(LedPartitions[OffsetsPartition]):
+    """All groups that one broker coordinates."""
 
     def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica]):
-        self.parts = parts
-        self.replicas = replicas
-        self.led: dict[int, OffsetsPartition] = {}
+        super().__init__(parts, replicas, OFFSETS_TOPIC, self._made, contents="groups", page="docs/groups.md")
         self.topics = ImageTopics(parts.image)
         # Name and number of partitions of all topics by their ids, as groups have last heard.
         self._known = {topic.id: (topic.name, len(topic.partitions)) for topic in parts.image.topics.values()}
-        self._unreadable: dict[int, str] = {}  # partitions that cannot be read, and what has been said of that
         self._expiry: Timer | None = None
-        parts.watchers[self._metadata_changed] = None
         self._set_ms = self._clock_set_ms  # how the clock was set when groups last looked at it
         self._expire_later()
         self.follow()
 
+    def _made(self, replica: Replica) -> OffsetsPartition:
+        return OffsetsPartition(self, replica, self.topics, self.follow_clock)
+
     def stop(self) -> None:
-        self.parts.watchers.pop(self._metadata_changed, None)
+        """Coordinate nothing any more."""
         if self._expiry is not None:
             self._expiry.cancel()
-        for led in list(self.led.values()):
-            led.resign()
-        self.led.clear()
-
-    def follow(self) -> None:
-        """Coordinate what this broker leads, as the metadata say by now."""
-        parts = self.parts
-        topic = parts.image.topics.get(OFFSETS_TOPIC)
-        for number in range(len(topic.partitions)) if topic is not None else ():
-            replica, led = self.replicas.get((OFFSETS_TOPIC, number)), self.led.get(number)
-            if replica is not None and not (replica.is_leader and replica.log.offline is None):
-                replica = None
-            if led is not None and (replica is None or led.replica is not replica or led.epoch != replica.leader_epoch):
-                del self.led[number]
-                led.resign()
-                led = None
-            if replica is not None and led is None:
-                self.lead(replica)
+        super().stop()
 
     def _metadata_changed(self) -> None:
-        self.follow()
+        super()._metadata_changed()
         self._follow_topics(self.parts.changed_topics)
-
-    def lead(self, replica: Replica) -> None:
-        """Begin to coordinate a partition, or read it again."""
-        led = OffsetsPartition(self, replica)
-        self.led[replica.partition] = led
-
-    def _lead_opened(self, number: int) -> OffsetsPartition | None:
-        """Coordinate a partition that has just been opened, while others of the topic are still to be."""
-        replica = self.replicas.get((OFFSETS_TOPIC, number))
-        if replica is not None and replica.is_leader and replica.log.offline is None:
-            self.lead(replica)
-        return self.led.get(number)
-
-    # What cannot be read
-
-    def unreadable(self, replica: Replica, offset: int, failure: Exception) -> None:
-        """Say once that the groups of a partition are not coordinated, and how to go on."""
-        if self._unreadable.get(replica.partition) != str(failure):
-            self._unreadable[replica.partition] = str(failure)
-            self.parts.reporter.say(UNREADABLE.format(directory=replica.log.directory, offset=offset, failure=failure))
-
-    def readable(self, partition: int) -> None:
-        if self._unreadable.pop(partition, None) is not None:
-            self.parts.reporter.say(f"{OFFSETS_TOPIC}-{partition}: its groups have been read")
 
     def _follow_topics(self, topic_ids: Iterable[bytes]) -> None:
         """Forget the offsets of topics that have been deleted, and let groups see what there is to read."""
@@ -125,15 +75,6 @@ class Coordinator:
             if is_any_gone:
                 led.topics_deleted()
 
-    def is_gone(self, topic: str, offset: OffsetCommitValue) -> bool:
-        """Say whether the topic that an offset is of has been deleted, also if there is one of the same name.
-
-        Who coordinates knows all metadata from before it began, and records can only be of topics of then: so a topic
-        that is not there has been deleted.
-        """
-        found = self.parts.image.topics.get(topic)
-        return found is None or bytes(offset.topic_id) not in (NO_ID, found.id)
-
     # The clock
 
     @property
@@ -156,19 +97,11 @@ class Coordinator:
     def find(self, group_id: str) -> OffsetsPartition:
         """Return the partition of a group; raise if another broker leads it, or it is being read."""
         self.follow_clock()
-        return self.find_now(group_id)
+        return super().find(group_id)
 
     def find_now(self, group_id: str) -> OffsetsPartition:
         """Do what `find` does for one of many groups, and look at the clock no more than once for all of them."""
-        topic = self.parts.image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            raise KafkaError(Error.NOT_COORDINATOR, f"there is no {OFFSETS_TOPIC} yet")
-        number = partition_of(group_id, len(topic.partitions))
-        led = self.led.get(number) or self._lead_opened(number)
-        if led is None:
-            raise KafkaError(Error.NOT_COORDINATOR, f"another broker coordinates {group_id!r}")
-        led.check(group_id)
-        return led
+        return super().find(group_id)
 
     # What has had its time
 
@@ -180,6 +113,3 @@ class Coordinator:
         self._expire_later()
         for led in list(self.led.values()):
             led.delete_expired()
-
-    def settings_of(self, group_id: str) -> GroupConfig:
-        return GroupConfig(self.parts.image.configs.get((GROUP, group_id), {}), self.parts.config)

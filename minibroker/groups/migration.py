@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from minibroker.config.resources import GroupConfig
+from minibroker.coordinator.hashing import as_timeline
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.groups import classic_members, classic_states
 from minibroker.groups.classic import ClassicGroup
@@ -31,7 +32,6 @@ from minibroker.groups.consumer_state import (
     target_epoch_record,
     target_record,
 )
-from minibroker.groups.hash_order import as_timeline
 from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.topics import Topics, metadata_hash
 from minibroker.stored.group_offsets import GroupMetadataKey, GroupMetadataValue

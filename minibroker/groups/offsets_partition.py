@@ -1,13 +1,13 @@
 """Partition of __consumer_offsets that this broker leads: its groups in memory, its records in the log.
 
-    begins                 reads all records; a group answers when all that was read of it is safe
-    ends                   tells who waits, and forgets
+    read                   groups are made of the records, and their sessions begin
     a record written       counts at once for whoever decides, and when it is committed for whoever asks
-    cannot be read         is coordinated by nobody, until it can
+    refused                is taken back, or all is read again
 
 What must hold: nobody is told what could be lost with this broker; a committed offset is seen when it is safe; a group
 is forgotten when the record that says so is safe.
-Not here: reading, writing, waiting (coordinator_log.py), the groups (minibroker/groups), requests (handlers).
+Not here: reading, writing, waiting, when it begins and ends (coordinator/log.py, coordinator/partitions.py), the groups
+(minibroker/groups), requests (handlers).
 """
 
 from __future__ import annotations
@@ -17,46 +17,36 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.clock import CHORE
-from minibroker.errors import EncodeError, Error, KafkaError, StorageError
+from minibroker.config.resources import GroupConfig
+from minibroker.coordinator.log import EncodedRecord, Write, records_bytes
+from minibroker.coordinator.partitions import RETRY_MS, LedPartition, LedPartitions, bytes_of, write_error
+from minibroker.errors import EncodeError, Error, KafkaError
 from minibroker.event_kinds import Commit
 from minibroker.event_kinds import Group as GroupEvent
 from minibroker.groups.classic import ClassicGroup, Done
 from minibroker.groups.classic_states import DEAD
 from minibroker.groups.consumer import ConsumerGroup
-from minibroker.groups.coordinator_log import CoordinatorLog, EncodedRecord, Write, records_bytes
 from minibroker.groups.migration import classic_group
 from minibroker.groups.offsets import Mark
 from minibroker.groups.patterns import resolve_in_shares
 from minibroker.groups.records import CoordinatorRecord, decode, encode
 from minibroker.groups.shard import Group, Shard
+from minibroker.groups.topics import ImageTopics
 from minibroker.log.batches import Batch
 from minibroker.log.formats import COMMIT
-from minibroker.log.records import control_type
+from minibroker.log.records import Record, control_type
+from minibroker.metadata.image import GROUP
 from minibroker.replication.replica import Replica
-from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey
+from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from minibroker.turns import FIRST_US
 
 if TYPE_CHECKING:
     from minibroker.clock import Timer
-    from minibroker.groups.coordinator import Coordinator
 
+NO_ID = bytes(16)
 
-RECORD_US, BYTES_A_US = 8, 25  # what a record takes that is loaded: an offset, and a group of many members
 GROUP_US, PART_US = 20, 3  # what a group takes of which all records are there, and each of its members and offsets
 WRITE_US = 20  # what it takes to write a record
-RETRY_MS = 1000  # a disk that refused to be read may be read later; so are records written that nobody waits for
-# What a client is told of a record that could not be written: to look for another coordinator, or to ask again.
-WRITE_ERRORS = {
-    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
-    Error.FENCED_LEADER_EPOCH: Error.NOT_COORDINATOR,
-    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
-}
-
-
 WHYS = {
     "Assigning": "what its members are to have is not worked out yet",
     "Reconciling": "members have still to give up or to get what they are to have",
@@ -80,35 +70,33 @@ class GroupWrite(Write):
         self.replay: Callable[[], object] | None = None  # a record that was read above the high watermark
 
 
-class OffsetsPartition:
+class OffsetsPartition(LedPartition):
     """One partition of the topic that this broker leads, from when it leads to when it does no more."""
 
-    def __init__(self, coordinator: Coordinator, replica: Replica):
-        self.coordinator = coordinator
-        self.parts = coordinator.parts
-        self.replica = replica
-        self.epoch = replica.leader_epoch
-        self.failure: Exception | None = None  # why it cannot be read
-        parts, settings_of = self.parts, coordinator.settings_of
-        self.shard = Shard(parts.config, settings_of, self.write, parts.clock.now_ms, self._tell)
-        self.log = CoordinatorLog(parts, replica, self)
-        self._unsafe: dict[str, GroupWrite] = {}  # by group the last record that was read above the high watermark
+    def __init__(
+        self,
+        partitions: LedPartitions[OffsetsPartition],
+        replica: Replica,
+        topics: ImageTopics,
+        follow_clock: Callable[[], None],
+    ):
+        """follow_clock: to be called before a session begins or ends."""
+        config = partitions.parts.config
+        super().__init__(
+            partitions,
+            replica,
+            codec=config["offsets.topic.compression.codec"],
+            timeout_ms=config["offsets.commit.timeout.ms"],
+        )
+        self.topics = topics
+        self.shard = Shard(config, self.settings_of, self.write, self.parts.clock.now_ms, self._tell)
+        self._follow_clock = follow_clock
         self._in_flight: dict[str, int] = {}  # by group how many writes are not committed
         self._timers: dict[str, tuple[int, Timer]] = {}  # by group
-        self._retry: Timer | None = None
         self.log.load()
 
-    @property
-    def is_loading(self) -> bool:
-        return self.log.is_loading
-
-    def check(self, group_id: str) -> None:
-        """Raise unless requests of a group can be answered."""
-        name = self.replica.partition
-        if self.failure is not None or self.replica.log.offline is not None:
-            raise KafkaError(Error.NOT_COORDINATOR, f"the groups of partition {name} cannot be read")
-        if self.log.is_loading or group_id in self._unsafe:
-            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS, f"the groups of partition {name} are being read")
+    def settings_of(self, group_id: str) -> GroupConfig:
+        return GroupConfig(self.parts.image.configs.get((GROUP, group_id), {}), self.parts.config)
 
     def is_safe(self, group_id: str) -> bool:
         """Whether every replica in sync has all that a group is made of: otherwise an answer has to wait."""
@@ -116,42 +104,31 @@ class OffsetsPartition:
 
     # Reading
 
-    def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
+    def take_record(self, batch: Batch, record: Record, is_safe: bool) -> None:
         """Take what is read; a group with records above the high watermark waits: members may know of the last of them.
 
         Kafka: begins at once, and may show offsets that are older than those it has acknowledged before.
         """
-        producer_id = batch.producer_id if batch.magic == 2 and batch.is_transactional else -1
-        spent_us = 0
-        for record in batch.records():
-            spent_us += RECORD_US + len(record.value or b"") // BYTES_A_US
-            if spent_us >= FIRST_US:
-                yield spent_us
-                spent_us = 0
-            if record.offset < begun:
-                continue
-            is_safe = self.log.is_loaded_safe(record.offset)
-            if batch.is_control:
-                is_commit = control_type(record) == COMMIT
-                marks = self.shard.offsets.end_transaction(batch.producer_id, commit=is_commit)
-                for mark in marks:
-                    self._take_offset(mark[0], mark, is_safe, record.offset)
-                continue
-            decoded = decode(_bytes(record.key), _bytes(record.value))
-            if decoded is None:
-                continue
-            key, value = decoded
-            if isinstance(key, OffsetCommitKey):
-                last = self.shard.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
-                self._take_offset(key.group, last, is_safe, record.offset)
-            elif is_safe:
-                self.shard.replay(key, value)
-            else:
-                group_id = key.group if isinstance(key, GroupMetadataKey) else key.group_id  # type: ignore[attr-defined]
-                write = GroupWrite(group_id, (), None)
-                write.replay = partial(self.shard.replay, key, value)
-                self._take_unsafe(write, record.offset)
-        yield spent_us
+        if batch.is_control:
+            is_commit = control_type(record) == COMMIT
+            for mark in self.shard.offsets.end_transaction(batch.producer_id, commit=is_commit):
+                self._take_offset(mark[0], mark, is_safe, record.offset)
+            return
+        decoded = decode(bytes_of(record.key), bytes_of(record.value))
+        if decoded is None:
+            return
+        key, value = decoded
+        if isinstance(key, OffsetCommitKey):
+            producer_id = batch.producer_id if batch.magic == 2 and batch.is_transactional else -1
+            last = self.shard.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
+            self._take_offset(key.group, last, is_safe, record.offset)
+        elif is_safe:
+            self.shard.replay(key, value)
+        else:
+            group_id = key.group if isinstance(key, GroupMetadataKey) else key.group_id  # type: ignore[attr-defined]
+            write = GroupWrite(group_id, (), None)
+            write.replay = partial(self.shard.replay, key, value)
+            self._take_unsafe(write, record.offset)
 
     def _take_offset(self, group_id: str, mark: Mark | None, is_safe: bool, offset: int) -> None:
         if not is_safe:
@@ -162,9 +139,8 @@ class OffsetsPartition:
             self.shard.offsets.commit(mark)
 
     def _take_unsafe(self, write: GroupWrite, offset: int) -> None:
-        self._unsafe[write.group_id] = write
         self._begin_write(write)
-        self.log.load_in_flight(write, offset + 1)
+        self.take_unsafe(write.group_id, write, offset)
 
     def prepare(self) -> Iterator[int]:
         """Make groups of what was read, and begin their sessions."""
@@ -173,30 +149,18 @@ class OffsetsPartition:
             if spent_us >= FIRST_US:
                 yield spent_us
                 spent_us = 0
-                self.coordinator.follow_clock()  # or the sessions that begin now would be moved with the others
+                self._follow_clock()  # or the sessions that begin now would be moved with the others
             shard.load_group(group_id, clock.now_ms())
             self.arm(group_id)
             spent_us += GROUP_US + PART_US * shard.count_of(group_id)
 
     def loaded(self) -> None:
         """Coordinate."""
-        self.coordinator.readable(self.replica.partition)
+        super().loaded()
         for group in self.shard.groups.values():
             if group.group_id not in self._unsafe:
                 self._tell_loaded(group)
         self._delete_gone()
-
-    def unreadable(self, offset: int, failure: Exception) -> None:
-        """Coordinate nothing; a disk may be read later, damage stays."""
-        self.failure = failure
-        self.coordinator.unreadable(self.replica, offset, failure)
-        if isinstance(failure, StorageError):
-            self._retry = self.parts.clock.after(RETRY_MS, self._begin_again, CHORE)
-
-    def _begin_again(self) -> None:
-        """Forget all, and read it: what is in memory is not what is in the log."""
-        self.resign()
-        self.coordinator.lead(self.replica)
 
     # Writing
 
@@ -217,7 +181,7 @@ class OffsetsPartition:
         try:
             self._append(group_id, records, done, ending=ending, is_atomic=is_atomic)
         except KafkaError as error:
-            done(_code(error))
+            done(write_error(error))
 
     def change(
         self,
@@ -238,7 +202,7 @@ class OffsetsPartition:
         except KafkaError as error:
             group.resume(now_ms + RETRY_MS)
             self.arm(group_id)
-            done(_code(error))
+            done(write_error(error))
             return
         before = self._face_of(group_id) if self.parts.events.observed else None
         old = shard.groups.get(group_id)
@@ -260,7 +224,7 @@ class OffsetsPartition:
         try:
             self._append(group.group_id, group.tombstones(), None, ending=[group], is_ahead=True)
         except KafkaError as error:
-            raise KafkaError(_code(error), error.message) from None
+            raise KafkaError(write_error(error), error.message) from None
 
     def _append(
         self,
@@ -290,7 +254,7 @@ class OffsetsPartition:
                 if index == 0:
                     raise
                 for _ in pieces[index:]:  # those before may come to count
-                    done(_code(error))  # type: ignore[misc]
+                    done(write_error(error))  # type: ignore[misc]
                 return
             write.marks = self.shard.append(records[start:end])
             self._begin_write(write)
@@ -323,9 +287,8 @@ class OffsetsPartition:
             shard.end_group(group, self.parts.clock.now_ms())
         if write.replay is not None:
             write.replay()
-        if self._unsafe and self._unsafe.get(group_id) is write:
-            del self._unsafe[group_id]
-            self.coordinator.follow_clock()  # sessions begin now
+        if self._unsafe and self.take_safe(group_id, write):
+            self._follow_clock()  # sessions begin now
             shard.load_group(group_id, self.parts.clock.now_ms())
             self.arm(group_id)
             loaded = shard.find(group_id)
@@ -334,8 +297,6 @@ class OffsetsPartition:
 
     def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
         """Take back what cannot be written."""
-        if error.code == Error.KAFKA_STORAGE_ERROR:
-            self.parts.disk_failed(error)
         shard, is_ahead = self.shard, error.code == Error.UNKNOWN_SERVER_ERROR
         shard.offsets.take_back(mark for write in self.log.not_committed() for mark in write.marks)  # type: ignore[attr-defined]
         for write in writes:
@@ -346,12 +307,12 @@ class OffsetsPartition:
                 shard.keep(group)
                 self.arm(group.group_id)
         shard.make_groups_of_offsets()
-        self.log.answer(writes, _code(error))
+        super().refused(writes, error)
         if is_ahead and not self.log.is_closed:
             self._begin_again()
 
     def before_answers(self) -> None:
-        self.coordinator.follow_clock()  # sessions may begin with them
+        self._follow_clock()  # sessions may begin with them
 
     def answered(self, write: Write) -> None:
         assert isinstance(write, GroupWrite)
@@ -365,7 +326,7 @@ class OffsetsPartition:
             return
         now_ms = self.parts.clock.now_ms()
         retention_ms = self.parts.config["offsets.retention.minutes"] * 60_000
-        records, ending = self.shard.expired(now_ms, retention_ms, self.coordinator.is_gone, self._unsafe)
+        records, ending = self.shard.expired(now_ms, retention_ms, self._is_gone, self._unsafe)
         if records:
             self.write("", records, nobody_waits, ending=ending, is_atomic=False)
 
@@ -377,7 +338,7 @@ class OffsetsPartition:
         for group_id in self.shard.offsets.groups():
             if self.log.is_closed:
                 return
-            records = self.shard.topics_deleted(group_id, self.coordinator.is_gone)
+            records = self.shard.topics_deleted(group_id, self._is_gone)
             if records:
                 self.write("", records, self._gone_deleted, is_atomic=False)
             yield GROUP_US + PART_US * self.shard.count_of(group_id) + WRITE_US * len(records)
@@ -394,6 +355,15 @@ class OffsetsPartition:
     def _delete_gone_again(self) -> None:
         self._retry = None
         self.topics_deleted()
+
+    def _is_gone(self, topic: str, offset: OffsetCommitValue) -> bool:
+        """Say whether the topic that an offset is of has been deleted, also if there is one of the same name.
+
+        Who coordinates knows all metadata from before it began, and records can only be of topics of then: so a topic
+        that is not there has been deleted.
+        """
+        found = self.parts.image.topics.get(topic)
+        return found is None or bytes(offset.topic_id) not in (NO_ID, found.id)
 
     # Time
 
@@ -418,7 +388,7 @@ class OffsetsPartition:
         self._timers = {group_id: (wake_ms + by_ms, timer) for group_id, (wake_ms, timer) in self._timers.items()}
 
     def _ring(self, group_id: str) -> None:
-        self.coordinator.follow_clock()
+        self._follow_clock()
         self._timers.pop(group_id, None)
         group = self.shard.groups.get(group_id)
         now_ms = self.parts.clock.now_ms()
@@ -431,8 +401,8 @@ class OffsetsPartition:
                 if wanted is not None:
                     self.parts.shares.begin(self._resolve(group, wanted))
                     continue
-                settings = self.shard.settings_of(group_id)
-                records = group.expire(now_ms, topics=self.coordinator.topics, config=settings)
+                settings = self.settings_of(group_id)
+                records = group.expire(now_ms, topics=self.topics, config=settings)
                 self.change(group, records, nobody_waits)
                 if self.shard.groups.get(group_id) is not group:
                     break
@@ -442,7 +412,7 @@ class OffsetsPartition:
 
     def _resolve(self, group: ConsumerGroup, wanted: frozenset[str]) -> Generator[int, None, None]:
         """Look which topics match: at once if they are few, else in shares."""
-        topics = self.coordinator.topics
+        topics = self.topics
         version = topics.version
         found = yield from resolve_in_shares(wanted, list(topics.names()))
         if not self.log.is_closed and self.shard.groups.get(group.group_id) is group:
@@ -488,9 +458,7 @@ class OffsetsPartition:
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        if self._retry is not None:
-            self._retry.cancel()
-        self.log.close()
+        super().resign()
         self.shard.end(self.parts.clock.now_ms())
 
 
@@ -520,14 +488,6 @@ def _pieces(records: Sequence[EncodedRecord], size_bytes_max: int) -> list[tuple
             start, size_bytes = index, records_bytes(())
         size_bytes += record_bytes
     return [*pieces, (start, len(records))]
-
-
-def _code(error: KafkaError) -> Error:
-    return WRITE_ERRORS.get(Error(error.code), Error(error.code))
-
-
-def _bytes(data) -> bytes | None:  # type: ignore[no-untyped-def]
-    return None if data is None else bytes(data)
 
 
 def nobody_waits(error: Error) -> None:

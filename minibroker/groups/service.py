@@ -1,11 +1,8 @@
-"""Group service of a broker: starts the group coordinator when the first request of a group comes, or there are groups.
-
-So a broker without groups pays nothing for them.
-"""
+"""Group service of a broker: what of groups there is before the first of them, and the coordinator from then on."""
 
 from __future__ import annotations
 
-from minibroker.errors import Error, KafkaError
+from minibroker.coordinator.service import CoordinatorService
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.metadata.features import GROUP_VERSION
 
@@ -19,16 +16,20 @@ if TYPE_CHECKING:
     from minibroker.replication.replica import Replica
 
 
-class Groups:
+class Groups(CoordinatorService["Coordinator"]):
     """One for the life of a broker."""
 
     def __init__(self, parts: Parts, replicas: Mapping[tuple[str, int], Replica]):
-        self.parts = parts
+        super().__init__(parts, OFFSETS_TOPIC)
         self._replicas = replicas
         protocols = parts.config["group.coordinator.rebalance.protocols"]
         self._knows_consumer_protocol = "consumer" in protocols and parts.emulated.knows_consumer_protocol
-        self._coordinator: Coordinator | None = None
-        self._has_stopped = False
+
+    def make(self) -> Coordinator:
+        """Return the group coordinator."""
+        from minibroker.groups.coordinator import Coordinator
+
+        return Coordinator(self.parts, self._replicas)
 
     @property
     def serves_consumer_protocol(self) -> bool:
@@ -49,39 +50,11 @@ class Groups:
         if not self._has_consumer_groups and not self.parts.emulated.is_before_4:
             self.parts.metadata.need_feature(GROUP_VERSION, 1)
 
-    @property
-    def coordinator(self) -> Coordinator:
-        """What this broker knows of groups; made when the first of them is asked for, or there is something to read."""
-        if self._has_stopped:
-            raise KafkaError(Error.NOT_COORDINATOR, "this broker is stopping")
-        if self._coordinator is None:
-            from minibroker.groups.coordinator import Coordinator
-
-            self._coordinator = Coordinator(self.parts, self._replicas)
-        return self._coordinator
-
-    def start(self) -> None:
-        """Read what groups there are, as soon as there is a topic that they are kept in."""
-        self.parts.watchers[self._look] = None
-        self._look()
-
-    def stop(self) -> None:
-        """Coordinate nothing from here on, whoever asks: another life of this broker may have the directory soon."""
-        self._has_stopped = True
-        self.parts.watchers.pop(self._look, None)
-        if self._coordinator is not None:
-            self._coordinator.stop()
-            self._coordinator = None
-
     def follow_clock(self) -> None:
         """Do once for a request of many groups what is otherwise done for each."""
-        if self._coordinator is not None:
-            self._coordinator.follow_clock()
+        if self.made is not None:
+            self.made.follow_clock()
 
     def led(self) -> Iterable[OffsetsPartition]:
         """Return the partitions of groups that this broker leads."""
-        return () if self._coordinator is None else self._coordinator.led.values()
-
-    def _look(self) -> None:
-        if self._coordinator is None and OFFSETS_TOPIC in self.parts.image.topics:
-            self.coordinator.follow()
+        return () if self.made is None else self.made.led.values()

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from minibroker.config.resources import GroupConfig
+from minibroker.coordinator.hashing import as_copied, as_filled, as_sized, as_timeline
 from minibroker.groups.assignors import ASSIGNORS, Shares, Subscriber
 from minibroker.groups.consumer_state import Member, Target, preferred_of, target_epoch_record, target_record
-from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline
 from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.topics import Topics
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
@@ -284,12 +285,13 @@ async def test_groups_are_told_of_by_http(broker: Broker) -> None:
 def loaded_by(program: str) -> Iterator[str]:
     code = f"import sys; {program}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return (name for name in done.stdout.split() if name.startswith("minibroker") and "group" in name)
+    return (name for name in done.stdout.split() if re.match(r"minibroker\..*(group|coordinator)", name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["Broker", "Cluster"])
 def test_a_broker_without_groups_loads_next_to_nothing_of_them(what: str) -> None:
     light = {"minibroker.groups", "minibroker.groups.service", "minibroker.cluster.groups"}
+    light |= {"minibroker.coordinator", "minibroker.coordinator.service"}
     loaded = set(loaded_by(f"from minibroker import {what}; b = {what}(topics='a'); b.start(); b.stop()"))
     assert loaded <= light

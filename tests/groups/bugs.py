@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minibroker.coordinator.log import CoordinatorLog, Write
 from minibroker.errors import Error
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_members import Member, Members
 from minibroker.groups.classic_rebalance import Rebalance
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.consumer_change import Step
-from minibroker.groups.coordinator_log import CoordinatorLog, Write
 from minibroker.groups.offsets_partition import OffsetsPartition
 
 SESSION_MS = 1 << 40

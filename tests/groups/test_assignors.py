@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minibroker.coordinator.hashing import as_copied, as_filled, as_sized, as_timeline, java_hash
 from minibroker.groups.assignors import ASSIGNORS, Subscriber
-from minibroker.groups.hash_order import as_copied, as_filled, as_sized, as_timeline, java_hash
 from minibroker.groups.topics import xxh3
 from tests.groups.goldens import golden
 

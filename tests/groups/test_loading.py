@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from minibroker.broker.broker import Node
+from minibroker.coordinator.log import LOAD_BYTES
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import OFFSETS_TOPIC
-from minibroker.groups.coordinator_log import LOAD_BYTES
 from minibroker.groups.offsets import commit_record
 from minibroker.groups.records import encode
 from minibroker.log.build import build_batch

@@ -13,9 +13,9 @@ from minibroker.broker.broker import Node
 from minibroker.client.connection import Connection
 from minibroker.clock.steered import SteeredClock
 from minibroker.config import BrokerConfig
+from minibroker.coordinator.hashing import java_hash, partition_of, signed
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import OFFSETS_TOPIC
-from minibroker.groups.hash_order import java_hash, partition_of, signed
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minibroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

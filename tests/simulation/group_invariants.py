@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from minibroker.cluster.cluster import Cluster
 from minibroker.cluster.nodes import PAUSED, RUNNING
+from minibroker.coordinator.hashing import partition_of
+from minibroker.coordinator.partitions import RETRY_MS
 from minibroker.errors import KafkaError
 from minibroker.events import Event
 from minibroker.groups import OFFSETS_TOPIC
@@ -22,8 +24,7 @@ from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.classic_states import COMPLETING, DEAD
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.consumer_state import UNREVOKED
-from minibroker.groups.hash_order import partition_of
-from minibroker.groups.offsets_partition import RETRY_MS, OffsetsPartition
+from minibroker.groups.offsets_partition import OffsetsPartition
 from minibroker.simulation.run import World
 
 from .group_assignors import TopicPartition

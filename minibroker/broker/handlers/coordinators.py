@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from minibroker.broker.dispatch import Context, no_transactions
 from minibroker.broker.internal_topics import make_missing
+from minibroker.coordinator.hashing import partition_of
 from minibroker.errors import Error, KafkaError
 from minibroker.groups import OFFSETS_TOPIC
-from minibroker.groups.hash_order import partition_of
 from minibroker.metadata.image import Topic
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from minibroker.turns import Work

@@ -191,14 +191,14 @@ def _describe_consumer(group_id: str, operations: int, context: Context) -> Desc
         return _undescribed(group_id, Error.UNSUPPORTED_VERSION)
     try:
         check_id(group_id)
-        coordinator = context.node.groups.coordinator
-        group = coordinator.find_now(group_id).shard.find_shown(group_id)
+        led = context.node.groups.coordinator.find_now(group_id)
+        group = led.shard.find_shown(group_id)
     except KafkaError as error:
         return _undescribed(group_id, error.code, error.message if error.code == Error.GROUP_ID_NOT_FOUND else None)
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
         return _undescribed(group_id, Error.GROUP_ID_NOT_FOUND, shortened(f"Group {group_id} {what}."))
-    answer = described(group, coordinator.topics, coordinator.settings_of(group_id))
+    answer = described(group, led.topics, led.settings_of(group_id))
     answer.authorized_operations = operations
     return answer
 

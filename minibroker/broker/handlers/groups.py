@@ -130,7 +130,7 @@ def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse
                 needs_id_first=needs_id_first,
                 now_ms=now_ms,
                 topics=node.groups.coordinator.topics,
-                config=led.shard.settings_of(request.group_id),
+                config=led.settings_of(request.group_id),
             )
             answer_when_safe(led, group, records, reply, joined, lambda error: join_refused(error, member.id))
         else:
@@ -240,7 +240,7 @@ def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupRespo
                 group,
                 asked,
                 topics=coordinator.topics,
-                config=led.shard.settings_of(request.group_id),
+                config=led.settings_of(request.group_id),
                 now_ms=context.now_ms,
             )
             answer_when_safe(led, group, records, reply, errors, lambda error: [error] * len(asked))
@@ -293,7 +293,7 @@ def consumer_group_heartbeat(
             node.groups.allow_consumer_group()
         coordinator = node.groups.coordinator
         led = coordinator.find(request.group_id)
-        settings = coordinator.settings_of(request.group_id)
+        settings = led.settings_of(request.group_id)
         applied, group = _consumer_group(led, request, coordinator.topics, settings, context)
         records, response = group.heartbeat(
             request,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from minibroker.controller.controller import RECORDS_MAX
+from minibroker.coordinator.hashing import partition_of
 from minibroker.errors import Error
 from minibroker.groups import OFFSETS_TOPIC
-from minibroker.groups.hash_order import partition_of
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.broker.virtual_broker import VirtualBroker, virtual_broker
 

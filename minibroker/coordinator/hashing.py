@@ -1,9 +1,10 @@
-"""Java's hash codes, and what follows from them: the partition of a group, and the order of hash tables.
+"""Java's hash codes, and what follows from them: the partition of a key, and the order of hash tables.
 
-Kafka's assignors go through hash maps of members and topics, so who gets which partition depends on that order. It
-follows from the hash codes alone, and taking it over gives a group the same assignment here as there.
+Who leads the partition of a state topic on which a key falls coordinates it. And Kafka decides by going through hash
+maps, so what it decides may depend on their order; it follows from the hash codes alone, and taking it over gives the
+same here as there.
 
-Not here: which table Kafka uses where (assignors.py, target.py), chance: two runs of Kafka agree as well.
+Not here: which table Kafka uses where (groups/assignors.py, target.py), chance: two runs of Kafka agree as well.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def java_hash(key: str | bytes | int) -> int:
     return code
 
 
-@lru_cache(10_000)  # asked with each request of a group
-def partition_of(group_id: str, partition_count: int) -> int:
-    """Return the partition of __consumer_offsets that a group belongs to."""
-    code = signed(java_hash(group_id))
+@lru_cache(10_000)  # asked with each request that needs a coordinator
+def partition_of(key: str, partition_count: int) -> int:
+    """Return the partition of a state topic that a key belongs to."""
+    code = signed(java_hash(key))
     return (0 if code == -(1 << 31) else abs(code)) % partition_count
 
 

@@ -7,7 +7,7 @@
 What must hold: a write that is refused has changed nothing, and only who sent it suffers; whoever waits is answered,
 whatever fails; nobody is answered what could be lost with this broker. A log that cannot be read is never taken for an
 empty one.
-Not here: what records say, and what becomes of them (offsets_partition.py for groups).
+Not here: what records say, and what becomes of them (its owner, partitions.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError, ProtocolError
@@ -29,6 +29,7 @@ from minibroker.replication.replica import Replica
 
 if TYPE_CHECKING:
     from minibroker.clock import Timer
+    from minibroker.log.producers import Verification
 
 Done = Callable[[Error], None]
 EncodedRecord = tuple[bytes, bytes | None]
@@ -73,14 +74,37 @@ BATCH_BYTES_MAX = 512 << 10  # records of several requests go into one batch up 
 HEADER_BYTES, RECORD_BYTES = 61, 20  # of a batch, and at most of a record beside its key and value
 
 
+class BatchHead(NamedTuple):
+    """What the batch of a write says beside its records: whose transaction it belongs to, or ends."""
+
+    producer_id: int
+    producer_epoch: int
+    control: bytes | None = None  # the whole batch of a marker, which has no other records
+    verification: Verification | None = None
+    transaction_version: int = 0  # of a marker, as who wants it written says
+
+
+NO_HEAD = BatchHead(-1, -1)
+
+
 class Write:
     """Records that are written together, in one batch."""
 
-    __slots__ = ("done", "end_offset", "records", "size_bytes", "until_ms")
+    __slots__ = ("done", "end_offset", "head", "records", "size_bytes", "timeout_ms", "until_ms")
 
-    def __init__(self, records: Sequence[EncodedRecord], done: Done | None):
+    def __init__(
+        self,
+        records: Sequence[EncodedRecord],
+        done: Done | None,
+        *,
+        head: BatchHead | None = None,
+        timeout_ms: int | None = None,
+    ):
+        """head: the batch is their own, and says so much; otherwise they share one with others of the same turn."""
         self.records = records
         self.done = done  # told when they are committed, or why not; None: nobody is, or has been
+        self.head = head
+        self.timeout_ms = timeout_ms  # for how long who waits has patience; None: as the log says
         self.size_bytes = records_bytes(records)
         self.end_offset = -1  # behind the last of them, once they are in the log
         self.until_ms = 0  # when who waits gives up, as requests count time
@@ -97,18 +121,22 @@ def records_bytes(records: Sequence[EncodedRecord]) -> int:
 class CoordinatorLog:
     """One, from when this broker leads to when it does no more."""
 
-    def __init__(self, parts: Parts, replica: Replica, owner: Owner):
+    def __init__(self, parts: Parts, replica: Replica, owner: Owner, *, codec: int, timeout_ms: int):
+        """codec: of its batches. timeout_ms: for how long who waits for a write has patience, if that says nothing."""
         self.parts = parts
         self.replica = replica
         self.epoch = replica.leader_epoch
         self.is_loading = True
         self.is_closed = False
         self._owner = owner
+        self._codec = codec
+        self._timeout_ms = timeout_ms
         self._writes: list[Write] = []  # of this turn of the loop
         self._in_flight: deque[Write] = deque()  # in the log, and not on every replica in sync
         self._waiting: deque[Write] = deque()  # those of them that somebody waits for
         self._is_flushed_soon = False
         self._patience: Timer | None = None
+        self._patience_ms = 0  # when it ends
         replica.waiters[self._moved] = None
 
     def close(self) -> None:
@@ -209,7 +237,7 @@ class CoordinatorLog:
             batch: list[Write] = []
             size_bytes = 0
             for write in self._writes:
-                if batch and size_bytes + write.size_bytes > self.batch_bytes_max:
+                if batch and (size_bytes + write.size_bytes > self.batch_bytes_max or batch[0].head or write.head):
                     break
                 batch.append(write)
                 size_bytes += write.size_bytes
@@ -224,31 +252,49 @@ class CoordinatorLog:
         self._see()
 
     def _append(self, batch: list[Write]) -> None:
-        parts = self.parts
-        now_ms = parts.clock.now_ms()
+        clock, head = self.parts.clock, batch[0].head or NO_HEAD
+        now_ms = clock.now_ms()
         records = [record for write in batch for record in write.records]
         offset = self.replica.log.log_end_offset
-        if records:
-            batched = [Record(key, value, (), now_ms, index) for index, (key, value) in enumerate(records)]
-            data = bytearray(build_batch(2, batched, codec=parts.config["offsets.topic.compression.codec"]))
-            steady_ms = self.parts.clock.steady_ms()
-            appended = self.replica.append(data, now_ms=now_ms, steady_ms=steady_ms, acks=-1, origin=COORDINATOR)
-            offset = appended.first_offset
-        timeout_ms: int = parts.config["offsets.commit.timeout.ms"]
+        if records or head.control is not None:
+            appended = self.replica.append(
+                bytearray(head.control or self._built(records, head, now_ms)),
+                now_ms=now_ms,
+                steady_ms=clock.steady_ms(),
+                acks=-1,
+                origin=COORDINATOR,
+                verification=head.verification,
+                transaction_version=head.transaction_version,
+            )
+            offset = appended.last_offset + 1 - len(records)
+        elapsed_ms = clock.elapsed_ms()
         for write in batch:
             offset += len(write.records)
-            write.end_offset, write.until_ms = offset, parts.clock.elapsed_ms() + timeout_ms
+            write.end_offset = offset
+            write.until_ms = elapsed_ms + (self._timeout_ms if write.timeout_ms is None else write.timeout_ms)
             self._in_flight.append(write)
             if write.done is not None:
                 self._waiting.append(write)
-        if self._waiting and self._patience is None:
-            self._give_up_later()
+                if self._patience is None or write.until_ms < self._patience_ms:
+                    self._give_up_at(write.until_ms)
+
+    def _built(self, records: Sequence[EncodedRecord], head: BatchHead, now_ms: int) -> bytes:
+        return build_batch(
+            2,
+            [Record(key, value, (), now_ms, index) for index, (key, value) in enumerate(records)],
+            codec=self._codec,
+            producer_id=head.producer_id,
+            producer_epoch=head.producer_epoch,
+            transactional=head.producer_id >= 0,
+        )
 
     def _refuse(self, batch: list[Write], error: KafkaError) -> None:
         if self.is_closed:
             for write in batch:
                 self._answer(write, Error.NOT_COORDINATOR)
             return
+        if error.code == Error.KAFKA_STORAGE_ERROR:
+            self.parts.disk_failed(error)
         self._owner.refused(batch, error)
 
     # The high watermark
@@ -275,13 +321,17 @@ class CoordinatorLog:
         self._owner.before_answers()
         self._patience = None
         elapsed_ms = self.parts.clock.elapsed_ms()
-        while self._waiting and self._waiting[0].until_ms <= elapsed_ms:
-            self._answer(self._waiting.popleft(), Error.COORDINATOR_NOT_AVAILABLE)
+        late = [write for write in self._waiting if write.until_ms <= elapsed_ms]
+        self._waiting = deque(write for write in self._waiting if write.until_ms > elapsed_ms)
+        self.answer(late, Error.COORDINATOR_NOT_AVAILABLE)
         if self._waiting and not self.is_closed:
-            self._give_up_later()
+            self._give_up_at(min(write.until_ms for write in self._waiting))
 
-    def _give_up_later(self) -> None:
-        delay_ms = max(self._waiting[0].until_ms - self.parts.clock.elapsed_ms(), 0)
+    def _give_up_at(self, until_ms: int) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        delay_ms = max(until_ms - self.parts.clock.elapsed_ms(), 0)
+        self._patience_ms = until_ms
         self._patience = self.parts.clock.after(delay_ms, self._give_up, REQUEST)
 
     def answer(self, writes: Sequence[Write], error: Error) -> None:

@@ -1,0 +1,249 @@
+"""Partitions of a state topic that this broker leads, and so coordinates: found by the key of what is coordinated.
+
+    led              reads all records; a key is answered for when all that was read of it is safe
+    led elsewhere    who waits is told, and all is forgotten
+    cannot be read   is coordinated by nobody, until it can
+
+What must hold: what this broker coordinates is what it leads, in the leader epoch in which it does; nobody is told what
+could be lost with this broker.
+Not here: the log of one (log.py), what its records say, and what of it is told to whom (its owner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from minibroker.clock import CHORE
+from minibroker.coordinator.hashing import partition_of
+from minibroker.coordinator.log import CoordinatorLog, Write
+from minibroker.errors import Error, KafkaError, StorageError
+from minibroker.log.batches import Batch
+from minibroker.log.records import Record
+from minibroker.parts import Parts
+from minibroker.replication.replica import Replica
+from minibroker.turns import FIRST_US
+
+if TYPE_CHECKING:
+    from minibroker.clock import Timer
+
+P = TypeVar("P", bound="LedPartition")
+
+RECORD_US, BYTES_A_US = 8, 25  # what a record takes that is loaded: a small one, and what it is more for a large one
+RETRY_MS = 1000  # a disk that refused to be read may be read later; so are records written that nobody waits for
+# What a client is told of a record that could not be written: to look for another coordinator, or to ask again.
+WRITE_ERRORS = {
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.FENCED_LEADER_EPOCH: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
+}
+UNREADABLE = """\
+{directory} cannot be read from offset {offset} on: {failure}
+  Nobody coordinates its {contents} as long as that is so; clients are told NOT_COORDINATOR, and nothing is lost.
+  To go on without what it holds: stop the broker, move the directory away, and start it again ({page})."""
+
+
+def write_error(error: KafkaError) -> Error:
+    """Return what a client is told of records that could not be written."""
+    return WRITE_ERRORS.get(Error(error.code), Error(error.code))
+
+
+def bytes_of(data: Any) -> bytes | None:
+    """Return a key or value of a record that is loaded as bytes of its own."""
+    return None if data is None else bytes(data)
+
+
+class LedPartition:
+    """One of them, from when this broker leads it to when it does no more; the owner of its log.
+
+    Its heirs say what records mean: `take_record` when they are read, `committed` and `refused` when they are written.
+    """
+
+    def __init__(self, partitions: LedPartitions[Any], replica: Replica, *, codec: int, timeout_ms: int):
+        """`log.load` begins; what an heir needs for that has to be there first."""
+        self.parts = partitions.parts
+        self.replica = replica
+        self.epoch = replica.leader_epoch
+        self.failure: Exception | None = None  # why it cannot be read
+        self.log = CoordinatorLog(self.parts, replica, self, codec=codec, timeout_ms=timeout_ms)
+        self._partitions = partitions
+        self._unsafe: dict[str, Write] = {}  # by key the last record that was read above the high watermark
+        self._retry: Timer | None = None
+
+    @property
+    def is_loading(self) -> bool:
+        return self.log.is_loading
+
+    def check(self, key: str) -> None:
+        """Raise unless requests about a key can be answered."""
+        if self.failure is not None or self.replica.log.offline is not None:
+            raise KafkaError(Error.NOT_COORDINATOR, f"{self._contents()} cannot be read")
+        if self.log.is_loading or key in self._unsafe:
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS, f"{self._contents()} are being read")
+
+    def _contents(self) -> str:
+        return f"the {self._partitions.contents} of partition {self.replica.partition}"
+
+    # Reading
+
+    def take_batch(self, batch: Batch, begun: int) -> Iterator[int]:
+        """Take the records of a batch that is loaded, from an offset on."""
+        spent_us = 0
+        for record in batch.records():
+            spent_us += RECORD_US + len(record.value or b"") // BYTES_A_US
+            if spent_us >= FIRST_US:
+                yield spent_us
+                spent_us = 0
+            if record.offset >= begun:
+                self.take_record(batch, record, self.log.is_loaded_safe(record.offset))
+        yield spent_us
+
+    def take_record(self, batch: Batch, record: Record, is_safe: bool) -> None:
+        """Take one; if it is not safe its key waits until it is (`take_unsafe`)."""
+        raise NotImplementedError
+
+    def take_unsafe(self, key: str, write: Write, offset: int) -> None:
+        """Let a key wait for a record above the high watermark: clients may have been told of it, or may not."""
+        self._unsafe[key] = write
+        self.log.load_in_flight(write, offset + 1)
+
+    def take_safe(self, key: str, write: Write) -> bool:
+        """A write is committed: say whether it was the last that its key has waited for."""
+        if self._unsafe.get(key) is not write:
+            return False
+        del self._unsafe[key]
+        return True
+
+    def prepare(self) -> Iterator[int]:
+        """All has been read: make of the records what they say."""
+        yield from ()
+
+    def loaded(self) -> None:
+        """From now on requests are answered."""
+        self._partitions.readable(self.replica.partition)
+
+    def unreadable(self, offset: int, failure: Exception) -> None:
+        """Coordinate nothing; a disk may be read later, damage stays."""
+        self.failure = failure
+        self._partitions.unreadable(self.replica, offset, failure)
+        if isinstance(failure, StorageError):
+            self._retry = self.parts.clock.after(RETRY_MS, self._begin_again, CHORE)
+
+    def _begin_again(self) -> None:
+        """Forget all, and read it: what is in memory is not what is in the log."""
+        self.resign()
+        self._partitions.lead(self.replica)
+
+    # Writing
+
+    def committed(self, write: Write) -> None:
+        """A write counts for whoever asks, also one that was read before it did (`take_safe`)."""
+        raise NotImplementedError
+
+    def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
+        """Writes that had been taken cannot reach the log: as if they had never been."""
+        self.log.answer(writes, write_error(error))
+
+    def before_answers(self) -> None:
+        """Somebody is about to be answered."""
+
+    def answered(self, write: Write) -> None:
+        """Somebody has been."""
+
+    # The end
+
+    def resign(self) -> None:
+        """Coordinate no more: who waits has to look for another."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self.log.close()
+
+
+class LedPartitions(Generic[P]):
+    """All partitions of one topic that one broker coordinates; `follow` begins with them."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        replicas: Mapping[tuple[str, int], Replica],
+        topic: str,
+        make: Callable[[Replica], P],
+        *,
+        contents: str,
+        page: str,
+    ):
+        """contents: what is coordinated, for messages; page: where it is written what to do if it cannot be read."""
+        self.parts = parts
+        self.replicas = replicas
+        self.topic = topic
+        self.contents = contents
+        self.led: dict[int, P] = {}
+        self._make = make
+        self._page = page
+        self._unreadable: dict[int, str] = {}  # partitions that cannot be read, and what has been said of that
+        parts.watchers[self._metadata_changed] = None
+
+    def stop(self) -> None:
+        self.parts.watchers.pop(self._metadata_changed, None)
+        for led in list(self.led.values()):
+            led.resign()
+        self.led.clear()
+
+    def follow(self) -> None:
+        """Coordinate what this broker leads, as the metadata say by now."""
+        topic = self.parts.image.topics.get(self.topic)
+        for number in range(len(topic.partitions)) if topic is not None else ():
+            replica, led = self.replicas.get((self.topic, number)), self.led.get(number)
+            if replica is not None and not (replica.is_leader and replica.log.offline is None):
+                replica = None
+            if led is not None and (replica is None or led.replica is not replica or led.epoch != replica.leader_epoch):
+                del self.led[number]
+                led.resign()
+                led = None
+            if replica is not None and led is None:
+                self.lead(replica)
+
+    def _metadata_changed(self) -> None:
+        self.follow()
+
+    def lead(self, replica: Replica) -> None:
+        """Begin to coordinate a partition, or read it again."""
+        led = self._make(replica)
+        self.led[replica.partition] = led
+
+    def _lead_opened(self, number: int) -> P | None:
+        """Coordinate a partition that has just been opened, while others of the topic are still to be."""
+        replica = self.replicas.get((self.topic, number))
+        if replica is not None and replica.is_leader and replica.log.offline is None:
+            self.lead(replica)
+        return self.led.get(number)
+
+    def find(self, key: str) -> P:
+        """Return the partition of a key; raise if another broker leads it, or it is being read."""
+        topic = self.parts.image.topics.get(self.topic)
+        if topic is None:
+            raise KafkaError(Error.NOT_COORDINATOR, f"there is no {self.topic} yet")
+        number = partition_of(key, len(topic.partitions))
+        led = self.led.get(number) or self._lead_opened(number)
+        if led is None:
+            raise KafkaError(Error.NOT_COORDINATOR, f"another broker coordinates {key!r}")
+        led.check(key)
+        return led
+
+    # What cannot be read
+
+    def unreadable(self, replica: Replica, offset: int, failure: Exception) -> None:
+        """Say once that a partition is not coordinated, and how to go on."""
+        if self._unreadable.get(replica.partition) == str(failure):
+            return
+        self._unreadable[replica.partition] = str(failure)
+        place = {"directory": replica.log.directory, "offset": offset, "failure": failure}
+        self.parts.reporter.say(UNREADABLE.format(**place, contents=self.contents, page=self._page))
+
+    def readable(self, partition: int) -> None:
+        if self._unreadable.pop(partition, None) is not None:
+            self.parts.reporter.say(f"{self.topic}-{partition}: its {self.contents} have been read")
