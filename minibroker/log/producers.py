@@ -15,6 +15,7 @@ Not here: snapshot files (snapshots.py), the transaction coordinator.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from struct import Struct as Layout
 
 from minibroker.errors import (
@@ -93,6 +94,8 @@ class ProducerStates:
         # First offset of each ended transaction whose marker may still be lost -> offset of the marker, in the order
         # of the markers.
         self.unreplicated: dict[int, int] = {}
+        # Their first offsets, and behind the smallest some of those that are replicated by now.
+        self._unreplicated_heap: list[int] = []
         self.verifications: dict[int, Verification] = {}  # by producer id; not of the log, so they outlive its state
 
     # Before a batch is appended
@@ -255,6 +258,7 @@ class ProducerStates:
             return None
         self.open_transactions.pop(first_offset, None)
         self.unreplicated[first_offset] = batch.last_offset
+        heappush(self._unreplicated_heap, first_offset)
         if not marker.is_abort:
             return None
         return AbortedTxn(
@@ -276,7 +280,7 @@ class ProducerStates:
     def first_unstable_offset(self) -> int | None:
         """First offset of a transaction that is open, or whose marker not every replica in sync has."""
         open_offset = next(iter(self.open_transactions), None)
-        ended_offset = min(self.unreplicated, default=None)
+        ended_offset = self._unreplicated_heap[0] if self._unreplicated_heap else None
         if open_offset is None or ended_offset is None:
             return ended_offset if open_offset is None else open_offset
         return min(open_offset, ended_offset)
@@ -296,6 +300,9 @@ class ProducerStates:
             safe.append(first_offset)
         for first_offset in safe:
             del self.unreplicated[first_offset]
+        heap = self._unreplicated_heap
+        while heap and heap[0] not in self.unreplicated:
+            heappop(heap)
 
     # Forgetting and keeping
 
@@ -323,6 +330,7 @@ class ProducerStates:
         self.producers = {}
         self.open_transactions = {}
         self.unreplicated = {}
+        self._unreplicated_heap = []
 
     def snapshot_bytes(self) -> bytes:
         """Return the content of a .snapshot file, also if there is nobody to tell of."""

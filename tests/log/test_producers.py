@@ -208,6 +208,27 @@ def test_the_transaction_that_began_first_counts_though_it_ended_last() -> None:
     assert states.last_stable_offset(1) == 0
 
 
+def test_the_last_stable_offset_does_not_look_at_each_transaction_whose_marker_is_not_replicated() -> None:
+    compared: list[int] = []
+
+    class Offset(int):
+        def __lt__(self, other: int) -> bool:
+            compared.append(self)
+            return int(self) < int(other)
+
+    count = 1000
+    states = states_of(*[txn(Offset(each), producer_id=each) for each in range(count)])
+    for each in range(count):
+        states.apply(end_of_txn(count + each, producer_id=count - 1 - each))
+    for replicated in range(count, 2 * count, 100):
+        states.on_high_watermark_updated(replicated)
+        compared.clear()
+        assert states.last_stable_offset(replicated) == 0  # the first one has the last marker
+        assert len(compared) <= 2
+    states.on_high_watermark_updated(2 * count)
+    assert states.last_stable_offset(2 * count) == 2 * count
+
+
 def test_the_last_stable_offset_is_not_before_the_start_of_the_log() -> None:
     assert states_of(txn(3)).last_stable_offset(high_watermark=9, log_start_offset=5) == 5
 
