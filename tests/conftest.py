@@ -7,9 +7,14 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.rings import Doors, Rings
 from tests.spark.session import Session, started
+
+# Nothing is judged by the time that it takes: machines are busy now and then.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
