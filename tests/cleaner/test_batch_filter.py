@@ -270,7 +270,11 @@ def test_a_marker_gets_a_horizon_when_its_data_is_gone_and_goes_when_that_has_co
 
 def test_control_records_of_leaders_stay() -> None:
     data = build_batch(2, [Record(bytes((0, 0, 0, LEADER_CHANGE)), b"", (), 0, 3)], control=True)
-    assert joined(filtered(data, mapped([(b"\0\0\0\2", 10)]))) == data
+    for upgrades in (False, True):
+        (found,) = filtered(data, mapped([(b"\0\0\0\2", 10)]), upgrades=upgrades)
+        assert found.data == data
+        assert type(found.data) is memoryview
+        assert found.data.obj is data, "handed on without a copy"
 
 
 def test_producers_are_known_by_their_last_batch_or_their_epoch() -> None:

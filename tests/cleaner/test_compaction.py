@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from minibroker.cleaner.scheduler import Cleaning
 from minibroker.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_offsets
-from tests.cleaner.test_scheduler import COMPACTED, held
+from tests.cleaner.test_scheduler import COMPACTED, HOUR_MS, SMALL, held
 
 pytestmark = pytest.mark.outside
 
@@ -29,3 +30,36 @@ async def test_a_first_dirty_offset_that_lies_outside_its_log_is_noted_anew() ->
         broker.node.directory.cleaner_offsets["users", 0] = 1000
         await broker.clock.advance("15s")
         assert read_offsets(broker.storage, CLEANER_OFFSETS) == {("users", 0): 0}
+
+
+async def test_what_is_read_and_written_is_waited_for_to_the_millisecond() -> None:
+    async with held(log_cleaner_io_max_bytes_per_second=10_000) as broker:
+        compaction = broker.node.cleaning.compaction
+        assert compaction._pause_ms(1_000_000) == 100_000
+        assert compaction._pause_ms(1_000_000) == 200_000, "the clock stands, and the first is owed still"
+        await broker.clock.advance("150s")
+        assert compaction._pause_ms(0) == 50_000
+
+
+async def test_a_cleaner_that_nobody_has_started_takes_no_turns() -> None:
+    async with held() as broker:
+        broker.node.create_topic("users", 1, COMPACTED)
+        await broker.fill("users", 40)
+        compaction = Cleaning(broker.node, broker.node.replicas, int).compaction
+        row = await compaction.compact(broker.node.replicas["users", 0])
+        assert row.records_before > row.records_after
+        assert compaction._timer is None
+
+
+async def test_a_cleaner_that_is_stopped_removes_no_more_of_what_is_too_old() -> None:
+    async with held() as broker:
+        broker.node.create_topic("orders", 1, {"retention.ms": "1000", **SMALL})
+        await broker.fill("orders", 300, timestamp=broker.clock.now_ms() - HOUR_MS)
+        count = len(broker.bases("orders"))
+        cleaning = Cleaning(broker.node, broker.node.replicas, int)
+        cleaning.retention.tick()
+        left = broker.bases("orders")
+        assert 1 < len(left) < count
+        cleaning.stop()
+        await broker.clock.advance("1s")
+        assert broker.bases("orders") == left
