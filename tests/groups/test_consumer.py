@@ -227,6 +227,8 @@ def test_a_lost_answer_is_made_good_if_the_member_owns_no_more_than_it_got() -> 
     assert code is Error.FENCED_MEMBER_EPOCH
     assert refusal(lambda: cluster.beat("a", 2))[0] is Error.FENCED_MEMBER_EPOCH
     assert refusal(lambda: cluster.beat("a", 9))[0] is Error.FENCED_MEMBER_EPOCH
+    for epoch in (1, 4):
+        assert refusal(lambda epoch=epoch: cluster.beat("a", epoch, [0]))[0] is Error.FENCED_MEMBER_EPOCH
 
 
 def test_who_says_everything_is_told_its_assignment_though_it_is_the_same() -> None:
