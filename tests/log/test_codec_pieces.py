@@ -17,6 +17,7 @@ from minibroker.log.compression import (
     PIECE_BYTES,
     SNAPPY,
     SNAPPY_HEADER,
+    STEP_US,
     ZSTD,
     ZSTD_MAGIC,
     compress,
@@ -84,6 +85,12 @@ def test_what_unpacks_to_much_or_takes_many_steps_is_unpacked_in_pieces_of_one_l
                 break
         assert len(pieces) >= 19, "about as long as it has been measured to take"
         assert max(pieces) < 2 * PIECE_US
+
+
+def test_zstd_frames_that_hold_nothing_are_passed_in_pieces() -> None:
+    skipped = bytes.fromhex("502a4d18 00000000")
+    pieces = list(decompress_in_pieces(ZSTD, skipped * 20_000, 1 << 20))
+    assert len(pieces) == 2 * 20_000 * STEP_US // PIECE_US
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: CODEC_NAMES[codec])

@@ -37,7 +37,9 @@ from minibroker.log.formats import (
     BatchHeader,
     MessageV0,
     MessageV1,
+    layout,
 )
+from minibroker.log.record_walks import AT_ONCE, make_walk
 from minibroker.log.records import Record, RecordPieces, control_type
 from tests import goldens
 from tests.log.golden_batches import CONTROL_TYPES, header_in, header_of, records_of
@@ -491,3 +493,24 @@ def test_records_that_are_read_some_at_a_time_keep_their_headers(count: int) -> 
         found += taken
     assert [record.key for record in found] == [b"k"] * 4
     assert build_batch(2, found) == data
+
+
+def test_names_and_values_of_headers_may_be_long() -> None:
+    for size_bytes in (63, 64, 8_191, 8_192, 20_000):
+        record = Record(b"k", b"v", (("h" * size_bytes, b"v" * size_bytes), ("short", None)), 1000)
+        assert [each.headers for each in read(build_batch(2, [record, record]))] == [record.headers] * 2
+
+
+def test_a_walk_that_is_made_reads_numbers_of_any_length() -> None:
+    walk = make_walk("key value", "found.append((key, value))", before="found = []", result="found")
+    sizes = (0, 63, 64, 8_191, 8_192, 2_000_000)
+    records = [Record(b"k" * size, b"v" * size, (), 1000) for size in sizes]
+    data = build_batch(2, records)[HEADER_BYTES:]
+    assert walk(data, 0, 0, len(sizes), AT_ONCE) == [(record.key, record.value) for record in records]
+
+
+def test_a_layout_is_of_the_fields_of_fixed_width_before_the_first_that_is_not() -> None:
+    assert [layout(each).size for each in (MessageV0, MessageV1, BatchHeader)] == [18, 26, 61]
+    assert layout(MessageV0, end="magic").size == 16
+    assert layout(MessageV0, "magic").size == 2
+    assert layout(BatchHeader, "crc", "base_timestamp").size == 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -358,6 +359,24 @@ def test_a_batch_that_unpacks_to_too_much_is_too_large() -> None:
         with pytest.raises(KafkaError) as refused:
             run(sent, settings)
         assert refused.value.code == Error.MESSAGE_TOO_LARGE
+
+
+@WAYS
+@pytest.mark.parametrize(("magic", "size_bytes"), [(0, 515), (1, 523), (2, 508)])
+def test_a_record_may_unpack_to_as_much_as_its_topic_says_and_no_more(magic: int, size_bytes: int, way: Way) -> None:
+    small = Record(b"k", b"", (), NOW if magic else -1)
+    sent = build_batch(magic, [small, small._replace(value=bytes(500)), small], codec=GZIP)
+    for size_bytes_max in (size_bytes, size_bytes - 1):
+        settings = ValidationSettings(max_decompressed_message_bytes=size_bytes_max)
+        taken = partial(
+            way, bytearray(sent), settings, next_offset=0, leader_epoch=0, now_ms=NOW, partition="t-0", origin=CLIENT
+        )
+        if size_bytes_max == size_bytes:
+            taken()
+            continue
+        with pytest.raises(KafkaError) as refused:
+            taken()
+        assert "max.decompressed.message.bytes" in str(refused.value)
 
 
 def old_records(magic: int, **last: Any) -> bytes:
