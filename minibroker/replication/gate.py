@@ -69,7 +69,6 @@ class Gate:
     def open(self) -> None:
         """Let everybody pass from now on."""
         self.is_open = True
-        self.tokens = 0
         while self.waiting and self.is_open:  # somebody who passes may close it
             self._pass()
 

@@ -70,6 +70,7 @@ class Replica:
         log: PartitionLog,
         *,
         high_watermark: int = 0,
+        min_in_sync: int = 1,
         events: EventStream = NOBODY_WATCHES,
     ):
         """high_watermark: as the checkpoint has it."""
@@ -83,7 +84,7 @@ class Replica:
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.replicas: tuple[int, ...] = (node_id,)  # on which brokers
-        self.min_in_sync = 1  # min.insync.replicas, as set_min_in_sync has it
+        self.min_in_sync = min_in_sync  # min.insync.replicas, as set_min_in_sync has it
         self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.waiters: dict[Waiter, None] = {}
         log.on_high_watermark_updated(self.high_watermark)

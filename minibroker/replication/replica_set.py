@@ -361,9 +361,9 @@ class Partitions:
             parts.node_id,
             log,
             high_watermark=parts.directory.high_watermarks.get(key, 0),
+            min_in_sync=parts.topic_config(topic.name)["min.insync.replicas"],
             events=parts.events,
         )
-        replica.min_in_sync = parts.topic_config(topic.name)["min.insync.replicas"]
         self.upkeep.settle(log.settings)
         recovery = log.recovery
         if recovery.reason:

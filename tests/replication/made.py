@@ -83,9 +83,7 @@ class Cluster:
 
     def open(self, broker_id: int, high_watermark: int = 0) -> Replica:
         log = open_log(self.storages[broker_id], "t-0", LogSettings(segment_index_bytes=96))
-        replica = Replica("t", bytes(16), 0, broker_id, log, high_watermark=high_watermark)
-        replica.min_in_sync = self.min_in_sync
-        return replica
+        return Replica("t", bytes(16), 0, broker_id, log, high_watermark=high_watermark, min_in_sync=self.min_in_sync)
 
     def restart(self, broker_id: int, *, keep: int | None = None, high_watermark: int = 0) -> None:
         """Crash and start again, with the first `keep` records only."""

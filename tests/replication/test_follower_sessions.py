@@ -295,6 +295,26 @@ def test_an_error_of_our_own_in_a_fetch_does_not_end_replication(monkeypatch: py
     in_cluster(main, brokers=2, reporter=said)
 
 
+def test_a_follower_whose_session_is_refused_asks_once_at_once_and_then_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(lab: Lab) -> None:
+        cluster, asked_ms = lab.cluster, []
+        cluster.create_topic(TOPIC, assignments=[[1, 2]])
+        await cluster.waits.in_sync()
+
+        async def refuse(*_: object) -> FetchResponse:
+            asked_ms.append(lab.world.clock.now_ms())
+            return FetchResponse(error_code=Error.FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
+
+        with monkeypatch.context() as refused:
+            refused.setattr(following.Fetcher, "_ask", refuse)
+            append(leader_of(lab), b"a")
+            await lab.world.clock.sleep(2_500)
+        assert [each - asked_ms[0] for each in asked_ms] == [0, 0, 1000, 2000]
+        await cluster.waits.high_watermark(TOPIC, 0, 1)
+
+    in_cluster(main, brokers=2)
+
+
 def test_an_error_of_our_own_in_an_answer_about_the_isr_ends_no_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
     said = Said()
 

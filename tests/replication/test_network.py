@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.cluster.links import Links
 from minibroker.errors import Error
-from minibroker.events import KINDS, Event
+from minibroker.events import KINDS, Event, EventStream
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.gate import Gate
 from minibroker.replication.network import Letter, Network, NetworkError
@@ -245,6 +245,20 @@ def test_a_gate_holds_messages_until_a_token_comes() -> None:
         assert await last == 10
 
     play(scene)
+
+
+def test_a_gate_that_is_closed_again_has_no_tokens_left() -> None:
+    gate, passed = Gate("fetches", EventStream(int)), []
+    gate.close()
+    for opens in (False, True):
+        gate.step(2, ahead=True)
+        if opens:
+            gate.open()
+        gate.close()
+        assert gate.enter("a call", lambda: passed.append(1)) is not None
+        assert passed == [1] * opens
+        gate.open()
+        assert passed == [1] * (1 + opens)
 
 
 def test_a_gate_for_answers_lets_requests_pass() -> None:

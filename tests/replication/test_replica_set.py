@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from minibroker.errors import StorageError
+from minibroker.log.segment import Segment
+from minibroker.replication.replica_set import AT_ONCE_MAX
+from minibroker.simulation.disk import SimulatedStorage
+from tests.broker.virtual_broker import virtual_broker
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
 
 pytestmark = pytest.mark.outside
@@ -37,5 +44,69 @@ def test_a_broker_that_was_stopped_in_order_has_nothing_to_recover() -> None:
         await cluster.start(3)
         await cluster.waits.in_sync()
         assert not lab.lines("recover")
+
+    in_cluster(main)
+
+
+@pytest.mark.parametrize("count", [AT_ONCE_MAX, AT_ONCE_MAX + 1])
+def test_a_few_partitions_are_opened_at_once_and_more_in_shares(count: int) -> None:
+    with virtual_broker() as broker:
+        partitions = broker.node.partitions
+
+        def create() -> tuple[bool, bool]:
+            broker.node.create_topic("t", count, at_once=False)
+            return partitions.is_settled, partitions._is_at_work
+
+        is_few = count <= AT_ONCE_MAX
+        assert broker.run(create) == (is_few, not is_few)
+        broker.pass_ms(10)
+        assert partitions.is_settled
+        assert len(broker.node.replicas) == count
+
+
+def test_a_disk_that_does_not_keep_the_names_of_new_partitions_is_told_and_asked_again() -> None:
+    storage = SimulatedStorage()
+    with virtual_broker(storage=storage) as broker:
+        storage.fail(errno.EIO, doing="sync directory", path="", times=1)
+        broker.run(lambda: broker.node.create_topic("t", AT_ONCE_MAX + 1, at_once=False))
+        broker.pass_ms(10)
+        assert sum("Input/output error" in line for line in broker.said) == 1
+        assert broker.node.partitions.is_settled
+        steps = storage.steps
+        broker.node.partitions.sync_names()
+        assert storage.steps == steps, "the next share has kept them"
+
+
+def test_a_partition_that_cannot_be_opened_is_removed_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError("no room")
+
+    storage = SimulatedStorage()
+    with virtual_broker(storage=storage) as broker:
+        with monkeypatch.context() as refused:
+            refused.setattr(Segment, "create", refuse)
+            broker.run(broker.node.create_topic, "t", 1)
+        assert ("t", 0) in broker.node.partitions.unopened
+        assert "t-0" in storage.list("")
+        broker.run(broker.node.change, broker.node.controller.delete_topic(name="t"))
+        assert not broker.node.partitions.unopened
+        broker.pass_ms(120_000)
+        assert not [name for name in storage.list("") if name.startswith("t-0")]
+
+
+def test_a_broker_that_stops_tells_the_controller_no_more_of_its_logs() -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, 1)
+        await cluster.waits.in_sync()
+        node = cluster.nodes[2]
+        assert node.replication is not None
+        directories, topic = node.replication.directories, node.image.topics[TOPIC]
+        unopened = node.partitions.unopened
+        directories.stop()
+        unopened[TOPIC, 0] = StorageError("no room")
+        directories.tried(topic, topic.partitions[0])
+        assert directories._task is None
+        del unopened[TOPIC, 0]
 
     in_cluster(main)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.dispatch import Context
-from minibroker.broker.handlers.group_admin import describe_groups
+from minibroker.broker.handlers.group_admin import consumer_group_describe, describe_groups
 from minibroker.errors import Error
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from minibroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -44,10 +44,15 @@ def test_a_group_that_is_named_often_is_described_once(broker: VirtualBroker) ->
     def cost_us(*groups: str) -> int:
         return sum(describe_groups(DescribeGroupsRequest(groups=list(groups)), context))  # type: ignore[arg-type]
 
+    def cost_of_consumers_us(*groups: str) -> int:
+        request = ConsumerGroupDescribeRequest(group_ids=list(groups), include_authorized_operations=False)
+        return sum(each for each in consumer_group_describe(request, context) if isinstance(each, int))
+
     once_us = cost_us("classic")
     assert once_us > cost_us("simple") > 0, "each member counts"
     assert cost_us(*["classic"] * 100) == once_us
     assert cost_us("classic", "simple") == once_us + cost_us("simple")
+    assert cost_of_consumers_us(*["consumer"] * 100) == cost_of_consumers_us("consumer") > 0
 
 
 def test_classic_groups_are_described_with_their_members(broker: VirtualBroker) -> None:
