@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from minibroker.clock import CHORE
 from minibroker.coordinator.hashing import partition_of
-from minibroker.coordinator.log import CoordinatorLog, Write
+from minibroker.coordinator.log import CoordinatorLog, Owner, Write
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.log.batches import Batch
 from minibroker.log.records import Record
@@ -57,10 +57,11 @@ def bytes_of(data: Any) -> bytes | None:
     return None if data is None else bytes(data)
 
 
-class LedPartition:
+class LedPartition(Owner):
     """One of them, from when this broker leads it to when it does no more; the owner of its log.
 
     Its heirs say what records mean: `take_record` when they are read, `committed` and `refused` when they are written.
+    What is committed may have been read before it was: then its key waits no more (`take_safe`).
     """
 
     def __init__(self, partitions: LedPartitions[Any], replica: Replica, *, codec: int, timeout_ms: int):
@@ -140,19 +141,9 @@ class LedPartition:
 
     # Writing
 
-    def committed(self, write: Write) -> None:
-        """A write counts for whoever asks, also one that was read before it did (`take_safe`)."""
-        raise NotImplementedError
-
     def refused(self, writes: Sequence[Write], error: KafkaError) -> None:
         """Writes that had been taken cannot reach the log: as if they had never been."""
         self.log.answer(writes, write_error(error))
-
-    def before_answers(self) -> None:
-        """Somebody is about to be answered."""
-
-    def answered(self, write: Write) -> None:
-        """Somebody has been."""
 
     # The end
 
@@ -212,8 +203,7 @@ class LedPartitions(Generic[P]):
 
     def lead(self, replica: Replica) -> None:
         """Begin to coordinate a partition, or read it again."""
-        led = self._make(replica)
-        self.led[replica.partition] = led
+        self.led[replica.partition] = self._make(replica)
 
     def _lead_opened(self, number: int) -> P | None:
         """Coordinate a partition that has just been opened, while others of the topic are still to be."""
@@ -238,11 +228,17 @@ class LedPartitions(Generic[P]):
 
     def unreadable(self, replica: Replica, offset: int, failure: Exception) -> None:
         """Say once that a partition is not coordinated, and how to go on."""
-        if self._unreadable.get(replica.partition) == str(failure):
-            return
-        self._unreadable[replica.partition] = str(failure)
-        place = {"directory": replica.log.directory, "offset": offset, "failure": failure}
-        self.parts.reporter.say(UNREADABLE.format(**place, contents=self.contents, page=self._page))
+        if self._unreadable.get(replica.partition) != str(failure):
+            self._unreadable[replica.partition] = str(failure)
+            self.parts.reporter.say(
+                UNREADABLE.format(
+                    directory=replica.log.directory,
+                    offset=offset,
+                    failure=failure,
+                    contents=self.contents,
+                    page=self._page,
+                )
+            )
 
     def readable(self, partition: int) -> None:
         if self._unreadable.pop(partition, None) is not None:

@@ -32,7 +32,6 @@ class Coordinator(LedPartitions[OffsetsPartition]):
         self.topics = ImageTopics(parts.image)
         # Name and number of partitions of all topics by their ids, as groups have last heard.
         self._known = {topic.id: (topic.name, len(topic.partitions)) for topic in parts.image.topics.values()}
-        self._expiry: Timer | None = None
         self._set_ms = self._clock_set_ms  # how the clock was set when groups last looked at it
         self._expire_later()
         self.follow()
@@ -42,8 +41,7 @@ class Coordinator(LedPartitions[OffsetsPartition]):
 
     def stop(self) -> None:
         """Coordinate nothing any more."""
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self._expiry.cancel()
         super().stop()
 
     def _metadata_changed(self) -> None:
@@ -107,7 +105,7 @@ class Coordinator(LedPartitions[OffsetsPartition]):
 
     def _expire_later(self) -> None:
         period_ms = self.parts.config["offsets.retention.check.interval.ms"]
-        self._expiry = self.parts.clock.after(period_ms, self._expire, CHORE)
+        self._expiry: Timer = self.parts.clock.after(period_ms, self._expire, CHORE)
 
     def _expire(self) -> None:
         self._expire_later()
