@@ -139,6 +139,17 @@ def test_tombstones_of_old_formats_stay_as_long_as_the_caller_says() -> None:
                 assert left == ([10, 11, 12] if stays else [10, 11])
 
 
+@pytest.mark.parametrize("timestamp_type", [CREATE_TIME, APPEND_TIME])
+def test_old_records_keep_the_kind_of_their_time(timestamp_type: int) -> None:
+    data = build_batch(1, ROWS[:2], codec=GZIP, timestamp_type=timestamp_type, max_timestamp=700)
+    for upgrades in (False, True):
+        (found,) = filtered(data, mapped([(b"a", 20)]), upgrades=upgrades)
+        (batch,) = batches(joined([found]))
+        assert batch.magic == 1 + upgrades
+        assert batch.timestamp_type == timestamp_type
+        assert batch.max_timestamp == (700 if timestamp_type == APPEND_TIME else 300)
+
+
 @pytest.mark.parametrize("codec", [NONE, GZIP])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_become_v2_unless_told_otherwise(magic: int, codec: int) -> None:
@@ -345,6 +356,15 @@ def test_numbers_that_are_longer_than_need_be_are_read_all_the_same(body: str) -
     offsets = OffsetMap(MAP_BYTES)
     finish(offsets.take(next(batches(both))))
     assert [offsets.latest(key) for key in (b"a", b"b")] == [7 if first.key else -1, 8]
+
+
+@pytest.mark.parametrize(("horizon_ms", "stays"), [(1000, False), (1001, True)])
+def test_a_tombstone_with_longer_numbers_goes_when_its_horizon_has_come(horizon_ms: int, stays: bool) -> None:
+    made = bytearray(odd_batch(LONGER["no value"]))
+    made[22] |= 1 << 6
+    made[27:35] = horizon_ms.to_bytes(8, "big")
+    seal(made)
+    assert joined(filtered(bytes(made), mapped([]))) == (bytes(made) if stays else b"")
 
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)

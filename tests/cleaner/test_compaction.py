@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.cleaner.scheduler import Cleaning
 from minibroker.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_offsets
-from tests.cleaner.test_scheduler import COMPACTED, HOUR_MS, SMALL, held
+from tests.cleaner.test_scheduler import COMPACTED, HOUR_MS, SMALL, _deletion, held, under_way
 
 pytestmark = pytest.mark.outside
 
@@ -63,3 +63,20 @@ async def test_a_cleaner_that_is_stopped_removes_no_more_of_what_is_too_old() ->
         cleaning.stop()
         await broker.clock.advance("1s")
         assert broker.bases("orders") == left
+
+
+async def test_a_cleaner_that_is_stopped_within_a_pass_begins_no_other() -> None:
+    async with under_way() as broker:
+        broker.node.cleaning.compaction.stop()
+        await broker.clock.advance("10m")
+        assert [event.kind for event in broker.events].count("compaction_begin") == 1
+        assert broker.events[-1].kind == "compaction_begin"
+
+
+async def test_a_pass_goes_on_when_another_partition_goes() -> None:
+    async with under_way() as broker:
+        broker.node.create_topic("others", 1, SMALL)
+        broker.node.change(_deletion(broker, "others"))
+        await broker.clock.advance("10m")
+        assert [event.kind for event in broker.events].count("compaction_begin") == 1
+        assert broker.events[-1].kind == "compaction"
