@@ -92,10 +92,10 @@ class Coordinator(LedPartitions[OffsetsPartition]):
 
     # What handlers ask
 
-    def find(self, group_id: str) -> OffsetsPartition:
-        """Return the partition of a group; raise if another broker leads it, or it is being read."""
+    def find(self, key: str) -> OffsetsPartition:
+        """Return the partition of a group by its id; raise if another broker leads it, or it is being read."""
         self.follow_clock()
-        return super().find(group_id)
+        return super().find(key)
 
     def find_now(self, group_id: str) -> OffsetsPartition:
         """Do what `find` does for one of many groups, and look at the clock no more than once for all of them."""
