@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.broker_parts import TOPICS_TOGETHER
 from minibroker.broker.handlers import topics as handlers
 from minibroker.errors import Error
 from minibroker.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -93,7 +94,7 @@ def test_a_topic_fails_for_itself_and_a_name_that_comes_twice_in_all_places(brok
 
 
 def test_many_topics_are_made_in_shares_and_large_ones_in_pieces(broker: VirtualBroker) -> None:
-    names = [f"t{index}" for index in range(2 * handlers.SHARE_TOPICS + 1)]
+    names = [f"t{index}" for index in range(2 * TOPICS_TOGETHER + 1)]
     found = create(broker, *map(new, names), new("large", handlers.AT_ONCE_MAX + 1))
     assert told(found) == dict.fromkeys((*names, "large"), OK)
     assert found["large"].num_partitions == handlers.AT_ONCE_MAX + 1
