@@ -20,6 +20,8 @@ from .answers import Answers, answers
 from .audit import all_batches, audit
 from .golden_batches import header_in, header_of, records_of
 
+pytestmark = pytest.mark.outside  # whole directories of Kafka's: ten seconds in all
+
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 LOGS = [(name, log) for name in goldens.LOG_DIRECTORIES for log in goldens.log_meaning(name)["partitions"]]
 IDS = [f"{name}-{log}" for name, log in LOGS]

@@ -80,6 +80,7 @@ def test_null_keys_are_seen_in_runs_and_between_them(key: bytes | None) -> None:
         assert scan(packed(records), 100)[2] == (key is None)
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("count", [1, RUN_RECORDS_MIN + 2])
 @pytest.mark.parametrize("headers", [(), (("h", b"x"),), (("h", None), ("", b""))])
 def test_every_byte_of_a_record_may_be_any_other_in_one_of_them_and_in_all(

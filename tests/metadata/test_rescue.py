@@ -80,6 +80,7 @@ def concerned(batch: Batch, image: MetadataImage) -> set[str]:
     return names
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("seed", range(6))
 def test_a_batch_that_is_damaged_costs_what_it_said(seed: int) -> None:
     storage = lived(Random(seed))

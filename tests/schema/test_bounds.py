@@ -47,6 +47,7 @@ def every_array() -> Iterator[tuple[int, int, Path]]:
             yield api, version, path
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     ("api", "version", "path"),
     [pytest.param(*each, id=f"{APIS[each[0]]}-{'.'.join(each[2])}") for each in every_array()],
