@@ -271,15 +271,17 @@ class Cluster(ClusterAdmin):
         self.check(who, RUNNING, PAUSED, STARTING)
         was_starting = self.states[who] == STARTING
         self.states[who] = KILLED if was_starting else STOPPING  # its ports are its own until they are closed
-        if was_starting:
-            begun = self._begun[who]
-            begun.cancel()
-            await asyncio.wait([begun])
-        elif isinstance(who, str):
-            await self.controller.kill()
-        else:
-            await self._kill_broker(who, lossy=lossy, torn_bytes=torn_bytes)
-        self._became(who, KILLED, why)
+        try:
+            if was_starting:
+                begun = self._begun[who]
+                begun.cancel()
+                await asyncio.wait([begun])
+            elif isinstance(who, str):
+                await self.controller.kill()
+            else:
+                await self._kill_broker(who, lossy=lossy, torn_bytes=torn_bytes)
+        finally:  # whatever failed, it does not run, and may be started again
+            self._became(who, KILLED, why)
         if isinstance(who, int) and notice and self.states[CONTROLLER] == RUNNING:
             self.controller.lose(who, f"broker {who} is gone")
 

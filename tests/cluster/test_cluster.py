@@ -544,6 +544,24 @@ def test_a_broker_cannot_start_while_it_is_being_killed() -> None:
     in_cluster(main)
 
 
+def test_a_broker_whose_kill_failed_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        kill = cluster.nodes[2].kill
+
+        async def fail() -> None:
+            await kill()
+            raise OSError(errno.EIO, "no more")
+
+        monkeypatch.setattr(cluster.nodes[2], "kill", fail)
+        with pytest.raises(OSError, match="no more"):
+            await cluster.kill(2)
+        await cluster.start(2)
+        assert cluster.states[2] == RUNNING
+
+    in_cluster(main)
+
+
 def test_verbs_say_what_is_wrong() -> None:
     async def main(lab: Lab) -> None:
         cluster = lab.cluster
