@@ -54,10 +54,9 @@ def forget_snapshots(
     segments: of the snapshots that clean stops left within them only the newest stays.
     """
     offsets = snapshot_offsets(storage, directory)
-    kept = [offset for offset in offsets if offset <= above]
-    if segments is not None and len(kept) > 1:
-        bases = {segment.base_offset for segment in segments}
-        kept = [*(offset for offset in kept[:-1] if offset in bases), kept[-1]]
+    kept = {offset for offset in offsets if offset <= above}
+    if segments is not None and kept:
+        kept &= {max(kept), *(segment.base_offset for segment in segments)}
     for offset in offsets:
         if offset not in kept:
             storage.remove(snapshot_path(directory, offset))
