@@ -11,11 +11,10 @@ Not here: what handlers ask of it (broker_parts.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
 
 from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.dispatch import Dispatcher
-from minibroker.config import BrokerConfig
 from minibroker.config.listeners import advertised_listeners, client_listeners
 from minibroker.config.start import check_start
 from minibroker.errors import StorageError
@@ -34,18 +33,21 @@ if TYPE_CHECKING:
 class Node(BrokerParts):
     """A broker that can be started and stopped."""
 
-    def __init__(self, config: BrokerConfig, storage: Storage, **given: Any):
-        """given: as BrokerParts takes it."""
-        super().__init__(config, storage, **given)
-        self.dispatcher = Dispatcher(self)
-        self.faults = Faults(
+    @cached_property
+    def dispatcher(self) -> Dispatcher:
+        return Dispatcher(self)
+
+    @cached_property
+    def faults(self) -> Faults:
+        faults = Faults(
             broker=self.node_id,
             chance=self.chance,
             served=self.served,
             switch=self._switch_faults,
             new_toxics=self._new_toxics,
         )
-        self.faults.events = self.events
+        faults.events = self.events
+        return faults
 
     async def start(self) -> None:
         """Return when requests are answered; a start that fails leaves nothing open."""

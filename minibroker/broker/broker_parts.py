@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any
 
 from minibroker.broker.emulated_release import EmulatedRelease
@@ -60,7 +61,6 @@ class BrokerParts(Parts):
     """The parts of one broker put together: of one alone, or one of a cluster."""
 
     emulated: EmulatedRelease
-    faults: Faults
 
     def __init__(
         self,
@@ -117,6 +117,11 @@ class BrokerParts(Parts):
         self.steer: Steer | None = None  # does what a verb says to the cluster that the broker belongs to
         self.groups = Groups(self, self.replicas)
         self._alive: tuple[int, frozenset[int]] = (-1, frozenset())  # as of an offset of the metadata
+
+    @cached_property
+    def faults(self) -> Faults:
+        """Rules and toxics, which take hold of whoever answers requests."""
+        raise NotImplementedError
 
     @property
     def asked_count(self) -> int:
