@@ -6,6 +6,7 @@
 #   make imports  the start-up figures        make fuzz SECONDS=60
 #   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
 #   make bench-groups ARGS=--quick            groups beside Kafka's: first record, heartbeats, commits
+#   make bench-transactions ARGS=--quick      transactions a second beside Kafka's, one replica and three
 #   make bench-cleaning ARGS=--quick          compaction beside Kafka's; latency meanwhile; retention of 1,000 partitions
 #   make bench-spark ARGS=--quick             our Spark source beside Spark's Kafka connector; memory of a large topic
 #   make bench-cluster ARGS=--quick           three replicas beside one, and beside Kafka's
@@ -13,7 +14,7 @@
 #   make docs     the pages made from code    make format   what ruff can mend by itself
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
 #                                             WHAT=groups: its groups of consumers; WHAT=cleaning: its retention
-#                                             and compaction; ARGS='--bug NAME': with a planted bug
+#                                             and compaction; WHAT=transactions; ARGS='--bug NAME': with a planted bug
 #   make amplification ARGS=--newest          what requests of many small elements cost: processor, memory, the loop
 #   make crashes STATES=10000                 the power goes in so many states of each workload of the log's tests
 #   make mutants PART=log SAMPLE=50 SEED=1    small changes to the core, one at a time: which does no test notice?
@@ -39,7 +40,7 @@ SAMPLE ?= 50
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-cleaning bench-cluster bench-spark installed sim mutants crashes flips fuzz docs format clean
+.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-transactions bench-cleaning bench-cluster bench-spark installed sim mutants crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -79,7 +80,7 @@ imports: $(VENV)/.installed
 	$(BIN)/python bench/imports.py
 
 bench: $(VENV)/.installed-bench
-	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/cleaning/% bench/spark/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/transactions/% bench/cleaning/% bench/spark/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 # Needs java and mvn for Kafka and go for kfake, and leaves out what has none: `make bench-broker ARGS=--quick`.
 bench-broker: $(VENV)/.installed-bench
@@ -88,6 +89,9 @@ bench-broker: $(VENV)/.installed-bench
 # These need java and mvn for Kafka and leave it out otherwise: `make bench-groups ARGS=--quick`.
 bench-groups: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.groups.compare $(ARGS)
+
+bench-transactions: $(VENV)/.installed-bench
+	$(BIN)/python -m bench.transactions.compare $(ARGS)
 
 bench-cleaning: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.cleaning.compare $(ARGS)
@@ -104,7 +108,7 @@ installed: $(VENV)/.installed-test
 	$(BIN)/python -m tests.installed $(PARTS)
 
 sim: $(VENV)/.installed-test
-	$(BIN)/python -m tests.simulation.$(WHAT:groups=group)_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT) $(ARGS)
+	$(BIN)/python -m tests.simulation.$(patsubst %s,%,$(WHAT))_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT) $(ARGS)
 
 mutants: $(VENV)/.installed-test
 	$(BIN)/python -m tests.mutants $(PART) --sample $(SAMPLE) --seed $(or $(SEED),1) $(ARGS)

@@ -291,9 +291,10 @@ Kafka has dropped are served too; what is not served is not announced. `--as-ver
 so that clients which tell releases apart by their APIs find that one.
 
 "Not in use": answered as Kafka answers where nobody has set the part up. There is no authorizer (SECURITY_DISABLED), no
-login and no token (a plaintext listener refuses them), no quota, no transaction and nobody who coordinates one
-(NOT_COORDINATOR), and share and streams groups are switched off (UNSUPPORTED_VERSION, as with `share.version` 0). What
-would set a quota or a password is refused: nobody is to rely on what does not happen.
+login and no token (a plaintext listener refuses them), no quota, and share and streams groups are switched off
+(UNSUPPORTED_VERSION, as with `share.version` 0). What would set a quota or a password is refused: nobody is to rely on
+what does not happen. InitProducerId 6 of Kafka 4.4 is unstable there, and announced only if
+`unstable.api.versions.enable` is set.
 
 | key | API | minibroker | Kafka 3.9 | Kafka 4.4 | missing |
 |---:|---|---|---|---|---|"""
@@ -342,12 +343,10 @@ def transactions_page() -> str:
     begin, rest = text.split("from minibroker/transactions/states.py -->\n")
     _, end = rest.split("<!-- end -->")
     stored = transaction_states.STORED
-    steps = [(before, after) for changes in transaction_states.EVENTS.values() for before, after in changes.items()]
     arrows = [
-        f"    {before.name} --> {after.name}"
-        for before in stored
-        for after in stored
-        if (before, after) in steps and before is not after
+        f"    {before.name} --> {after.name if after in stored else '[*]'} : {event}"
+        for event, steps in transaction_states.EVENTS.items()
+        for before, after in steps.items()
     ]
     whats = [f"| `{state.name}` | {state.number} | {state.what} |" for state in stored]
     columns = " | ".join(f"`{state.name}`" for state in stored)

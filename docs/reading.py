@@ -26,11 +26,13 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from minibroker import Broker, Cluster
+from minibroker.client.coordinators import GROUP, TRANSACTION
 from minibroker.clock import LoopClock
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 from minibroker.protocol import message
 from minibroker.protocol.framing import decode_response, encode_request
+from minibroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from minibroker.server.connection import Connection
 
 PACKAGE = Path(__file__).parent.parent / "minibroker"
@@ -52,13 +54,20 @@ ROWS = {
     "Produce": Row(13, 3_058),
     "Fetch": Row(11, 2_753),
     "Produce to three replicas": Row(25, 4_623),
-    "CreateTopics with three replicas": Row(60, 9_261),
+    "CreateTopics with three replicas": Row(60, 9_354),
     "JoinGroup": Row(15, 2_358),
     "Heartbeat": Row(11, 1_779),
-    "OffsetCommit": Row(29, 5_084),
-    "ConsumerGroupHeartbeat of a new member": Row(33, 5_427),
-    "ConsumerGroupHeartbeat without news": Row(16, 2_626),
+    "OffsetCommit": Row(29, 5_315),
+    "ConsumerGroupHeartbeat of a new member": Row(34, 5_591),
+    "ConsumerGroupHeartbeat without news": Row(17, 2_684),
     "Compaction": Row(32, 4_712),
+    "InitProducerId": Row(26, 4_328),
+    "AddPartitionsToTxn": Row(28, 4_702),
+    "Produce, first of a classic transaction": Row(30, 5_241),
+    "EndTxn of a classic transaction": Row(33, 5_346),
+    "Produce, first of a transaction": Row(37, 6_063),
+    "TxnOffsetCommit": Row(42, 6_997),
+    "EndTxn": Row(36, 5_945),
 }
 NOT_THE_BROKER = ("embedded/",)  # who asks for a compaction
 LEFT_OUT = ("clock/", "config/", "protocol/", "schema/varint.py")  # files that are crossed, and read on no evening
@@ -249,7 +258,9 @@ async def traced(directory: Path) -> dict[str, Way]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, FollowingLoop)
     tracer = Tracer(loop)
-    async with Broker(topics="orders", data_dir=directory / "broker", clock=LoopClock()) as broker:
+    # Who joins within the interval is not assigned yet, however busy the machine is.
+    settings = {"group.consumer.assignment.interval.ms": 15_000}
+    async with Broker(topics="orders", data_dir=directory / "broker", clock=LoopClock(), config=settings) as broker:
         client = Client(broker.bootstrap_servers)
         for _ in REPEATS:
             await tracer.follow("Produce", client.ask("Produce", 9, **_records_of("orders")))
@@ -262,6 +273,7 @@ async def traced(directory: Path) -> dict[str, Way]:
                 await client.ask("Produce", 9, **_records_of("latest"))
             await broker.aroll_now("latest")
             await tracer.follow("Compaction", broker.acompact_now("latest"), is_inside=True)
+        await _transact(client, tracer)
         client.close()
     async with Cluster(brokers=3, topics="orders:1:3", data_dir=directory / "cluster", clock=LoopClock()) as cluster:
         await cluster.await_in_sync()
@@ -275,10 +287,10 @@ async def traced(directory: Path) -> dict[str, Way]:
     return {name: tracer.ways()[name] for name in ROWS}
 
 
-def _records_of(name: str) -> dict[str, Any]:
+def _records_of(name: str, **producer: Any) -> dict[str, Any]:
     """Return the fields of a ProduceRequest: one batch of one record."""
     topic = message("ProduceRequest").TopicProduceData
-    records = bytes(build_batch(2, [Record(b"key", b"value", timestamp=1)]))
+    records = bytes(build_batch(2, [Record(b"key", b"value", timestamp=1)], **producer))
     partition = topic.PartitionProduceData(index=0, records=records)
     return {"acks": -1, "timeout_ms": 60_000, "topic_data": [topic(name=name, partition_data=[partition])]}
 
@@ -332,9 +344,65 @@ async def _join_consumer_group(client: Client, tracer: Tracer) -> None:
         await tracer.follow("ConsumerGroupHeartbeat without news", heartbeat)
 
 
-async def _wait_for_coordinator(client: Client, group: str) -> None:
-    """Return when a group has its coordinator: the first question makes the topic of all groups."""
-    while (await client.ask("FindCoordinator", 3, key=group, key_type=0)).error_code:
+async def _transact(client: Client, tracer: Tracer) -> None:
+    """Have transactions of one record, in the classic protocol; then such with an offset as well, in v2."""
+    await _wait_for_coordinator(client, "copies")
+    await _wait_for_coordinator(client, "pay", TRANSACTION)
+    begin = {"transactional_id": "pay", "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+    while (await client.ask("InitProducerId", 4, **begin)).error_code:  # it is found before it has read its partition
+        await asyncio.sleep(0)
+    for _ in REPEATS:
+        begun = await tracer.follow("InitProducerId", client.ask("InitProducerId", 4, **begin))
+        number, epoch = begun.producer_id, begun.producer_epoch
+        added = AddPartitionsToTxnTopic(name="orders", partitions=[0])
+        fields = {"transactional_id": "pay", "producer_id": number, "producer_epoch": epoch, "topics": [added]}
+        add = {f"v3_and_below_{name}": value for name, value in fields.items()}
+        await tracer.follow("AddPartitionsToTxn", client.ask("AddPartitionsToTxn", 3, **add))
+        first = _records_in("pay", number, epoch)
+        await tracer.follow("Produce, first of a classic transaction", client.ask("Produce", 9, **first))
+        end = _end_of("pay", number, epoch)
+        await tracer.follow("EndTxn of a classic transaction", client.ask("EndTxn", 4, **end))
+        await _wait_until_complete(client, "pay")
+    begun = await client.ask("InitProducerId", 4, **begin)
+    number, epoch = begun.producer_id, begun.producer_epoch
+    commit = message("TxnOffsetCommitRequest").TxnOffsetCommitRequestTopic
+    partition = commit.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    topics = [commit(name="orders", partitions=[partition])]
+    for _ in REPEATS:
+        first = _records_in("pay", number, epoch)
+        await tracer.follow("Produce, first of a transaction", client.ask("Produce", 12, **first))
+        producer = {"transactional_id": "pay", "producer_id": number, "producer_epoch": epoch}
+        offsets = client.ask("TxnOffsetCommit", 5, **producer, group_id="copies", topics=topics)
+        await tracer.follow("TxnOffsetCommit", offsets)
+        ended = await tracer.follow("EndTxn", client.ask("EndTxn", 5, **_end_of("pay", number, epoch)))
+        number, epoch = ended.producer_id, ended.producer_epoch
+        await _wait_until_complete(client, "pay")
+
+
+def _records_in(transactional_id: str, producer_id: int, epoch: int) -> dict[str, Any]:
+    """Return the fields of the first ProduceRequest of a transaction in an epoch of its own."""
+    producer = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0, "transactional": True}
+    return {**_records_of("orders", **producer), "transactional_id": transactional_id}
+
+
+def _end_of(transactional_id: str, producer_id: int, epoch: int) -> dict[str, Any]:
+    """Return the fields of an EndTxnRequest that commits."""
+    producer = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
+    return {**producer, "committed": True}
+
+
+async def _wait_until_complete(client: Client, transactional_id: str) -> None:
+    """Return when every marker of the last transaction is written."""
+    while True:
+        answer = await client.ask("DescribeTransactions", 0, transactional_ids=[transactional_id])
+        if answer.transaction_states[0].transaction_state.startswith("Complete"):
+            return
+        await asyncio.sleep(0)
+
+
+async def _wait_for_coordinator(client: Client, key: str, key_type: int = GROUP) -> None:
+    """Return when a group or transactional id has its coordinator: the first question makes the topic of all."""
+    while (await client.ask("FindCoordinator", 3, key=key, key_type=key_type)).error_code:
         await asyncio.sleep(0)
 
 
@@ -416,11 +484,28 @@ EVENINGS = (
         "and how the new segments take the place of the old. [cleaning.md](cleaning.md) has retention as well.",
         ("Compaction",),
     ),
+    Evening(
+        "all or nothing",
+        "Transactions ([transactions.md](transactions.md)), first in the classic protocol, each step a request of its "
+        "own: a producer gets its epoch, adds a partition, writes, and ends. The end is decided in "
+        "`transactions/shard.py` and written; when every replica has it the producer is answered, and the markers go "
+        "out. In v2 the first batch adds its partition by itself, and an offset of a group ends with the marker in "
+        "`__consumer_offsets`. Play `minibroker lesson open-transaction` and `late-end` beside it.",
+        (
+            "InitProducerId",
+            "AddPartitionsToTxn",
+            "Produce, first of a classic transaction",
+            "EndTxn of a classic transaction",
+            "Produce, first of a transaction",
+            "TxnOffsetCommit",
+            "EndTxn",
+        ),
+    ),
 )
 
 
 def reading_page() -> str:
-    """Return docs/reading.md: five evenings, each the way of some requests, in the order in which it is gone."""
+    """Return docs/reading.md: six evenings, each the way of some requests, in the order in which it is gone."""
     lines = [_READING]
     lines += [f"| {name} | {row.files} | {round(row.statements, -2):,} |" for name, row in ROWS.items()]
     lines.append(_EVENINGS)
@@ -471,7 +556,7 @@ def _is_plain(entered: Entered, callers: set[Entered]) -> bool:
 
 
 _READING = """\
-# Reading the broker in five evenings
+# Reading the broker in six evenings
 
 <!-- Made by `python -m docs.generate` from docs/reading.py: change it there. -->
 

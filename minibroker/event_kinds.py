@@ -228,6 +228,20 @@ class HighWatermark(
     why: str
 
 
+class LastStableOffset(
+    PartitionEvent,
+    kind="last_stable_offset",
+    line="lso b{e.broker} {e.topic}-{e.partition} {e.previous}->{e.offset}",
+    sentence="On broker {e.broker} consumers of committed transactions read {e.topic}-{e.partition} up to offset "
+    "{e.offset} now, and not only to {e.previous}, because {e.why}.",
+):
+    """The last stable offset of a replica rose where it lags, or lagged, behind the high watermark."""
+
+    previous: int
+    offset: int
+    why: str
+
+
 class Isr(
     PartitionEvent,
     kind="isr",
@@ -408,6 +422,56 @@ class Commit(
         )
 
 
+# Transactions
+
+
+class Transaction(
+    Event,
+    kind="transaction",
+    line="transaction b{e.broker} {e.id} {e.before}->{e.after} producer={e.producer_id} epoch={e.producer_epoch}",
+):
+    """What the coordinator knows of a transactional id changed, and is safe."""
+
+    broker: int
+    id: str
+    producer_id: int
+    producer_epoch: int
+    before: str  # the state; "": it is new here
+    after: str  # Dead: the id is forgotten
+    partitions: tuple[str, ...]  # that a marker is to be written to, as topic-partition
+    why: str
+    timeout_ms: int = -1  # how long it may be open
+    start_ms: int = -1  # since when it is open; -1: it is not
+
+    @property
+    def sentence(self) -> str:
+        if self.before == self.after:
+            return f"Transaction {self.id} is still {self.after} on broker {self.broker}: {self.why}."
+        came = f"went from {self.before} to {self.after}" if self.before else f"is {self.after}"
+        return f"Transaction {self.id} {came} on broker {self.broker}, because {self.why}."
+
+
+class TransactionMarker(
+    PartitionEvent,
+    kind="marker",
+    line="marker b{e.broker} {e.topic}-{e.partition} {e.outcome} producer={e.producer_id} epoch={e.producer_epoch} "
+    "offset={e.offset}",
+):
+    """The leader of a partition appended the marker that ends a transaction there."""
+
+    producer_id: int
+    producer_epoch: int
+    outcome: str  # commit or abort
+    offset: int
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"Broker {self.broker} wrote a marker at offset {self.offset} of {self.topic}-{self.partition}: "
+            f"{self.outcome} what producer {self.producer_id} has written there."
+        )
+
+
 # The cluster
 
 
@@ -521,7 +585,7 @@ class Fault(
 
 # What people are told of without asking for more: results, not the traffic that leads to them.
 TOLD = {"append", "truncate", "recover", "loss", "delete", "high_watermark", "isr", "leader", "ack", "link"}
-TOLD |= {"group", "commit", "retention", "compaction", "uncleanable"}
+TOLD |= {"group", "commit", "transaction", "marker", "last_stable_offset", "retention", "compaction", "uncleanable"}
 TOLD_STATES = {"killed", "paused", "stopped", "fenced"}  # of brokers
 
 
@@ -532,4 +596,5 @@ def is_internal(topic: str) -> bool:
 
 def is_of_interest(event: Event) -> bool:
     is_told = event.kind in TOLD or (isinstance(event, Broker) and event.state in TOLD_STATES)
-    return is_told and not is_internal(getattr(event, "topic", ""))
+    # What brokers keep for themselves is nobody's business, but that offsets of a transaction count with their marker.
+    return is_told and (event.kind == "marker" or not is_internal(getattr(event, "topic", "")))

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
         def message_format(self, topic: TopicConfig) -> int: ...
 
+        def raises_transaction_version(self, metadata: Metadata) -> bool: ...
+
 
 NOTHING: Mapping[bytes, object] = {}
 LINES_ONCE_MAX = 200

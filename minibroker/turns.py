@@ -27,6 +27,16 @@ SHARE_US = 2_000
 WORK_US_MAX = 5_000_000  # for one request: 10,000 topics can be made, or their settings described
 
 
+def awaited(coroutine: Coroutine[Any, Any, Made]) -> Work[Made]:
+    """Return, as work, what comes of a coroutine; it is given up with the work that waits for it."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    try:
+        yield task
+        return task.result()
+    finally:
+        task.cancel()
+
+
 class Shares:
     """Whose turn it is; one for the life of a broker."""
 

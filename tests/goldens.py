@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import tarfile
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,12 @@ def table(name: str) -> dict[str, Any]:
 def sessions(release: str) -> list[dict[str, Any]]:
     """Return questions put to a broker of "2.8", "3.9" or "4.4", in their order, and its answers."""
     return _lines(f"sessions/broker-{release}")
+
+
+@cache
+def transactions(release: str) -> list[dict[str, Any]]:
+    """Return what a broker of "3.9" or "4.4" answered about transactions; first when that was."""
+    return _lines(f"sessions/transactions-{release}")
 
 
 @cache
@@ -99,4 +106,8 @@ def _lines(name: str) -> list[dict[str, Any]]:
 
 def _text(name: str) -> str:
     plain = GOLDEN / name
-    return plain.read_text("utf-8") if plain.exists() else gzip.open(f"{plain}.gz", "rt", encoding="utf-8").read()
+    if plain.exists():
+        return plain.read_text("utf-8")
+    if Path(f"{plain}.xz").exists():
+        return lzma.open(f"{plain}.xz", "rt", encoding="utf-8").read()
+    return gzip.open(f"{plain}.gz", "rt", encoding="utf-8").read()

@@ -38,7 +38,21 @@ PARTS = {  # folder of minibroker -> tests that are its own
     "log": ["tests/log"],
     "replication": ["tests/replication", "tests/cluster"],
     "groups": ["tests/groups"],
-    "transactions": ["tests/transactions"],
+    "transactions": [
+        "tests/transactions",
+        "tests/broker/handlers/test_transactions.py",
+        "tests/broker/handlers/test_long_transactions.py",
+        "tests/broker/test_transactions_on_failing_disks.py",
+        "tests/broker/test_transactions_and_a_model.py",
+        "tests/cluster/test_transactions.py",
+        "tests/cluster/test_transaction_faults.py",
+    ],
+    "coordinator": [
+        "tests/coordinator",
+        "tests/groups/test_coordinator_log.py",
+        "tests/groups/test_loading.py",
+        "tests/transactions/test_partition.py",
+    ],
     "cleaner": ["tests/cleaner"],
     "broker/handlers": ["tests/broker", "tests/server", "tests/differential/test_sessions.py"],
 }

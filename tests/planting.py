@@ -17,8 +17,9 @@ from tests.controller.bugs import BUGS as OF_CONTROLLER
 from tests.groups.bugs import BUGS as OF_GROUPS
 from tests.replication.bugs import BUGS as OF_REPLICATION
 from tests.simulation.cleaning_bugs import BUGS as OF_CLEANING
+from tests.transactions.bugs import BUGS as OF_TRANSACTIONS
 
-BUGS = OF_REPLICATION | OF_CONTROLLER | OF_GROUPS | OF_CLEANING
+BUGS = OF_REPLICATION | OF_CONTROLLER | OF_GROUPS | OF_CLEANING | OF_TRANSACTIONS
 
 
 @contextmanager

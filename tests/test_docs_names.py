@@ -72,6 +72,7 @@ def known_settings() -> set[str]:
 
 CLIENT_SETTINGS = {
     *("acks", "auto.offset.reset", "batch.size", "bootstrap.servers", "client.id", "client.rack", "enable.idempotence"),
+    "exactly.once.source.support",  # of Connect
     *("enable.auto.commit", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id", "group.protocol"),
     *("isolation.level", "linger.ms", "max.in.flight.requests.per.connection", "max.partition.fetch.bytes"),
     *("max.poll.interval.ms", "max.poll.records", "max.request.size", "metadata.max.age.ms", "security.protocol"),
@@ -86,7 +87,7 @@ CLIENT_SETTINGS = {
         "queue.buffering.max.ms",
     ),
 }
-CLIENT_SETTINGS.add("topic.metadata.refresh.fast.interval.ms")
+CLIENT_SETTINGS |= {"topic.metadata.refresh.fast.interval.ms", "exactly.once.source.support"}
 FEATURES = {"metadata.version", "group.version", "share.version", "streams.version", "transaction.version"}
 FEATURES |= {"kraft.version", "eligible.leader.replicas.version"}
 
@@ -157,7 +158,7 @@ def rows_of_the_picture() -> dict[str, int]:
 
 
 def test_every_part_is_in_the_picture_or_beside_it_and_in_the_map() -> None:
-    beside = architecture().split("beside the picture:")[1].split(".")[0]
+    beside = " ".join(architecture().split()).split("beside the picture:")[1].split(".")[0]
     shown = {*rows_of_the_picture(), *re.findall(r"`(\w+)`", beside)}
     assert shown == set(MAY_IMPORT) - {"__init__", "__main__"}
     table = architecture().split("## Map of the files")[1]

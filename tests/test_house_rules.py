@@ -55,7 +55,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("errors", "clock", "turns", "event_kinds"),
         *("protocol", "stored", "log", "metadata", "config", "parts", "replication", "coordinator"),
     },
-    "transactions": {"errors", "stored"},
+    "transactions": {
+        *("errors", "clock", "reporter", "event_kinds"),
+        *("protocol", "stored", "log", "metadata", "config", "parts", "replication", "coordinator"),
+    },
     "cleaner": {
         *("errors", "in_pieces", "clock", "event_kinds"),
         *("schema", "stored", "log", "metadata", "parts", "replication"),
@@ -66,16 +69,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {
         *("errors", "clock", "in_pieces", "turns", "reporter", "events", "event_kinds"),
         *("schema", "protocol", "stored", "log", "metadata", "config", "parts"),
-        *("replication", "controller", "coordinator", "groups", "cleaner", "server", "faults"),
+        *("replication", "controller", "coordinator", "groups", "transactions", "cleaner", "server", "faults"),
     },
     "cluster": {
         *("errors", "clock", "turns", "reporter", "events", "event_kinds"),
         *("protocol", "stored", "log", "metadata", "config", "parts"),
-        *("replication", "controller", "groups", "cleaner", "broker"),
+        *("replication", "controller", "groups", "transactions", "cleaner", "broker"),
     },
     "embedded": {
         *("errors", "clock", "reporter", "events", "event_kinds", "log", "metadata", "config"),
-        *("replication", "groups", "cleaner", "server", "faults", "broker", "cluster", "client"),
+        *("replication", "groups", "transactions", "cleaner", "server", "faults", "broker", "cluster", "client"),
     },
     "serve": {"errors", "clock", "events", "log", "metadata", "config", "server", "faults", "broker", "embedded"},
     "simulation": {"clock", "events", "event_kinds", "log"},

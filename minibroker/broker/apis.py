@@ -25,10 +25,10 @@ SERVED: dict[int, tuple[int, int, str]] = {
     22: (0, 5, "producer_ids.init_producer_id"),
     23: (0, 4, "offsets.offset_for_leader_epoch"),
     24: (0, 5, "transactions.add_partitions_to_txn"),
-    25: (0, 4, "not_in_use.refuse"),
-    26: (0, 5, "not_in_use.refuse"),
-    27: (0, 2, "transactions.write_txn_markers"),
-    28: (0, 6, "transactions.txn_offset_commit"),
+    25: (0, 4, "transactions.add_offsets_to_txn"),
+    26: (0, 5, "transactions.end_txn"),
+    27: (0, 2, "txn_markers.write_txn_markers"),
+    28: (0, 6, "txn_offsets.txn_offset_commit"),
     29: (0, 3, "not_in_use.refuse"),
     30: (0, 3, "not_in_use.refuse"),
     31: (0, 3, "not_in_use.refuse"),
@@ -84,5 +84,5 @@ SERVED: dict[int, tuple[int, int, str]] = {
 }
 
 # Modules whose handlers answer as a Kafka in which the part is there and nobody uses it: no authorizer, no login, no
-# quota, no transactional producer, share.version and streams.version 0. Clients tell releases apart by their APIs.
-NOT_IN_USE = ("not_in_use", "quotas", "security", "transactions")
+# quota, share.version and streams.version 0. Clients tell releases apart by their APIs.
+NOT_IN_USE = ("not_in_use", "quotas", "security")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from minibroker.broker.broker_calls import BrokerToBroker
 from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.dispatch import Dispatcher
 from minibroker.config.listeners import advertised_listeners, client_listeners
@@ -23,6 +24,7 @@ from minibroker.log.checkpoints import format_id
 from minibroker.log.partition_log import FlushPlan
 from minibroker.metadata.bootstrap import check_directory, random_id
 from minibroker.server.server import Limits, Server
+from minibroker.transactions.service import Transactions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +38,14 @@ class Node(BrokerParts):
     @cached_property
     def dispatcher(self) -> Dispatcher:
         return Dispatcher(self)
+
+    @cached_property
+    def calls(self) -> BrokerToBroker:
+        return BrokerToBroker(self, self.network)
+
+    @cached_property
+    def transactions(self) -> Transactions:
+        return Transactions(self, self.replicas, self.calls, self.producer_ids)
 
     @cached_property
     def faults(self) -> Faults:
@@ -61,6 +71,8 @@ class Node(BrokerParts):
             raise
 
     async def _start(self) -> None:
+        if self.replication is not None:
+            self.replication.answer_call = self.calls.answer
         meta = check_directory(self.storage, node_id=self.node_id, cluster_id=self.cluster_id or None)
         self.directory.read()
         if meta is None:
@@ -80,6 +92,7 @@ class Node(BrokerParts):
         await self.metadata.enter()
         self.is_ready = True
         self.groups.start()
+        self.transactions.start()
         for server in self.servers:
             await server.listen()
         self.scheduler.start()
@@ -110,11 +123,13 @@ class Node(BrokerParts):
         try:
             if self.replication is None:
                 self.groups.stop()
+                self.transactions.stop()
                 await self._close_servers()
                 left = await self._leave()
             else:  # the leaders move first, while clients can still be told where they are
                 left = await self._leave()
                 self.groups.stop()
+                self.transactions.stop()
                 self.replication.stop()
                 await self._close_servers()
         finally:
@@ -175,6 +190,7 @@ class Node(BrokerParts):
         self.is_ready = False
         self.scheduler.stop()
         self.groups.stop()
+        self.transactions.stop()
         self.partitions.give_up()
         self.clock.end()
         if self.replication is not None:

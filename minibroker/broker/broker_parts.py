@@ -37,6 +37,7 @@ from minibroker.server.connection import Connection
 from minibroker.server.connection_quotas import ConnectionQuotas
 from minibroker.server.server import Server
 from minibroker.stored.kinds import MetadataRecord
+from minibroker.transactions.service import Transactions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class BrokerParts(Parts):
         """
         super().__init__(config, storage, clock=clock, chance=chance, reporter=reporter, events=events, repairs=repairs)
         self.log_dir = log_dir
+        self.network = network
         self.cluster_id = cluster_id or ""
         self.partitions = Partitions(self)
         self.replicas = self.partitions.replicas
@@ -121,6 +123,11 @@ class BrokerParts(Parts):
     @cached_property
     def faults(self) -> Faults:
         """Rules and toxics, which take hold of whoever answers requests."""
+        raise NotImplementedError
+
+    @cached_property
+    def transactions(self) -> Transactions:
+        """The transaction coordinator, once there is one."""
         raise NotImplementedError
 
     @property
@@ -241,9 +248,9 @@ class BrokerParts(Parts):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients begin: the first listener that programs of this machine reach, else the first."""
+        """Where clients begin: a listener that programs of this machine reach, else the first; empty: none is open."""
         found = [self._endpoint(server) for server in self.servers]
-        return address(*next((each for each in found if is_local(each[0])), found[0]))
+        return address(*next((each for each in found if is_local(each[0])), found[0])) if found else ""
 
     def endpoints(self) -> list[tuple[str, str, int, str]]:
         """Return listener, host, port and security protocol of each."""

@@ -215,7 +215,7 @@ class Dispatcher:
         response = await _awaited(eventually)
         if response is None:
             return None
-        if is_long:
+        if is_long or response.is_long:
             return await self.shares.run(route.frame_in_pieces(response, correlation_id))
         return route.frame(response, correlation_id)
 
@@ -320,20 +320,6 @@ def code_for(error: KafkaError, is_old: bool) -> Error:
     return error.code
 
 
-def no_transactions(context: Context, transactional_id: str | None) -> KafkaError:
-    """Return the answer to whoever wants transactions, and say on whose account.
-
-    Kafka: has a transaction coordinator. Without one every client has to stop at its first question. librdkafka goes on
-    asking after any error but those of authorization, so it is one of these, with words that say what is meant.
-    """
-    client, wanted = (f"{name!r:.{NAME_LENGTH_MAX}}" for name in (context.client_id, transactional_id))
-    line = f"client {client} wants transactions (transactional id {wanted}): {NO_TRANSACTIONS}"
-    context.node.say_once("transactions", line)
-    return KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-
-
-NO_TRANSACTIONS = "minibroker has no transactions yet"
-NAME_LENGTH_MAX = 100  # of a client's word in a line
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 

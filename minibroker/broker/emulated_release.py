@@ -6,7 +6,16 @@ Without a release it is the newest, and serves every older version besides.
 from __future__ import annotations
 
 from minibroker.broker.apis import SERVED
-from minibroker.metadata.features import FINALIZED, LOWEST, LOWEST_OF_CLUSTER, NEWEST, bootstrap, supported
+from minibroker.metadata.features import (
+    FINALIZED,
+    LOWEST,
+    LOWEST_OF_CLUSTER,
+    NEWEST,
+    TRANSACTION_VERSION,
+    TRANSACTIONS_V2,
+    bootstrap,
+    supported,
+)
 from minibroker.metadata.features import SERVED as SERVED_FEATURES
 
 TYPE_CHECKING = False
@@ -14,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from minibroker.config import TopicConfig
-    from minibroker.metadata.image import MetadataImage
+    from minibroker.parts import Metadata
 
 PRODUCE = 0
 
@@ -85,8 +94,20 @@ class EmulatedRelease:
         found = supported(self.release) if self.has_features else {}
         return {name: levels for name, levels in found.items() if name in SERVED_FEATURES}
 
-    def finalized_features(self, image: MetadataImage) -> tuple[dict[str, int], int]:
+    def finalized_features(self, metadata: Metadata) -> tuple[dict[str, int], int]:
         """Return the level of each feature, and the epoch that grows with each change of them."""
+        image = metadata.image
         if not self.has_features:
             return {}, 0
-        return {name: level for name, level in image.features.items() if name in SERVED_FEATURES}, image.offset
+        levels = {name: level for name, level in image.features.items() if name in SERVED_FEATURES}
+        if self.raises_transaction_version(metadata):
+            levels[TRANSACTION_VERSION] = TRANSACTIONS_V2
+        return levels, image.offset
+
+    def raises_transaction_version(self, metadata: Metadata) -> bool:
+        """Whether transaction.version is raised for the first who asks for a transactional id.
+
+        It is announced before: a client hears of the features of a broker when it connects, and goes by them.
+        """
+        is_set = TRANSACTION_VERSION in metadata.image.features
+        return not (self.is_before_4 or is_set) and metadata.may_have_feature(TRANSACTION_VERSION, TRANSACTIONS_V2)

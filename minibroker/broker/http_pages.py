@@ -26,6 +26,7 @@ METRICS = "/metrics"
 PAGES = ("/", "/health", "/healthz", "/live", "/ready", "/readyz", METRICS)
 NAMED_PAGES = ("/health", "/ready", METRICS)
 LINE_US = 2
+LATE_TRANSACTION_MS = 5 * 60_000  # longer than any may last: its markers do not come, or it has no coordinator
 REST_LINES = 100  # after so many others have their turn
 
 
@@ -91,6 +92,8 @@ def _metrics(node: BrokerParts) -> Iterator[str]:
         yield from _metric(f"kafka_topic_partition_{name}", "gauge", what, _of_replicas(node, measure))
     offline = [(f'partition="{partition}",topic="{topic}"', 1) for topic, partition in node.offline()]
     yield from _metric("minibroker_offline_partition", "gauge", "1 for a partition whose disk or log fails.", offline)
+    what = "1 for a partition led here with a transaction that its coordinator should have ended minutes ago."
+    yield from _metric("minibroker_late_transaction", "gauge", what, _late_transactions(node))
     failures = [("", node.disk_trouble.count)]
     yield from _metric("minibroker_storage_failures_total", "counter", "What a disk has refused.", failures)
     yield from _groups(node)
@@ -119,6 +122,11 @@ OF_PARTITIONS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
 )
 OF_REPLICAS: tuple[tuple[str, str, Callable[[Replica], int]], ...] = (
     ("current_offset", "Offset up to which consumers may read.", lambda each: each.high_watermark),
+    (
+        "last_stable_offset",
+        "Offset up to which consumers of committed records may read.",
+        lambda each: each.log.last_stable_offset(each.high_watermark),
+    ),
     ("oldest_offset", "First offset that is still there.", lambda each: each.log.log_start_offset),
     ("size_bytes", "Bytes of the log.", lambda each: each.log.size_bytes),
 )
@@ -133,6 +141,14 @@ def _of_partitions(node: BrokerParts, figure: Callable[[Partition], int]) -> Row
 def _of_replicas(node: BrokerParts, figure: Callable[[Replica], int]) -> Rows:
     for replica in list(node.replicas.values()):
         yield f'partition="{replica.partition}",topic="{replica.topic}"', figure(replica)
+
+
+def _late_transactions(node: BrokerParts) -> Rows:
+    """Kafka counts them in PartitionsWithLateTransactionsCount."""
+    late_ms = node.clock.now_ms() - node.config["transaction.max.timeout.ms"] - LATE_TRANSACTION_MS
+    for replica in list(node.replicas.values()):
+        is_late = replica.is_leader and replica.log.producers.has_transaction_before(late_ms)
+        yield (f'partition="{replica.partition}",topic="{replica.topic}"', 1) if is_late else None
 
 
 def _groups(node: BrokerParts) -> Iterator[str]:

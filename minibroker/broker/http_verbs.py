@@ -26,8 +26,10 @@ from minibroker.faults import FaultError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.group_view import SeenGroups
+    from minibroker.broker.transaction_view import SeenTransactions
     from minibroker.groups.view_rows import GroupView
     from minibroker.server.http import HttpAnswer, HttpRequest
+    from minibroker.transactions.view_rows import TransactionView
 
     Handler = Callable[[BrokerParts, "Call"], Any]
 
@@ -127,6 +129,36 @@ def seen_groups(node: BrokerParts) -> SeenGroups:
     return SeenGroups(node.events, lambda: {node.node_id: node}, lambda: node.image)
 
 
+# Transactions
+
+
+def show_transaction(node: BrokerParts, call: Call) -> Any:
+    return _seen(seen_transactions(node).transaction, call.argument)
+
+
+async def wait_transaction(node: BrokerParts, call: Call) -> Any:
+    return (await _waited(seen_transactions(node).wait_transaction, call.body))._asdict()
+
+
+async def abort_transaction(node: BrokerParts, call: Call) -> Any:
+    id = call.body.get("id")
+    _seen(seen_transactions(node).transaction, id if isinstance(id, str) else "")
+    return (await _waited(seen_transactions(node).abort_transaction, call.body))._asdict()
+
+
+def _seen(look: Callable[[str], TransactionView], id: str) -> dict[str, Any]:
+    try:
+        return look(id)._asdict()
+    except KafkaError as error:
+        raise Refused("404 Not Found", error.message) from None
+
+
+def seen_transactions(node: BrokerParts) -> SeenTransactions:
+    from minibroker.broker.transaction_view import SeenTransactions
+
+    return SeenTransactions(node.events, lambda: {node.node_id: node}, lambda: node.image)
+
+
 # Cleaning
 
 
@@ -176,6 +208,10 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("GET", "/groups/<id>"): show_group,
     ("POST", "/wait-group"): wait_group,
     ("POST", "/wait-committed"): lambda node, call: _waited(seen_groups(node).wait_committed, call.body),
+    ("GET", "/transactions"): lambda node, call: [row._asdict() for row in seen_transactions(node).transactions()],
+    ("GET", "/transactions/<id>"): show_transaction,
+    ("POST", "/wait-transaction"): wait_transaction,
+    ("POST", "/abort-transaction"): abort_transaction,
     ("POST", "/retention"): lambda node, call: _clean(node, RETENTION, call),
     ("POST", "/compact"): lambda node, call: _clean(node, COMPACT, call),
     ("POST", "/roll"): lambda node, call: _clean(node, ROLL, call),

@@ -55,6 +55,7 @@ class Injection:
             if (
                 rule.fits(route.api, route.version, context.client_id)
                 and (not rule.is_about_topics or self._names_some(rule, route, request))
+                and (rule.transactional_id is None or any(map(rule.is_of, _transactional_ids(request))))
                 and self.faults.strikes(rule)
             ):
                 return partial(self._carry_out, rule, route, request, context)
@@ -72,6 +73,11 @@ class Injection:
         if rule.close == "before":
             context.connection.close()
             return None
+        if rule.kill == "before":
+            self.faults.end(rule)
+            return None if _is_unanswered(route, request) else _silence()
+        if rule.hold == "before":
+            return self._deliver(rule, self._held(rule, route, request, context), route, context, correlation_id)
         if rule.error is None:
             response = self._ask(route, request, context)
         else:
@@ -83,6 +89,23 @@ class Injection:
     def _ask(self, route: Route, request: Request, context: Context) -> Eventually:
         """Have a request handled as ever."""
         return self.dispatcher.begin(route.handler, request, context)
+
+    async def _held(self, rule: Rule, route: Route, request: Request, context: Context) -> Response | None:
+        """Have a request handled when the rule is removed, though whoever sent it may have gone by then: it is late."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Response | None] = loop.create_future()
+
+        async def handle() -> None:
+            response = self._ask(route, request, context)
+            found = None if response is None else await _awaited(response)
+            if not answer.done():
+                answer.set_result(found)
+
+        def go_on() -> None:
+            rule.late[loop.create_task(handle())] = None
+
+        rule.held.append(go_on)
+        return await answer
 
     async def _deliver(
         self, rule: Rule, eventually: Eventually, route: Route, context: Context, correlation_id: int
@@ -100,8 +123,15 @@ class Injection:
         if rule.close:
             context.connection.close()
             return None
+        if rule.kill:
+            self.faults.end(rule)
+            await _silence()
         if frame is None:
             return None
+        if rule.hold == "after":
+            released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            rule.held.append(lambda: None if released.done() else released.set_result(None))
+            await released
         if rule.drop_response:
             await _silence()
         if rule.corrupt is not None:
@@ -256,6 +286,15 @@ class Injection:
         if session_id == NO_SESSION:
             return None
         return self.node.fetch_sessions.find(session_id)
+
+
+def _transactional_ids(request: Any) -> Iterator[str]:
+    """Yield the transactional ids that a request names."""
+    for field in ("transactional_id", "v3_and_below_transactional_id"):
+        if name := getattr(request, field, None):
+            yield name
+    for each in getattr(request, "transactions", ()):
+        yield each.transactional_id
 
 
 def _is_unanswered(route: Route, request: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -12,9 +12,15 @@ from minibroker.config import BrokerConfig
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import KafkaError
 from minibroker.groups import OFFSETS_TOPIC, offsets_topic_configs
+from minibroker.transactions import TRANSACTION_STATE_TOPIC, transaction_state_topic_configs
 from minibroker.turns import Work
 
 TopicPlan = tuple[int, int, Mapping[str, str]]  # partitions, replication factor, settings
+# Topic -> beginning of the broker's settings for it, and the settings that it gets.
+INTERNAL_TOPICS: dict[str, tuple[str, Callable[[BrokerConfig], Mapping[str, str]]]] = {
+    OFFSETS_TOPIC: ("offsets.topic", offsets_topic_configs),
+    TRANSACTION_STATE_TOPIC: ("transaction.state.log", transaction_state_topic_configs),
+}
 
 
 def plan_of(topic: str, config: BrokerConfig, broker_count: int) -> TopicPlan:
@@ -22,10 +28,11 @@ def plan_of(topic: str, config: BrokerConfig, broker_count: int) -> TopicPlan:
 
     Kafka: does not make an internal topic before there are as many brokers as it wants replicas.
     """
-    if topic != OFFSETS_TOPIC:
+    if topic not in INTERNAL_TOPICS:
         return -1, -1, {}
-    factor = min(config["offsets.topic.replication.factor"], max(broker_count, 1))
-    return config["offsets.topic.num.partitions"], factor, offsets_topic_configs(config)
+    prefix, configs_of = INTERNAL_TOPICS[topic]
+    factor = min(config[f"{prefix}.replication.factor"], max(broker_count, 1))
+    return config[f"{prefix}.num.partitions"], factor, configs_of(config)
 
 
 def make_missing(node: BrokerParts, topics: Iterable[str], *, waits: bool = True) -> Coroutine[Any, Any, None] | None:

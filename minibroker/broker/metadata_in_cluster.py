@@ -17,7 +17,7 @@ from typing import Any
 
 from minibroker.clock import Pause
 from minibroker.controller.brokers import SECURITY_PROTOCOLS
-from minibroker.errors import Error, KafkaError, StorageError
+from minibroker.errors import Error, KafkaError, StorageError, error_name
 from minibroker.event_kinds import Metadata
 from minibroker.log.batches import Batch, batches
 from minibroker.log.meta_properties import MetaProperties, write_meta_properties
@@ -378,14 +378,17 @@ class ClusterMetadata:
         await self._until(lambda: all(name in self.image.topics for name in made))
 
     async def allocate_producer_ids(self) -> tuple[int, int]:
-        """Return the first of a block of producer ids that nobody had before, and how many they are."""
+        """Return the first of a block of producer ids that nobody had before, and how many they are.
+
+        Clients are told nothing that concerns brokers only (STALE_BROKER_EPOCH): to ask again is right for all of it.
+        """
         request = AllocateProducerIdsRequest(broker_id=self.parts.node_id, broker_epoch=self.broker_epoch)
         try:
             answer = await self._ask(request)
         except NetworkError as failure:
             raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS, str(failure)) from failure
         if answer.error_code != Error.NONE:
-            raise KafkaError(Error(answer.error_code))
+            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids: {error_name(answer.error_code)}")
         return answer.producer_id_start, answer.producer_id_len
 
 

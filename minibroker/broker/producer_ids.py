@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from minibroker.broker.metadata_standalone import StandaloneMetadata
 
 TYPE_CHECKING = False
@@ -14,18 +17,19 @@ class ProducerIds:
 
     def __init__(self, metadata: StandaloneMetadata | ClusterMetadata):
         self.metadata = metadata
-        self._next = self._end = 0
+        self._ids: Iterator[int] = iter(())  # of all blocks that were given to it
+        self._given_back: list[int] = []
 
     def next(self) -> int | None:
         """Return an id that nobody had before; None: the controller has to be asked for more (`later`)."""
-        if self._next < self._end:
-            self._next += 1
-            return self._next - 1
+        if self._given_back:
+            return self._given_back.pop()
+        found = next(self._ids, None)
         metadata = self.metadata
-        if isinstance(metadata, StandaloneMetadata):
+        if found is None and isinstance(metadata, StandaloneMetadata):
             self._take(*metadata.allocate_producer_ids())
             return self.next()
-        return None
+        return found
 
     async def later(self) -> int:
         """Return an id from a block that the controller of the cluster is asked for."""
@@ -35,5 +39,9 @@ class ProducerIds:
             self._take(*await metadata.allocate_producer_ids())
         return found
 
+    def give_back(self, producer_id: int) -> None:
+        """Take back an id that nobody was given after all."""
+        self._given_back.append(producer_id)
+
     def _take(self, first: int, count: int) -> None:
-        self._next, self._end = first, first + count
+        self._ids = chain(self._ids, range(first, first + count))  # several may have asked at the same time

@@ -22,13 +22,13 @@ from minibroker.cleaner.candidates import Candidate, segments_between
 from minibroker.cleaner.offset_map import OffsetMap
 from minibroker.cleaner.transactions import Transactions
 from minibroker.errors import InvalidValue, ProtocolError, StorageError, Truncated
+from minibroker.log.aborted import aborted_between
 from minibroker.log.batches import Batch, batches
 from minibroker.log.checkpoints import sync_file
 from minibroker.log.formats import PREFIX_BYTES
 from minibroker.log.index import OFFSET_ENTRY, TIME_ENTRY
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.pruning import replace_segments
-from minibroker.log.reading import aborted_between
 from minibroker.log.segment import CLEANED, OFFSET_DELTA_MAX, Segment
 from minibroker.log.settings import LogSettings
 

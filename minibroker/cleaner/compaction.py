@@ -142,6 +142,7 @@ class Compaction:
 
     def _work(self, *, is_turn: bool) -> Work:
         """What somebody asked for, then what is dirty enough, then what is too old."""
+        is_stopped = False
         try:
             while True:
                 while self._asked:
@@ -153,9 +154,13 @@ class Compaction:
                 # Kafka: tries at once what was given up; here that has time until the next turn, or it might go on so.
                 if (cleaned is None or isinstance(cleaned, str)) and not self._asked:
                     return
+        except GeneratorExit:  # who stopped it says what comes next, and a broker that is gone has no next turn
+            is_stopped = True
+            raise
         finally:
             self._pieces = None
-            self._arm()
+            if not is_stopped:
+                self._arm()
 
     def _retain(self) -> Work:
         """Retention of compacted logs: by size and time, if they are to be deleted from too, else by their start."""

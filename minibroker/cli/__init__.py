@@ -24,6 +24,7 @@ COMMANDS = {
     "produce": ("produce", "write records: lines of standard input, files"),
     "consume": ("consume", "read records"),
     "groups": ("groups", "consumer groups: who is in them, how far they are, and where they go on"),
+    "transactions": ("transactions", "list and describe transactions, find those that hang, abort them"),
     "offsets": ("offsets", "where partitions begin and end, and which offset a moment has"),
     "configs": ("configs", "show and change settings of topics and brokers"),
     "metadata": ("metadata", "brokers, topics and partitions, as kcat -L shows them"),
@@ -39,13 +40,17 @@ COMMANDS = {
     "spark": ("spark", "jobs over many topics, on Apache Spark: export, import, profile, codecs, ..."),
 }
 # What people type who come from other tools: the name of one thing for its many, and `topics create` for --create.
-ALIASES = {"topic": "topics", "group": "groups", "config": "configs", "offset": "offsets", "fault": "faults"}
+ALIASES = {
+    "topic": "topics", "group": "groups", "transaction": "transactions", "config": "configs", "offset": "offsets",
+    "fault": "faults",
+}  # fmt: skip
 VERBS = {
     "topics": ("list", "describe", "create", "alter", "delete"),
     "groups": ("list", "describe", "delete"),
 }
 # kcat's modes: `minibroker -b localhost -t orders -C`.
 MODES = {"C": "consume", "P": "produce", "L": "metadata", "Q": "offsets"}
+AS_KCAT = {"C": ("-X", "isolation.level=read_committed")}  # a default of librdkafka, for what is said to come behind it
 FLAGS = "eqvuJZEAl"  # letters of kcat that take no value; behind others the rest of the word is one
 
 
@@ -122,7 +127,8 @@ def _command(words: list[str]) -> tuple[str | None, list[str]]:
             for place, letter in enumerate(word[1:], 1):
                 if letter in MODES:
                     rest = word[:place] + word[place + 1 :]
-                    return MODES[letter], [*words[:index], *([rest] if rest != "-" else []), *words[index + 1 :]]
+                    rest_of = [*words[:index], *([rest] if rest != "-" else []), *words[index + 1 :]]
+                    return MODES[letter], [*AS_KCAT.get(letter, ()), *rest_of]
                 if letter not in FLAGS:
                     index += place == len(word) - 1  # then the value is the next word
                     break
@@ -160,7 +166,7 @@ def _overview(words: list[str]) -> int:
         "",
         "A Kafka-compatible broker that you can look into.",
         "",
-        *(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items()),
+        *(f"  {name:13}{what}" for name, (_, what) in COMMANDS.items()),
         "",
         "minibroker COMMAND --help tells more.",
         "The modes of kcat work too: -C is consume, -P produce, -L metadata, -Q offsets.",

@@ -99,7 +99,10 @@ def _print(options: argparse.Namespace, answer: Any) -> None:
         print_json(answer)
     elif isinstance(answer, list):
         for row in answer:
-            print(" ".join(map(str, row)) if isinstance(row, list) else row)
+            if isinstance(row, dict):
+                print_json(row, indent=None)
+            else:
+                print(" ".join(map(str, row)) if isinstance(row, list) else row)
     elif answer is not None:
         print(answer)
 

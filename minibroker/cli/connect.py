@@ -212,7 +212,7 @@ def _named(item: object) -> str:
     return "-".join(map(str, item)) if isinstance(item, tuple) else str(item)
 
 
-def print_json(value: object) -> None:
+def print_json(value: object, *, indent: int | None = 1) -> None:
     import json
 
-    print(json.dumps(value, indent=1, ensure_ascii=False))
+    print(json.dumps(value, indent=indent, ensure_ascii=False))

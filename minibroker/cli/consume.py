@@ -52,7 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", "--max-messages", "--count", dest="count", type=int, metavar="N", help="end after so many"
     )
     parser.add_argument("--timeout-ms", type=int, metavar="MS", help="end when nothing came for so long")
-    parser.add_argument("--isolation-level", choices=ISOLATION_LEVELS)
+    parser.add_argument(
+        "--isolation-level", choices=ISOLATION_LEVELS,
+        help="as kafka-console-consumer read_uncommitted by default, with -C as kcat read_committed",
+    )  # fmt: skip
     parser.add_argument("-f", "--format", metavar="TEXT", help="how to write a record, with kcat's words: see below")
     parser.add_argument("-K", "--key-delimiter", metavar="TEXT", help="write the key too, and this behind it")
     parser.add_argument("-D", "--delimiter", default="\\n", metavar="TEXT", help="what follows a record (\\n)")

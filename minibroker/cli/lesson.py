@@ -1,4 +1,4 @@
-"""`minibroker lesson`: replication step by step, on a cluster that one's own clients may join.
+"""`minibroker lesson`: replication and transactions step by step, on a cluster that one's own clients may join.
 
 At a terminal each step waits for Enter, and the brokers listen on ports. Else, or with --run, the lesson is played at
 once and in virtual time: it prints the same each time, and there is nothing to join.
@@ -6,6 +6,7 @@ once and in virtual time: it prints the same each time, and there is nothing to 
 
 from __future__ import annotations
 
+import os
 import sys
 
 from minibroker.cli.status import DONE, FAILED, USAGE
@@ -17,14 +18,15 @@ if TYPE_CHECKING:
     from minibroker.lessons.running import Outcome
     from minibroker.lessons.scenario import Scenario
 
-DESCRIPTION = "Learn how Kafka replicates, step by step, on a real cluster. Without a name: list the lessons."
-JOIN = "The clock stands still between steps. Your own clients may join: {}"
+DESCRIPTION = "Learn how Kafka works, step by step, on a real cluster. Without a name: list the lessons."
+JOIN = "The clock stands still between steps.\nYour own clients may join: {}\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="a lesson, or a file with one of your own")
     parser.add_argument("--run", action="store_true", help="do not wait for Enter, and open no ports")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="of broker 1; the others take the next ones")
+    parser.add_argument("--text", action="store_true", help="print its text, to be changed and played as a file")
     parser.add_argument("--all", action="store_true", help="tell every event, messages between brokers too")
 
 
@@ -36,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
             print(f"  {name:24}{load(name).title}")
         print("\nminibroker lesson NAME plays one.")
         return DONE
+    if options.text:
+        return _print_text(options.name)
     scenario = find_scenario(options.name, "lesson")
     if scenario is None:
         return USAGE
@@ -56,9 +60,22 @@ def find_scenario(name: str, command: str) -> Scenario | None:
             return load(name)
         with open(name, encoding="utf-8") as file:
             return parse_scenario(file.read(), name)
-    except (NoSuchLesson, ScenarioError, OSError) as error:
+    except OSError as error:
+        print(f"minibroker {command}: {name}: {error.strerror}", file=sys.stderr)
+    except (NoSuchLesson, ScenarioError) as error:
         print(f"minibroker {command}: {error}", file=sys.stderr)
-        return None
+    return None
+
+
+def _print_text(name: str) -> int:
+    from minibroker.lessons import NoSuchLesson, text_of
+
+    try:
+        sys.stdout.write(text_of(name))
+    except NoSuchLesson as error:
+        print(f"minibroker lesson: {error}", file=sys.stderr)
+        return USAGE
+    return DONE
 
 
 def _run(scenario: Scenario, *, everything: bool) -> int:
@@ -99,11 +116,15 @@ async def _play(scenario: Scenario, port: int, *, everything: bool) -> int:
                 return status
             had_cluster = stage.cluster is not None
             outcome = await player.play(step)
-            _print(tell_outcome(outcome, colour=sys.stdout.isatty(), everything=everything))
+            _print(
+                tell_outcome(
+                    outcome, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ, everything=everything
+                )
+            )
             if outcome.failures:
                 status = FAILED  # a client that joined may be why, so go on
             if not had_cluster and stage.cluster is not None:
-                _print([JOIN.format(stage.cluster.bootstrap_servers), ""])
+                _print([JOIN.format(stage.cluster.bootstrap_servers)])
         _print(tell_words(scenario.last_words))
         if await _enter("[Enter to end] "):
             _print([])

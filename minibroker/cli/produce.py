@@ -2,7 +2,7 @@
 kafka-console-producer.
 
 Reading goes on while records are under way, as far as the producer has room. What must hold: the exit status is 0 only
-if every record has been acknowledged (acks 0: sent).
+if every record has been acknowledged (acks 0: sent), and every transaction committed, or aborted if that was asked for.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from minibroker.cli.connect import add_arguments as add_connection
 from minibroker.cli.input import READER_PROPERTIES, lines, parser_of
 from minibroker.cli.progress import Progress
 from minibroker.cli.record_format import unescaped
-from minibroker.cli.status import DONE, FAILED, USAGE
+from minibroker.cli.status import DONE, FAILED, TERMINATED, USAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     import asyncio
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
 
     from minibroker.cli.input import Draft
     from minibroker.client.accumulator import RecordMetadata
@@ -32,13 +32,17 @@ if TYPE_CHECKING:
     Pending = deque[asyncio.Future[RecordMetadata]]
 
 DESCRIPTION = "Write a record for each line of standard input, or one for each file."
-EPILOG = "Without -K a line is the value; with -K ':' the line 'k:v' is key k and value v."
+EPILOG = (
+    "Without -K a line is the value; with -K ':' the line 'k:v' is key k and value v. With --transactional-id all "
+    "records are one transaction, unless --transaction-size says how many."
+)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PROPERTIES = (
     "acks", "request.required.acks", "batch.size", "compression.codec", "compression.type", "enable.idempotence",
-    "linger.ms", "queue.buffering.max.ms",
+    "linger.ms", "queue.buffering.max.ms", "transaction.timeout.ms", "transactional.id",
 )  # fmt: skip
 BATCH_BYTES = 64 * 1024
+TRANSACTION_TIMEOUT_MS = 60_000
 UNDER_WAY_MAX = 20_000  # futures to remember; those that are done are dropped on the way
 
 
@@ -68,6 +72,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--idempotent", action="store_true", help="no record twice, also when an answer was lost")
     parser.add_argument(
+        "--transactional-id", metavar="ID", help="write in transactions; whoever had the id before is fenced"
+    )
+    parser.add_argument(
+        "--transaction-size", type=int, metavar="N", help="commit after every N records, not only at the end"
+    )
+    parser.add_argument("--abort", action="store_true", help="abort each transaction in place of committing it")
+    parser.add_argument(
         "--property", "--reader-property", dest="console", action="append", default=[], metavar="KEY=VALUE",
         help="as of kafka-console-producer: " + ", ".join(READER_PROPERTIES),
     )  # fmt: skip
@@ -79,7 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     async def work(cluster: Cluster) -> int:
-        return await _produce(cluster, options)
+        if _transactional_id(options) is None:
+            return await _produce(cluster, options)
+        return await _unless_terminated(_produce(cluster, options))
 
     try:
         return run_with_cluster("produce", options, work, PROPERTIES)
@@ -93,25 +106,58 @@ def run(options: argparse.Namespace) -> int:
         return USAGE
 
 
+async def _unless_terminated(work: Coroutine[None, None, int]) -> int:
+    """Let SIGTERM end it as Ctrl-C does: a transaction left open would hold its readers up until it times out."""
+    import asyncio
+    import signal
+    from contextlib import suppress
+
+    task, own = asyncio.ensure_future(work), asyncio.current_task()
+    with suppress(RuntimeError):  # signals are for the main thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if own is None or own.cancelling():  # by Ctrl-C, of which asyncio makes a KeyboardInterrupt
+            raise
+        return TERMINATED
+
+
 async def _produce(cluster: Cluster, options: argparse.Namespace) -> int:
+    from minibroker.errors import KafkaError
+
     topic = await cluster.topic(options.topic, create=True)
     if options.partition >= 0 and options.partition not in topic.partitions:
         reason = f"{options.topic} has {len(topic.partitions)} partitions, there is no {options.partition}"
         raise Refused(reason, FAILED)
     drafts = _drafts(options)
+    is_transactional = _transactional_id(options) is not None
+    if not is_transactional and (options.abort or options.transaction_size is not None):
+        raise Refused("--transaction-size and --abort need --transactional-id")
+    if options.transaction_size is not None and options.transaction_size < 1:
+        raise Refused("--transaction-size: at least 1")
     progress = Progress(cluster.clock, "written", is_wanted=not options.quiet and not sys.stdin.isatty())
     under_way: Pending = deque()
-    counts = [0, 0]  # taken, acknowledged
+    counts = [0, 0, 0]  # taken, acknowledged, committed
     failure: Exception | None = None
     async with _producer(cluster, options) as producer:
+        if is_transactional:
+            await producer.init_transactions()
+            producer.begin_transaction()
         with progress:
             try:
                 await _send(producer, drafts, options, under_way, counts, progress)
                 await producer.flush()
                 _settle(under_way, counts, progress, options.verbose)
+                if is_transactional:
+                    await _end_transaction(producer, options, counts)
             except _Undelivered as undelivered:
                 failure = undelivered.__cause__  # type: ignore[assignment]
-        if failure is not None:
+            except KafkaError as error:
+                if not is_transactional:
+                    raise
+                failure = error  # the transaction has failed, and takes no more records
+        if failure is not None:  # a transaction that is open is aborted when the producer is closed
             await producer.flush()
             while under_way:
                 try:
@@ -120,8 +166,22 @@ async def _produce(cluster: Cluster, options: argparse.Namespace) -> int:
                     continue
     if failure is None:
         return DONE
-    complain("produce", f"{counts[1]} of {counts[0]} records were written, then: {failure}")
+    done = f"{counts[2]} of {counts[0]} records were committed"
+    if not is_transactional:
+        done = f"{counts[1]} of {counts[0]} records were written"
+    complain("produce", f"{done}, then: {failure}")
     return FAILED
+
+
+async def _end_transaction(producer: Producer, options: argparse.Namespace, counts: list[int]) -> None:
+    from minibroker.errors import KafkaError
+
+    try:
+        await (producer.abort_transaction() if options.abort else producer.commit_transaction())
+    except KafkaError as error:
+        raise _Undelivered from error
+    if not options.abort:
+        counts[2] = counts[1]
 
 
 class _Undelivered(Exception):
@@ -134,11 +194,15 @@ def _producer(cluster: Cluster, options: argparse.Namespace) -> Producer:
     given = dict(text.partition("=")[::2] for text in options.properties)
     acks = options.acks or given.get("acks") or given.get("request.required.acks") or "all"
     codec = options.codec or given.get("compression.codec") or given.get("compression.type") or "none"
-    idempotent = options.idempotent or given.get("enable.idempotence") == "true"
+    transactional_id = _transactional_id(options)
+    is_wanted = options.idempotent or {"true": True, "false": False}.get(given.get("enable.idempotence", "").lower())
+    idempotent = transactional_id is not None if is_wanted is None else is_wanted
+    if transactional_id is not None and not idempotent:
+        raise Refused("--transactional-id: not with enable.idempotence=false")
     if acks not in ("all", "-1", "0", "1"):
         raise Refused(f"acks {acks}: say all, 1 or 0")
     if idempotent and acks in ("0", "1"):
-        raise Refused("--idempotent needs acks all")
+        raise Refused(f"{'--idempotent' if transactional_id is None else '--transactional-id'} needs acks all")
     if codec not in CODECS:
         raise Refused(f"{codec}: there are {', '.join(CODECS)}")
     return Producer(
@@ -148,7 +212,17 @@ def _producer(cluster: Cluster, options: argparse.Namespace) -> Producer:
         idempotent=idempotent,
         linger_ms=int(float(given.get("linger.ms") or given.get("queue.buffering.max.ms") or 0)),
         batch_bytes=int(given.get("batch.size", BATCH_BYTES)),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=int(given.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)),
     )
+
+
+def _transactional_id(options: argparse.Namespace) -> str | None:
+    given = dict(text.partition("=")[::2] for text in options.properties)
+    named = given.get("transactional.id") if options.transactional_id is None else options.transactional_id
+    if named == "":  # of a script whose variable is not set: its records would count one by one
+        raise Refused("--transactional-id: it is empty; leave it out to write without transactions")
+    return named
 
 
 async def _send(
@@ -168,8 +242,13 @@ async def _send(
             pending = await producer.enqueue(topic, draft.value, draft.key, draft.headers, partition, draft.timestamp)
             under_way.append(pending)
             counts[0] += 1
-            if options.sync:
+            is_full = options.transaction_size is not None and counts[0] % options.transaction_size == 0
+            if options.sync or is_full:
                 await producer.flush()
+            if is_full:
+                _settle(under_way, counts, progress, options.verbose)
+                await _end_transaction(producer, options, counts)
+                producer.begin_transaction()
             if len(under_way) >= UNDER_WAY_MAX or options.sync:
                 _settle(under_way, counts, progress, options.verbose)
         size_bytes = sum(len(draft.value or b"") + len(draft.key or b"") for draft in some)

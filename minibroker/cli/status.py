@@ -1,4 +1,5 @@
 """Exit statuses, as grep and most tools have them."""
 
 DONE, FAILED, USAGE = 0, 1, 2
-INTERRUPTED = 130  # what shells expect of a program that ended by Ctrl-C
+# What shells expect of a program that ended by Ctrl-C, or by SIGTERM.
+INTERRUPTED, TERMINATED = 130, 143

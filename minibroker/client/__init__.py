@@ -8,13 +8,15 @@ connection.py  one connection: calls, pipelined, in versions that both sides kno
 security.py    TLS and SASL, by the settings of Kafka's clients
 cluster.py     who leads what, connections to everybody, patience with what passes
 producer.py    records -> batches -> leaders; accumulator.py and partitioner.py are its parts, produce.py its requests
-consumer.py    partitions by offset, as records; transactions.py, sessions.py and fetching.py are its parts
+transaction_manager.py  where its transaction stands; transaction_calls.py  what it asks of coordinators
+consumer.py    partitions by offset, as records; aborted.py, sessions.py and fetching.py are its parts
 offsets.py     offsets by time
 groups.py      groups and their offsets, from outside; coordinators.py finds who coordinates them
+transactions.py  transactions, from outside
 admin.py       topics, configs, and the rest of what administrators do; descriptions.py holds its values
 
 It speaks every version that we know of each API, so also with old brokers. Names are imported at their first use.
-Not here: members of groups, transactions. Time comes from the clock handed in.
+Not here: members of groups. Time comes from the clock handed in.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from minibroker.client.groups import Groups as Groups
     from minibroker.client.offsets import AtTime as AtTime
     from minibroker.client.producer import Producer as Producer
+    from minibroker.client.transactions import Transactions as Transactions
 
 _HOMES = {
     "Admin": "admin",
@@ -51,6 +54,7 @@ _HOMES = {
     "RecordMetadata": "accumulator",
     "SomeFailed": "descriptions",
     "Subtract": "descriptions",
+    "Transactions": "transactions",
 }
 
 __all__ = [
@@ -68,6 +72,7 @@ __all__ = [
     "RecordMetadata",
     "SomeFailed",
     "Subtract",
+    "Transactions",
 ]
 
 

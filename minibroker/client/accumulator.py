@@ -61,7 +61,7 @@ class OpenBatch:
         self.futures.append(future)
         self.size_bytes += size_of(record)
 
-    def build(self, magic: int, codec: int) -> bytes:
+    def build(self, magic: int, codec: int, *, transactional: bool = False) -> bytes:
         """Return the bytes; the same ones unless the broker that leads now wants another format."""
         if self.magic != magic:
             producer = self.producer
@@ -72,6 +72,7 @@ class OpenBatch:
                 producer_id=producer.id if producer else -1,
                 producer_epoch=producer.epoch if producer else -1,
                 base_sequence=self.base_sequence,
+                transactional=transactional,
             )
             self.magic = magic
         return self._built
@@ -126,6 +127,13 @@ class PartitionQueue:
             batch.producer, batch.base_sequence = producer, self._next_sequence
             self._next_sequence = (self._next_sequence + len(batch.records)) & SEQUENCE_MAX
         return batch
+
+    def drain(self) -> list[OpenBatch]:
+        """Give all batches away; they will not be sent."""
+        batches = list(self._batches)
+        self._batches.clear()
+        self._due = False
+        return batches
 
     def put_back(self, batch: OpenBatch) -> None:
         """Take a batch back that shall be sent again, before all others."""

@@ -214,9 +214,9 @@ class Admin:
         return await self._ask_leaders(before, request, lambda row: int(row.low_watermark))
 
     async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """Return what the leaders remember of producers (Kafka 2.8 and later)."""
+        """Return what the leaders remember of producers (Kafka 2.8 and later), or one broker with replicas."""
         from minibroker.protocol.messages.describe_producers import DescribeProducersRequest
 
         Row = DescribeProducersRequest.TopicRequest
@@ -240,7 +240,7 @@ class Admin:
                 for state in row.active_producers
             ]
 
-        return await self._ask_leaders(partitions, request, states)
+        return await self._ask_leaders(partitions, request, states, broker=broker)
 
     # Brokers
 
@@ -287,7 +287,7 @@ class Admin:
         async def ask() -> Any:
             target = node_id
             if to_controller:
-                await self._cluster.metadata([])
+                await self._cluster.ask_metadata([])
                 target = self._cluster.controller_id if self._cluster.controller_id in self._cluster.nodes else None
             answer = await self._cluster.call(request, target, timeout_ms=self._timeout_ms + self._cluster.timeout_ms)
             codes = {row.error_code for row in rows(answer)}
@@ -306,13 +306,17 @@ class Admin:
         partitions: Iterable[TopicPartition],
         request: Callable[[list[TopicPartition]], Request],
         result: Callable[[Any], R],
+        *,
+        broker: int | None = None,
     ) -> dict[TopicPartition, R]:
+        """Ask the leaders of partitions, or one broker about all of them."""
         wanted = list(partitions)
 
         async def ask() -> tuple[dict[TopicPartition, R], dict[TopicPartition, KafkaError]]:
             results: dict[TopicPartition, R] = {}
             errors: dict[TopicPartition, KafkaError] = {}
-            for leader, led in (await self._cluster.by_leader(wanted)).items():
+            sorted_by_leader = await self._cluster.by_leader(wanted) if broker is None else {broker: wanted}
+            for leader, led in sorted_by_leader.items():
                 answer = await self._cluster.call(request(led), leader)
                 for topic in answer.topics:
                     for row in topic.partitions:

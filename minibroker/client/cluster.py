@@ -2,6 +2,7 @@
 
 What is known of topics is kept and asked for anew when a broker says that it is out of date. `retrying` is the one
 place that has patience: it repeats what failed for a passing reason, a bounded number of times, with pauses that grow.
+What it repeats asks once, by `ask_metadata` and `by_leader`: patience within patience would be multiplied.
 What must hold: a connection has one opener, however many ask for it; `close` leaves no socket and no task.
 Brokers answer a connection in order, so whoever waits long at a broker asks for a connection of its own (`lane`).
 Not here: what calls mean (producer.py, consumer.py, admin.py).
@@ -162,7 +163,36 @@ class Cluster(AsyncCloseable):
         create: let the broker create topics that do not exist; below version 4 it always may.
         """
         names = None if topics is None else list(topics)
-        return await self.retrying(lambda: self._ask_metadata(names, create))
+        return await self.retrying(lambda: self.ask_metadata(names, create=create))
+
+    async def ask_metadata(self, topics: list[str] | None = None, *, create: bool = False) -> dict[str, Topic]:
+        """Ask as `metadata` does, but once: for what `retrying` repeats."""
+        connection = await self.connection()
+        version = connection.version_of(MetadataRequest)
+        Row = MetadataRequest.MetadataRequestTopic
+        rows = None if topics is None else [Row(name=name) for name in topics]
+        if version == 0 and rows is None:
+            rows = []
+        request = MetadataRequest(topics=rows, allow_auto_topic_creation=create or version < 4)
+        try:
+            answer: MetadataResponse = await connection.call(request, version, timeout_ms=self.timeout_ms)
+        except CallTimeout:
+            await connection.close()
+            raise
+        if answer.error_code:
+            raise error_of(answer.error_code, f"metadata from {connection.address}: {error_name(answer.error_code)}")
+        self._learn_nodes(answer)
+        found = {topic.name: topic for topic in map(_topic, answer.topics)}
+        for name, topic in found.items():
+            if topic.error:
+                self.topics.pop(name, None)
+            else:
+                self.topics[name] = topic
+        if topics is None:
+            self.topics = {name: topic for name, topic in self.topics.items() if name in found}
+            return found
+        missing = Error.UNKNOWN_TOPIC_OR_PARTITION
+        return {name: found.get(name) or Topic(name, NO_ID, False, {}, missing) for name in topics}
 
     async def topic(self, name: str, *, create: bool = False) -> Topic:
         """Return what is known of a topic, asking first if nothing is; wait for it if it is being created."""
@@ -180,24 +210,16 @@ class Cluster(AsyncCloseable):
 
     async def leader_of(self, topic: str, partition: int, *, create: bool = False) -> Partition:
         """Return a partition that has a leader, asking first if nothing is known, or raise."""
-
-        async def find() -> Partition:
-            known = self.topics.get(topic) or await self._find_topic(topic, create)
-            found = known.partitions.get(partition)
-            if found is None:
-                reason = f"{topic}-{partition}: the topic has {len(known.partitions)} partitions"
-                raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, reason)
-            if found.leader_id == NO_NODE:
-                raise KafkaError(Error.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
-            return found
-
-        return await self.retrying(find, [topic])
+        return await self.retrying(lambda: self._find_leader(topic, partition, create), [topic])
 
     async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Sort partitions by the brokers that lead them."""
+        """Sort partitions by the brokers that lead them, asking once where nothing is known, or raise.
+
+        For what `retrying` repeats, which is to forget their topics.
+        """
         found: dict[int, list[TopicPartition]] = {}
         for topic, partition in partitions:
-            leader = (await self.leader_of(topic, partition)).leader_id
+            leader = (await self._find_leader(topic, partition)).leader_id
             found.setdefault(leader, []).append((topic, partition))
         return found
 
@@ -212,7 +234,7 @@ class Cluster(AsyncCloseable):
         """Return the connection to a broker, to any one if none is named. Each `lane` has its own."""
         if node_id is not None:
             if node_id not in self.nodes:
-                await self._ask_metadata([], False)
+                await self.ask_metadata([])
             node = self.nodes.get(node_id)
             if node is None:
                 raise KafkaError(Error.LEADER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster")
@@ -274,38 +296,20 @@ class Cluster(AsyncCloseable):
     # Asking
 
     async def _find_topic(self, name: str, create: bool) -> Topic:
-        topic = (await self._ask_metadata([name], create))[name]
+        topic = (await self.ask_metadata([name], create=create))[name]
         if topic.error:
             raise error_of(topic.error, name)
         return topic
 
-    async def _ask_metadata(self, topics: list[str] | None, create: bool) -> dict[str, Topic]:
-        connection = await self.connection()
-        version = connection.version_of(MetadataRequest)
-        Row = MetadataRequest.MetadataRequestTopic
-        rows = None if topics is None else [Row(name=name) for name in topics]
-        if version == 0 and rows is None:
-            rows = []
-        request = MetadataRequest(topics=rows, allow_auto_topic_creation=create or version < 4)
-        try:
-            answer: MetadataResponse = await connection.call(request, version, timeout_ms=self.timeout_ms)
-        except CallTimeout:
-            await connection.close()
-            raise
-        if answer.error_code:
-            raise error_of(answer.error_code, f"metadata from {connection.address}: {error_name(answer.error_code)}")
-        self._learn_nodes(answer)
-        found = {topic.name: topic for topic in map(_topic, answer.topics)}
-        for name, topic in found.items():
-            if topic.error:
-                self.topics.pop(name, None)
-            else:
-                self.topics[name] = topic
-        if topics is None:
-            self.topics = {name: topic for name, topic in self.topics.items() if name in found}
-            return found
-        missing = Error.UNKNOWN_TOPIC_OR_PARTITION
-        return {name: found.get(name) or Topic(name, NO_ID, False, {}, missing) for name in topics}
+    async def _find_leader(self, topic: str, partition: int, create: bool = False) -> Partition:
+        known = self.topics.get(topic) or await self._find_topic(topic, create)
+        found = known.partitions.get(partition)
+        if found is None:
+            reason = f"{topic}-{partition}: the topic has {len(known.partitions)} partitions"
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, reason)
+        if found.leader_id == NO_NODE:
+            raise KafkaError(Error.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
+        return found
 
     def _learn_nodes(self, answer: MetadataResponse) -> None:
         # A broker that has just started may not know any; what we knew is then better than nothing.

@@ -84,8 +84,8 @@ class Connection(AsyncCloseable):
     def __init__(
         self, address: str, clock: Clock, client_id: str | None, frame_bytes_max: int, max_versions: Mapping[str, int]
     ):
-        unknown = set(max_versions) - set(APIS.values())
-        assert not unknown, f"no such APIs: {unknown}"
+        if unknown := set(max_versions) - set(APIS.values()):
+            raise ValueError(f"no such APIs: {', '.join(sorted(unknown))}")
         self.address = address  # as host:port, for messages
         # What the broker said it has: number of the API -> lowest and highest version. None: it was not asked.
         self.api_versions: dict[int, tuple[int, int]] | None = None

@@ -58,7 +58,10 @@ class Consumer(AsyncCloseable):
         sessions: bool = False,
     ):
         """out_of_range: what to do when there is nothing at a position: "error", or begin at "earliest" or "latest"."""
-        assert out_of_range in OUT_OF_RANGE_POLICIES, f"{out_of_range!r} is none of {OUT_OF_RANGE_POLICIES}"
+        if out_of_range not in OUT_OF_RANGE_POLICIES:
+            raise ValueError(f"{out_of_range!r} is none of {OUT_OF_RANGE_POLICIES}")
+        if isolation_level not in ISOLATION_LEVELS:
+            raise ValueError(f"{isolation_level!r} is none of {tuple(ISOLATION_LEVELS)}")
         self._cluster = cluster
         self._out_of_range = out_of_range
         self._sessions = sessions
@@ -95,7 +98,8 @@ class Consumer(AsyncCloseable):
     async def seek(self, topic: str, partition: int, start: int | str | AtTime) -> None:
         """Go on elsewhere in one of the assigned partitions."""
         key = (topic, partition)
-        assert key in self._positions, f"{topic}-{partition} is not assigned"
+        if key not in self._positions:
+            raise ValueError(f"{topic}-{partition} is not assigned")
         offset = (await self._find({key: start}))[key]
         self._positions[key] = Position(offset)
         self._ready = deque(record for record in self._ready if (record.topic, record.partition) != key)
@@ -142,9 +146,10 @@ class Consumer(AsyncCloseable):
 
     async def __anext__(self) -> ConsumedRecord:
         while not self._ready:
-            assert self._positions, "nothing is assigned"
             if self._closed:
                 raise StopAsyncIteration
+            if not self._positions:
+                raise ValueError("nothing is assigned")
             self._ready.extend(await self.fetch())
         return self._ready.popleft()
 

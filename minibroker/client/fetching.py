@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from minibroker.client.aborted import AbortedFilter
 from minibroker.client.cluster import TopicPartition
 from minibroker.client.connection import error_of
 from minibroker.client.offsets import READ_COMMITTED
 from minibroker.client.sessions import FetchSession
-from minibroker.client.transactions import AbortedFilter
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -230,7 +230,7 @@ class Groups:
             reason = f"stable offsets need OffsetFetch v{STABLE}, {connection.address} has v{version}"
             raise KafkaError(Error.UNSUPPORTED_VERSION, reason)
         if wanted is None and version < ALL_TOPICS:
-            topics = await self._cluster.metadata()
+            topics = await self._cluster.ask_metadata()
             wanted = [(name, partition) for name, topic in topics.items() for partition in topic.partitions]
         Group = OffsetFetchRequest.OffsetFetchRequestGroup
         if version >= MANY_GROUPS:

@@ -4,7 +4,7 @@
     await send(cluster, leader, form, {("orders", 0): batch}, acks=-1)   an outcome for each
 
 What must hold: a partition that the answer leaves out has an outcome all the same, an error.
-Not here: which batches, in which order, and how often they are sent (producer.py, spark/sink/task.py).
+Not here: which batches, in which order, and how often they are sent (producer.py, spark/sink/sender.py).
 """
 
 from __future__ import annotations
@@ -55,10 +55,21 @@ MISSING = Outcome(error_code=Error.UNKNOWN_SERVER_ERROR, reason="it is missing i
 
 
 async def form_for(
-    cluster: Cluster, leader: int, topics: Iterable[str], *, codec: int, needs_batches: bool = True
+    cluster: Cluster,
+    leader: int,
+    topics: Iterable[str],
+    *,
+    codec: int,
+    needs_batches: bool = True,
+    version_max: int | None = None,
 ) -> Form:
-    """Return the newest form that the broker knows; needs_batches: formats v0 and v1 will not do."""
+    """Return the newest form that the broker knows; needs_batches: formats v0 and v1 will not do.
+
+    version_max: of a transaction in the classic protocol, as newer versions are those of transactions v2.
+    """
     version = (await cluster.connection(leader)).version_of(ProduceRequest)
+    if version_max is not None:
+        version = min(version, version_max)
     if needs_batches and version < BATCHES_SINCE:
         reason = f"batches of v2 need Produce v{BATCHES_SINCE}, of Kafka 0.11; this broker has v{version}"
         raise KafkaError(Error.UNSUPPORTED_VERSION, reason)
@@ -78,6 +89,7 @@ async def send(
     acks: int,
     timeout_ms: int,
     extra_ms: int,
+    transactional_id: str | None = None,
 ) -> tuple[dict[TopicPartition, Outcome], int]:
     """Send batches; return what became of them, and for how many ms the broker wants to be left alone.
 
@@ -89,7 +101,9 @@ async def send(
         if topic not in topics:
             topics[topic] = Topic(topic_id=form.topic_ids[topic], name=topic, partition_data=[])
         topics[topic].partition_data.append(Topic.PartitionProduceData(index=partition, records=data))
-    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
+    )
     answer: ProduceResponse | None = await cluster.call(
         request, leader, version=form.version, timeout_ms=timeout_ms + extra_ms
     )

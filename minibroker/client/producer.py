@@ -3,14 +3,22 @@
 A record joins the batch of its partition; a batch goes when it is full or has waited `linger_ms`. One request at a time
 is under way to each broker, with one batch of every partition there that is ready; what comes meanwhile fills the next
 ones, so throughput needs no waiting. A batch that failed for a passing reason goes again, before later ones.
+
+    async with Producer(cluster, transactional_id="pay-1") as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send("orders", b"hello")
+        await producer.send_offsets_to_transaction({("payments", 0): 17}, "billing")
+        await producer.commit_transaction()
+
 What must hold: each record's future ends; records of a partition are written in the order of their `send`.
-Not here: transactions; cutting a batch that the broker finds too large.
+Not here: what a transaction may do (transaction_manager.py); cutting a batch that the broker finds too large.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
 from minibroker.client.accumulator import OpenBatch, PartitionQueue, Pending, ProducerId, RecordMetadata, size_of
 from minibroker.client.cluster import NO_NODE, Cluster, Topic
@@ -20,6 +28,12 @@ from minibroker.client.produce import Outcome, form_for, new_producer, send
 from minibroker.errors import Error, KafkaError
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.client.cluster import TopicPartition
+    from minibroker.client.groups import CommittedOffset
+    from minibroker.client.transaction_manager import TransactionManager
 
 REQUEST_BYTES_MAX = 8 * 1024 * 1024  # of batches in one request; a single batch may be larger
 
@@ -33,15 +47,26 @@ class Producer(AsyncCloseable):
         *,
         acks: int = -1,
         compression: str | None = None,
-        idempotent: bool = False,
+        idempotent: bool | None = None,
         linger_ms: int = 0,
         batch_bytes: int = 16_384,
         buffer_bytes_max: int = 32 * 1024 * 1024,
         timeout_ms: int = 30_000,
         partitioner: Callable[[bytes, int], int] = partition_of_key,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
     ):
-        assert acks in (-1, 0, 1), f"acks {acks} is none of -1, 0, 1"
-        assert not idempotent or acks == -1, "an idempotent producer needs acks -1"
+        """idempotent: by default with a transactional id only, which needs it.
+
+        transaction_timeout_ms: how long a transaction may be open before its coordinator aborts it.
+        """
+        idempotent = transactional_id is not None if idempotent is None else idempotent
+        if acks not in (-1, 0, 1):
+            raise ValueError(f"acks {acks} is none of -1, 0, 1")
+        if idempotent and acks != -1:
+            raise ValueError("an idempotent producer needs acks -1")
+        if transactional_id is not None and not idempotent:
+            raise ValueError("a producer with a transactional_id is idempotent")
         self._cluster = cluster
         self._acks = acks
         self._codec = CODEC_NAMES.index(compression or "none")
@@ -55,6 +80,8 @@ class Producer(AsyncCloseable):
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._busy: dict[int | str, asyncio.Task[None]] = {}  # broker -> the round that is under way to it
         self._producer: ProducerId | None = None
+        self._transactional_id = transactional_id
+        self._transactions = self._manager(transaction_timeout_ms)
         self._buffered_bytes = 0
         self._unfinished: set[Pending] = set()
         self._room: asyncio.Future[None] | None = None  # there while somebody waits for room
@@ -87,6 +114,8 @@ class Producer(AsyncCloseable):
         known = self._cluster.topics.get(topic) or await self._cluster.topic(topic, create=True)
         if self._closed:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "the producer is closed")
+        if self._transactions is not None:
+            self._transactions.check("send")
         if partition is None:
             partition = self._choose_partition(known, key)
         when = self._cluster.clock.now_ms() if timestamp is None else timestamp
@@ -111,11 +140,84 @@ class Producer(AsyncCloseable):
             await asyncio.wait(self._unfinished)
 
     async def close(self) -> None:
-        """Send what is left and take no more. The cluster stays open."""
+        """Send what is left and take no more; abort a transaction that is open. The cluster stays open."""
         self._closed = True
+        if self._transactions is not None and self._transactions.is_open:
+            try:
+                await self._end(commit=False)
+            except KafkaError:
+                self._drop(KafkaError(Error.UNKNOWN_SERVER_ERROR, "the producer is closed"))
         await self.flush()
         if self._busy:
             await asyncio.wait(self._busy.values())
+
+    # Transactions
+
+    async def init_transactions(self) -> None:
+        """Fence whoever had the transactional id; once, before the first transaction."""
+        await self._of_transactions().init()
+
+    def begin_transaction(self) -> None:
+        self._of_transactions().begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        group: str,
+        *,
+        generation: int = -1,
+        member_id: str = "",
+        instance_id: str | None = None,
+    ) -> None:
+        """Commit offsets of a group, the next ones to read, with the transaction.
+
+        generation, member_id, instance_id: of the consumer in the group; by default it is not checked.
+        """
+        from minibroker.client.groups import CommittedOffset
+
+        committed = {
+            place: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+            for place, offset in offsets.items()
+        }
+        member = {"generation": generation, "member_id": member_id, "instance_id": instance_id}
+        await self._of_transactions().add_offsets(group, committed, member)
+
+    async def commit_transaction(self) -> None:
+        """Send what is left and commit. After an error that passes it may be called again.
+
+        TransactionAbortable: abort it, and go on. ProducerFatal, ProducerFenced: close the producer.
+        """
+        await self._end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Let everything since the beginning not count, what has not been sent with it."""
+        await self._end(commit=False)
+
+    async def _end(self, *, commit: bool) -> None:
+        transactions = self._of_transactions()
+        transactions.begin_end(commit=commit)
+        if commit:
+            await self.flush()
+        while self._unfinished or (self._busy and not commit):
+            self._drop(KafkaError(Error.TRANSACTION_ABORTABLE, "the transaction was aborted"))
+            if self._busy:
+                await asyncio.wait(self._busy.values())
+        await transactions.end()
+
+    def _of_transactions(self) -> TransactionManager:
+        if self._transactions is None:
+            raise ValueError("a producer without transactional_id has no transactions")
+        return self._transactions
+
+    def _manager(self, timeout_ms: int) -> TransactionManager | None:
+        if self._transactional_id is None:
+            return None
+        from minibroker.client.transaction_calls import TransactionCalls
+        from minibroker.client.transaction_manager import TransactionManager
+
+        return TransactionManager(TransactionCalls(self._cluster, self._transactional_id, timeout_ms=timeout_ms))
+
+    # Partitions
 
     def _choose_partition(self, topic: Topic, key: bytes | None) -> int:
         if key is not None:
@@ -180,8 +282,8 @@ class Producer(AsyncCloseable):
 
     async def _send_round(self, leader: int, queues: list[PartitionQueue]) -> None:
         try:
-            producer = await self._identity() if self._idempotent else None
-        except KafkaError as error:
+            producer = await self._identity(queues) if self._idempotent else None
+        except Exception as error:  # whatever it is: a round that ends with nothing taken begins again at once
             for queue in queues:
                 self._fail_queue(queue, error)
             return
@@ -216,11 +318,29 @@ class Producer(AsyncCloseable):
     ) -> dict[tuple[str, int], KafkaError]:
         """Send one request; return what failed."""
         topics = {topic for topic, _ in taken}
-        form = await form_for(self._cluster, leader, topics, codec=self._codec, needs_batches=self._idempotent)
-        batches = {key: batch.build(form.magic, self._codec) for key, (_, batch) in taken.items()}
-        extra_ms = self._cluster.timeout_ms
+        transactions = self._transactions
+        form = await form_for(
+            self._cluster,
+            leader,
+            topics,
+            codec=self._codec,
+            needs_batches=self._idempotent,
+            version_max=None if transactions is None else transactions.calls.produce_version_max,
+        )
+        is_transactional = transactions is not None
+        batches = {
+            key: batch.build(form.magic, self._codec, transactional=is_transactional)
+            for key, (_, batch) in taken.items()
+        }
         outcomes, _ = await send(
-            self._cluster, leader, form, batches, acks=self._acks, timeout_ms=self._timeout_ms, extra_ms=extra_ms
+            self._cluster,
+            leader,
+            form,
+            batches,
+            acks=self._acks,
+            timeout_ms=self._timeout_ms,
+            extra_ms=self._cluster.timeout_ms,
+            transactional_id=self._transactional_id,
         )
         failures = {}
         for key, outcome in outcomes.items():
@@ -233,7 +353,11 @@ class Producer(AsyncCloseable):
                 self._finish(queue, batch, outcome)
         return failures
 
-    async def _identity(self) -> ProducerId:
+    async def _identity(self, queues: Iterable[PartitionQueue]) -> ProducerId | None:
+        """Return who sends the batches of some queues; their partitions are part of his transaction then."""
+        if self._transactions is not None:
+            await self._transactions.add((queue.topic, queue.partition) for queue in queues)
+            return self._transactions.producer
         if self._producer is None:
             found = ProducerId(*await new_producer(self._cluster))
             if self._producer is None:  # another round may have asked too
@@ -244,7 +368,8 @@ class Producer(AsyncCloseable):
 
     def _retry_or_fail(self, queue: PartitionQueue, batch: OpenBatch, error: KafkaError) -> int:
         """Return how long to pause, 0 if there will be no other try."""
-        if not error.code.retriable or batch.tries >= self._cluster.retry_count:
+        is_over = self._transactions is not None and self._transactions.error is not None
+        if not error.code.retriable or is_over or batch.tries >= self._cluster.retry_count:
             self._fail(batch, error)
             return 0
         self._cluster.forget(queue.topic)
@@ -265,14 +390,28 @@ class Producer(AsyncCloseable):
         """Fail all that waits, unless another round sends of it meanwhile: then there is a leader, and hope."""
         if queue.is_sending:
             return
-        while queue:
-            self._fail(queue.take(None), error)
-        queue.is_sending = False
+        for batch in queue.drain():
+            self._fail(batch, error)
 
     def _fail(self, batch: OpenBatch, error: Exception) -> None:
         # Sequence numbers of this batch are lost: later ones of this identity would leave a gap.
-        if batch.producer is not None and batch.producer is self._producer:
+        if self._transactions is not None:
+            error = self._transactions.fail(error)
+        elif batch.producer is not None and batch.producer is self._producer:
             self._producer = None
+        self._give_up(batch, error)
+        if self._transactions is not None:
+            self._drop(error)  # nothing of the transaction will count
+
+    def _drop(self, error: Exception) -> None:
+        """Give up what waits to be sent in a transaction."""
+        for queue in self._queues.values():
+            for batch in queue.drain():
+                if batch.producer is not None:
+                    self._of_transactions().lose_sequences()
+                self._give_up(batch, error)
+
+    def _give_up(self, batch: OpenBatch, error: Exception) -> None:
         for future in batch.futures:
             if not future.done():
                 future.set_exception(error)

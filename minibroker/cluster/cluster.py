@@ -35,6 +35,7 @@ from minibroker.cluster.groups import Groups
 from minibroker.cluster.links import Links
 from minibroker.cluster.nodes import KILLED, PAUSED, RUNNING, STARTING, STOPPED, STOPPING, WrongState, name_of
 from minibroker.cluster.steps import Steps
+from minibroker.cluster.transactions import Transactions
 from minibroker.cluster.waits import Waits
 from minibroker.cluster.watchers import Watchers
 from minibroker.event_kinds import Broker as BrokerChanged
@@ -100,6 +101,7 @@ class Cluster(ClusterAdmin):
         self.cleaning = Cleaning(self)
         self.waits = Waits(self)
         self.groups = Groups(self)
+        self.transactions = Transactions(self)
         self.watchers = Watchers(self)
         self.cuts_to_high_watermark = False  # as followers did before KIP-101; a lesson may want it
         self._as_version = as_version
@@ -202,6 +204,7 @@ class Cluster(ClusterAdmin):
         if (steer := self._steer) is not None:
             node.steer = lambda verb, arguments: steer(self, who, verb, arguments)
         node.when_disk_fails = lambda failure: self._disk_failed(who, node, failure)
+        node.faults.kill = lambda why: self._end(who, node, why)
         node.partitions.cuts_to_high_watermark = self.cuts_to_high_watermark
         await node.start()
         self._settings[who]["listeners"] = ",".join(
@@ -304,10 +307,14 @@ class Cluster(ClusterAdmin):
 
     def _disk_failed(self, who: NodeId, process: Node | ControllerNode, failure: Exception | None) -> None:
         """Let a broker end whose only disk fails, as Kafka's do: others lead what it led. So does the controller."""
+        self._end(who, process, f"its disk failed: {failure}")
+
+    def _end(self, who: NodeId, process: Node | ControllerNode, why: str) -> None:
+        """Kill a broker from within: as soon as what it does just now is done."""
 
         async def end() -> None:
             if self._process(who) is process and self.states[who] in (RUNNING, PAUSED, STARTING):
-                await self._kill(who, f"its disk failed: {failure}")
+                await self._kill(who, why)
 
         self._ending = asyncio.get_running_loop().create_task(end())
 

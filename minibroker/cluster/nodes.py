@@ -59,7 +59,7 @@ class Nodes:
     @property
     def bootstrap_servers(self) -> str:
         """host:port of every broker that was started, for clients."""
-        return ",".join(node.bootstrap_servers for _, node in sorted(self.nodes.items()))
+        return ",".join(filter(None, (node.bootstrap_servers for _, node in sorted(self.nodes.items()))))
 
     def check(self, who: NodeId, *states: str) -> str:
         """Return the state of a node; raise NoSuchBroker, or WrongState unless it is one of these."""

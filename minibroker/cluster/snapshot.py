@@ -12,7 +12,9 @@ from typing import TypedDict
 from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.groups import OFFSETS_TOPIC, seen_groups
 from minibroker.log.batches import batches
+from minibroker.log.formats import ABORT, COMMIT
 from minibroker.log.reading import read
+from minibroker.log.records import control_type
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.network import CONTROLLER
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 SHORT_LOG_BYTES_MAX = 16_384  # so much of the end of a log is looked into, in whole segments
 SEGMENTS_MAX = 64  # that are named
 NOT_COMPACTED = -1
+MARKERS = {COMMIT: "commit", ABORT: "abort"}
 
 
 class ReplicaState(TypedDict):
@@ -37,6 +40,7 @@ class ReplicaState(TypedDict):
 
     start_offset: int
     high_watermark: int
+    last_stable_offset: int  # up to there read_committed reads: no transaction is open before it
     end_offset: int
     leader_epoch: int
     is_leader: bool  # as far as it knows
@@ -44,6 +48,7 @@ class ReplicaState(TypedDict):
     segments: list[int]  # offsets that the newest of them begin with, rising
     clean_offset: int  # up to there the log has been compacted; -1: never
     texts: dict[str, str]  # offset -> record_text, of short logs; strings, for JSON has no others
+    markers: dict[str, str]  # offset -> commit or abort, of short logs: where transactions end
     gaps: list[tuple[int, int]]  # of short logs: from an offset to another there are no records, compaction took them
 
 
@@ -188,10 +193,11 @@ def partition_state(cluster: Nodes, topic: str, partition: int) -> PartitionStat
 
 def replica_state(replica: Replica, clean_offset: int) -> ReplicaState:
     log = replica.log
-    texts, gaps = _contents(log)
+    texts, markers, gaps = _contents(log)
     return {
         "start_offset": log.log_start_offset,
         "high_watermark": replica.high_watermark,
+        "last_stable_offset": log.last_stable_offset(replica.high_watermark),
         "end_offset": log.log_end_offset,
         "leader_epoch": replica.leader_epoch,
         "is_leader": replica.is_leader and isinstance(replica.role, LeaderState),
@@ -199,13 +205,15 @@ def replica_state(replica: Replica, clean_offset: int) -> ReplicaState:
         "segments": [segment.base_offset for segment in log.segments[-SEGMENTS_MAX:]],
         "clean_offset": clean_offset,
         "texts": texts,
+        "markers": markers,
         "gaps": gaps,
     }
 
 
-def _contents(log: PartitionLog) -> tuple[dict[str, str], list[tuple[int, int]]]:
-    """Return the records of a log, if it is a short one, or of its last segments; and the gaps between them."""
+def _contents(log: PartitionLog) -> tuple[dict[str, str], dict[str, str], list[tuple[int, int]]]:
+    """Return records and markers of a log, if it is a short one, or of its last segments; and the gaps between them."""
     texts: dict[str, str] = {}
+    markers: dict[str, str] = {}
     gaps: list[tuple[int, int]] = []
     position = start = _look_from(log)
     while slice_ := read(log, position, SHORT_LOG_BYTES_MAX, limit_offset=log.log_end_offset):
@@ -217,10 +225,12 @@ def _contents(log: PartitionLog) -> tuple[dict[str, str], list[tuple[int, int]]]
                 position = record.offset + 1
                 if not batch.is_control:
                     texts[str(record.offset)] = record_text(record, with_key=log.settings.compact)
+                elif (outcome := MARKERS.get(control_type(record))) is not None:
+                    markers[str(record.offset)] = outcome
             _note_gap(gaps, position, batch.next_offset)
             position = batch.next_offset
     _note_gap(gaps, position, log.log_end_offset)
-    return texts, gaps
+    return texts, markers, gaps
 
 
 def _look_from(log: PartitionLog) -> int:

@@ -5,6 +5,7 @@
     isr        a leader's proposal of another ISR reaches the controller
     election   the controller fences a broker that is gone, and others lead what it led
     metadata   a broker learns what the controller has decided
+    marker     the marker of a transaction that has ended reaches the leader of one of its partitions
 
 What must hold: what waits is in the order in which it came; without a hold nothing waits.
 """
@@ -15,13 +16,14 @@ from minibroker.cluster.nodes import Nodes
 from minibroker.replication.gate import Gate
 from minibroker.replication.network import CONTROLLER, Letter
 
-KINDS = ("fetch", "answer", "isr", "election", "metadata")
-USUAL = ("fetch", "answer", "isr", "election")  # what brokers learn of decisions goes on by itself
+KINDS = ("fetch", "answer", "isr", "election", "metadata", "marker")
+USUAL = ("fetch", "answer", "isr", "election")  # decisions of the controller and markers go on
 MESSAGES = {
     "fetch": ("FetchRequest", False),
     "answer": ("FetchResponse", False),
     "isr": ("AlterPartitionRequest", True),
     "metadata": ("FetchResponse", True),
+    "marker": ("WriteTxnMarkersRequest", False),
 }  # what is held, and whether the controller is at one end
 
 
@@ -37,9 +39,10 @@ class Steps:
         self.gates = cluster.gates
 
     def hold(self, *kinds: str, broker: int | None = None) -> list[str]:
-        """Let replication wait for tokens: fetch, answer, isr, election, metadata; without any, all but the last.
+        """Let fetch, answer, isr, election, metadata or marker wait for tokens; without any, all but the last two.
 
-        broker: only those of one follower, or of one leader for "isr". Returns all that is held.
+        broker: only those of one follower, for "isr" of one leader, for "marker" of one coordinator. Returns all that
+        is held.
         """
         for kind in kinds or USUAL:
             if kind not in KINDS:

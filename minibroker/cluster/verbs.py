@@ -16,6 +16,7 @@ from minibroker.cluster.disks import Disks
 from minibroker.cluster.groups import Groups
 from minibroker.cluster.links import Links
 from minibroker.cluster.steps import Steps
+from minibroker.cluster.transactions import Transactions
 from minibroker.cluster.waits import Waits
 from minibroker.cluster.watchers import Watchers
 
@@ -92,6 +93,10 @@ def _rows(rows: Sequence[NamedTuple]) -> list[dict[str, Any]]:
     return [row._asdict() for row in rows]
 
 
+def _row(row: NamedTuple) -> dict[str, Any]:
+    return row._asdict()
+
+
 def _view(view: GroupView) -> dict[str, Any]:
     from minibroker.groups.view_rows import view_as_json
 
@@ -140,6 +145,10 @@ VERBS = {
         Verb("wait-committed", Groups.wait_committed, "groups"),
         Verb("groups", Groups.groups, "groups"),
         Verb("group", Groups.group, "groups", as_json=_view),
+        Verb("transactions", Transactions.transactions, "transactions", as_json=_rows),
+        Verb("transaction", Transactions.transaction, "transactions", as_json=_row),
+        Verb("wait-transaction", Transactions.wait_transaction, "transactions", as_json=_row),
+        Verb("abort-transaction", Transactions.abort_transaction, "transactions", as_json=_row),
         Verb("state", Watchers.state, "watchers"),
         Verb("watch", Watchers.news, "watchers", options=["wait_ms"]),
     )

@@ -21,6 +21,7 @@ from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
+from minibroker.log.compression import NONE
 from minibroker.log.reading import read
 from minibroker.log.records import Record
 from minibroker.log.validate import COORDINATOR
@@ -35,6 +36,15 @@ Done = Callable[[Error], None]
 EncodedRecord = tuple[bytes, bytes | None]
 
 
+class BrokenRecord(Exception):
+    """A record that was read, but has been looked at only later, is broken."""
+
+    def __init__(self, offset: int, failure: Exception):
+        super().__init__(str(failure))
+        self.offset = offset
+        self.failure = failure
+
+
 class Owner(Protocol):
     """Who knows what the records say."""
 
@@ -46,7 +56,7 @@ class Owner(Protocol):
         ...
 
     def prepare(self) -> Iterator[int]:
-        """All has been read: make of the records what they say."""
+        """All has been read: make of the records what they say; BrokenRecord if one cannot be read after all."""
         ...
 
     def loaded(self) -> None:
@@ -72,6 +82,7 @@ LOAD_BYTES = 256 << 10  # read at once: half a millisecond if the disk has it at
 LOAD_US = 500
 BATCH_BYTES_MAX = 512 << 10  # records of several requests go into one batch up to here
 HEADER_BYTES, RECORD_BYTES = 61, 20  # of a batch, and at most of a record beside its key and value
+RECORD_BYTES_MIN = 7  # of a record
 
 
 class BatchHead(NamedTuple):
@@ -176,13 +187,16 @@ class CoordinatorLog:
                 if self.is_closed:
                     return
                 offset = max(offset, log.log_start_offset)  # somebody may delete records meanwhile
+            for spent_us in self._owner.prepare():
+                yield spent_us
+                if self.is_closed:
+                    return
+        except BrokenRecord as broken:
+            self._owner.unreadable(broken.offset, broken.failure)
+            return
         except (KafkaError, ProtocolError) as failure:
             self._owner.unreadable(offset, failure)
             return
-        for spent_us in self._owner.prepare():
-            yield spent_us
-            if self.is_closed:
-                return
         self.is_loading = False
         self._owner.loaded()
         self._see()
@@ -206,23 +220,33 @@ class CoordinatorLog:
     def append(self, write: Write) -> None:
         """Take records; KafkaError if they cannot be written: nothing has happened then.
 
-        They reach the log in the end of this turn of the loop, before anybody is answered; large ones at once, since
-        whether the log takes them has to be known before anything is made of them.
+        They reach the log in the end of this turn of the loop, before anybody is answered. Large ones do at once, and
+        those of a transaction, since whether the log takes them has to be known before anything is made of them.
         """
         self.check_open()
         self.replica.check_append()
-        if write.size_bytes > self.batch_bytes_max:
-            self._flush()  # what came before
-            self.check_open()
-            self._append([write])
+        if write.head is not None or write.size_bytes > self.batch_bytes_max:
+            self.flush()  # what came before
+            try:
+                self._append([write])
+            except KafkaError as error:
+                self._see_disk(error)
+                raise
         else:
             self._writes.append(write)
         if not self._is_flushed_soon:
             self._is_flushed_soon = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def check_size(self, least_bytes: int) -> None:
+        """Raise if records of so many bytes at least make a batch that the log would refuse; nobody builds it then."""
+        bytes_max = self.replica.log.settings.validation.max_message_bytes
+        if self._codec == NONE and HEADER_BYTES + least_bytes > bytes_max:
+            raise KafkaError(Error.MESSAGE_TOO_LARGE, f"records of {least_bytes} bytes, and a batch has {bytes_max}")
 
     def check_open(self) -> None:
-        if self.is_closed:
+        """Raise if another coordinator has come after this one, or is about to."""
+        if self.is_closed or self.replica.leader_epoch != self.epoch:
             raise KafkaError(Error.NOT_COORDINATOR, f"{self.replica.topic}-{self.replica.partition} is led elsewhere")
 
     def not_committed(self) -> Iterator[Write]:
@@ -230,14 +254,14 @@ class CoordinatorLog:
         yield from self._in_flight
         yield from self._writes
 
-    def _flush(self) -> None:
-        """Append what has come in this turn."""
+    def flush(self) -> None:
+        """Append what has come in this turn; it is done in the end of the turn, if nobody wants it earlier."""
         self._is_flushed_soon = False
         while self._writes and not self.is_closed:
             batch: list[Write] = []
             size_bytes = 0
             for write in self._writes:
-                if batch and (size_bytes + write.size_bytes > self.batch_bytes_max or batch[0].head or write.head):
+                if batch and size_bytes + write.size_bytes > self.batch_bytes_max:
                     break
                 batch.append(write)
                 size_bytes += write.size_bytes
@@ -252,6 +276,7 @@ class CoordinatorLog:
         self._see()
 
     def _append(self, batch: list[Write]) -> None:
+        self.check_open()
         clock, head = self.parts.clock, batch[0].head or NO_HEAD
         now_ms = clock.now_ms()
         records = [record for write in batch for record in write.records]
@@ -285,6 +310,7 @@ class CoordinatorLog:
             codec=self._codec,
             producer_id=head.producer_id,
             producer_epoch=head.producer_epoch,
+            base_sequence=-1 if head.producer_id < 0 else 0,  # as Kafka: coordinators do not count their batches
             transactional=head.producer_id >= 0,
         )
 
@@ -293,9 +319,12 @@ class CoordinatorLog:
             for write in batch:
                 self._answer(write, Error.NOT_COORDINATOR)
             return
+        self._see_disk(error)
+        self._owner.refused(batch, error)
+
+    def _see_disk(self, error: KafkaError) -> None:
         if error.code == Error.KAFKA_STORAGE_ERROR:
             self.parts.disk_failed(error)
-        self._owner.refused(batch, error)
 
     # The high watermark
 

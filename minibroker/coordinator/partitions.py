@@ -11,7 +11,7 @@ Not here: the log of one (log.py), what its records say, and what of it is told 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from minibroker.clock import CHORE
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="LedPartition")
 
-RECORD_US, BYTES_A_US = 8, 25  # what a record takes that is loaded: a small one, and what it is more for a large one
 RETRY_MS = 1000  # a disk that refused to be read may be read later; so are records written that nobody waits for
 # What a client is told of a record that could not be written: to look for another coordinator, or to ask again.
 WRITE_ERRORS = {
@@ -64,6 +63,8 @@ class LedPartition(Owner):
     What is committed may have been read before it was: then its key waits no more (`take_safe`).
     """
 
+    record_us, bytes_a_us = 8, 25  # what it takes to take one that is read: a small one, and how much more a large one
+
     def __init__(self, partitions: LedPartitions[Any], replica: Replica, *, codec: int, timeout_ms: int):
         """`log.load` begins; what an heir needs for that has to be there first."""
         self.parts = partitions.parts
@@ -81,6 +82,8 @@ class LedPartition(Owner):
 
     def check(self, key: str) -> None:
         """Raise unless requests about a key can be answered."""
+        if self.log.is_closed or self.replica.leader_epoch != self.epoch:
+            raise KafkaError(Error.NOT_COORDINATOR, f"{self._contents()} have moved")
         if self.failure is not None or self.replica.log.offline is not None:
             raise KafkaError(Error.NOT_COORDINATOR, f"{self._contents()} cannot be read")
         if self.log.is_loading or key in self._unsafe:
@@ -95,16 +98,16 @@ class LedPartition(Owner):
         """Take the records of a batch that is loaded, from an offset on."""
         spent_us = 0
         for record in batch.records():
-            spent_us += RECORD_US + len(record.value or b"") // BYTES_A_US
+            spent_us += self.record_us + len(record.value or b"") // self.bytes_a_us
             if spent_us >= FIRST_US:
                 yield spent_us
                 spent_us = 0
             if record.offset >= begun:
-                self.take_record(batch, record, self.log.is_loaded_safe(record.offset))
+                yield from self.take_record(batch, record, self.log.is_loaded_safe(record.offset))
         yield spent_us
 
-    def take_record(self, batch: Batch, record: Record, is_safe: bool) -> None:
-        """Take one; if it is not safe its key waits until it is (`take_unsafe`)."""
+    def take_record(self, batch: Batch, record: Record, is_safe: bool) -> Iterable[int]:
+        """Take one; if it is not safe its key waits until it is (`take_unsafe`). Return what it takes beyond others."""
         raise NotImplementedError
 
     def take_unsafe(self, key: str, write: Write, offset: int) -> None:
@@ -180,6 +183,7 @@ class LedPartitions(Generic[P]):
 
     def stop(self) -> None:
         self.parts.watchers.pop(self._metadata_changed, None)
+        self.replicas = {}  # whoever asks from now on begins nothing anew
         for led in list(self.led.values()):
             led.resign()
         self.led.clear()
@@ -187,13 +191,14 @@ class LedPartitions(Generic[P]):
     def follow(self) -> None:
         """Coordinate what this broker leads, as the metadata say by now."""
         topic = self.parts.image.topics.get(self.topic)
-        for number in range(len(topic.partitions)) if topic is not None else ():
+        count = 0 if topic is None else len(topic.partitions)
+        for number in {*self.led, *range(count)}:
             replica, led = self.replicas.get((self.topic, number)), self.led.get(number)
-            if replica is not None and not (replica.is_leader and replica.log.offline is None):
+            if replica is not None and not (number < count and replica.is_leader and replica.log.offline is None):
                 replica = None
             if led is not None and (replica is None or led.replica is not replica or led.epoch != replica.leader_epoch):
+                led.resign()  # who waited may ask again at once, and must not find an empty place
                 del self.led[number]
-                led.resign()
                 led = None
             if replica is not None and led is None:
                 self.lead(replica)
@@ -203,6 +208,8 @@ class LedPartitions(Generic[P]):
 
     def lead(self, replica: Replica) -> None:
         """Begin to coordinate a partition, or read it again."""
+        before = self.led.get(replica.partition)
+        assert before is None or before.log.is_closed, f"{self.topic}-{replica.partition} has two coordinators"
         self.led[replica.partition] = self._make(replica)
 
     def _lead_opened(self, number: int) -> P | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from minibroker.embedded.cluster import Cluster as Cluster
     from minibroker.embedded.cluster_views import ReplicaRow as ReplicaRow
     from minibroker.groups.view_rows import GroupView as GroupView
+    from minibroker.transactions.view_rows import TransactionView as TransactionView
 
 __all__ = [
     "Broker",
@@ -38,11 +39,12 @@ __all__ = [
     "ReplicaRow",
     "RetentionRow",
     "RollRow",
+    "TransactionView",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Load what a cluster or a group needs when somebody asks for one: most tests want a single broker, at once."""
+    """Load what a cluster, group or transaction needs when somebody asks for one: most tests want a broker, at once."""
     if name == "Cluster":
         from minibroker.embedded.cluster import Cluster
 
@@ -51,6 +53,10 @@ def __getattr__(name: str) -> object:
         from minibroker.groups.view_rows import GroupView
 
         return GroupView
+    if name == "TransactionView":
+        from minibroker.transactions.view_rows import TransactionView
+
+        return TransactionView
     if name in ("CompactionRow", "RetentionRow", "RollRow"):
         from minibroker.cleaner import results as cleaning_rows
 

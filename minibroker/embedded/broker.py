@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MODULES_OF_KAFKA_PYTHON = ("admin", "consumer", "errors", "producer", "structs")
 OF_ENGINE: Verbs[Engine] = Verbs(lambda engine: engine, blocks=False)
-OF_CLEANING: Verbs[Engine] = Verbs(lambda engine: engine)
+WAITING: Verbs[Engine] = Verbs(lambda engine: engine)
 OF_CLOCK: Verbs[Engine] = Verbs(lambda engine: engine.steered_clock())
 
 
@@ -140,16 +140,21 @@ class Broker(Hosted[Engine]):
     delete_topic, adelete_topic = OF_ENGINE(Engine.delete_topic)
     topics, atopics = OF_ENGINE(Engine.topics)
     records, arecords = OF_ENGINE(Engine.records)
-    wait_records, await_records = OF_ENGINE(Engine.wait_records)
+    wait_records, await_records = WAITING(Engine.wait_records)
 
     groups, agroups = OF_ENGINE(Engine.groups)
     group, agroup = OF_ENGINE(Engine.group)
-    wait_group, await_group = OF_ENGINE(Engine.wait_group)
-    wait_committed, await_committed = OF_ENGINE(Engine.wait_committed)
+    wait_group, await_group = WAITING(Engine.wait_group)
+    wait_committed, await_committed = WAITING(Engine.wait_committed)
 
-    retention_now, aretention_now = OF_CLEANING(Engine.retention_now)
-    compact_now, acompact_now = OF_CLEANING(Engine.compact_now)
-    roll_now, aroll_now = OF_CLEANING(Engine.roll_now)
+    transactions, atransactions = OF_ENGINE(Engine.transactions)
+    transaction, atransaction = OF_ENGINE(Engine.transaction)
+    wait_transaction, await_transaction = WAITING(Engine.wait_transaction)
+    abort_transaction, aabort_transaction = WAITING(Engine.abort_transaction)
+
+    retention_now, aretention_now = WAITING(Engine.retention_now)
+    compact_now, acompact_now = WAITING(Engine.compact_now)
+    roll_now, aroll_now = WAITING(Engine.roll_now)
 
     freeze, afreeze = OF_CLOCK(SteeredClock.freeze)
     thaw, athaw = OF_CLOCK(SteeredClock.thaw)

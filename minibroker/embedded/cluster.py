@@ -24,6 +24,7 @@ from minibroker.cluster.disks import Disks
 from minibroker.cluster.groups import Groups
 from minibroker.cluster.links import Links
 from minibroker.cluster.steps import Steps
+from minibroker.cluster.transactions import Transactions
 from minibroker.cluster.waits import Waits
 from minibroker.config.start import data_directory
 from minibroker.embedded.arguments import check_kinds, clock_from, config_of, steered, wanted_topics
@@ -56,9 +57,10 @@ OF_DISKS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.disks)
 OF_STEPS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.steps)
 OF_CLEANING: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.cleaning)
 OF_CLOCK: Verbs[ClusterEngine] = Verbs(lambda engine: steered(engine.clock))
-OF_VIEWS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.views, blocks=False)
-OF_GROUPS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.groups, blocks=False)
-OF_WAITS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.waits, blocks=False)
+OF_VIEWS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.views)
+OF_GROUPS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.groups)
+OF_TRANSACTIONS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.transactions)
+OF_WAITS: Verbs[ClusterEngine] = Verbs(lambda engine: engine.core.waits)
 
 
 class Cluster(Hosted[ClusterEngine]):
@@ -214,6 +216,10 @@ class Cluster(Hosted[ClusterEngine]):
     groups, agroups = OF_GROUPS(Groups.groups)
     group, agroup = OF_GROUPS(Groups.group)
 
+    transactions, atransactions = OF_TRANSACTIONS(Transactions.transactions)
+    transaction, atransaction = OF_TRANSACTIONS(Transactions.transaction)
+    abort_transaction, aabort_transaction = OF_TRANSACTIONS(Transactions.abort_transaction)
+
     wait_records, await_records = OF_VIEWS(Views.wait_records)
     wait_event, await_event = OF_VIEWS(Views.wait_event)
     wait_isr, await_isr = OF_WAITS(Waits.isr)
@@ -222,3 +228,4 @@ class Cluster(Hosted[ClusterEngine]):
     wait_in_sync, await_in_sync = OF_WAITS(Waits.in_sync)
     wait_group, await_group = OF_GROUPS(Groups.wait_group)
     wait_committed, await_committed = OF_GROUPS(Groups.wait_committed)
+    wait_transaction, await_transaction = OF_TRANSACTIONS(Transactions.wait_transaction)

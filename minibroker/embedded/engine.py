@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from minibroker.clock.steered import SteeredClock
     from minibroker.config.topic_texts import WantedTopic
     from minibroker.groups.view_rows import GroupRow, GroupView
+    from minibroker.transactions.view_rows import TransactionView
 
 TIMEOUT_S = 5.0
 ANSWER_MS, CLEANING_MS = 10_000, 3_600_000  # how long an answer may take; cleaning is answered when it is done
@@ -157,6 +158,39 @@ class Engine(Runs, Protocol):
         found: int = await self._ask_group("POST", "/wait-committed", wanted, timeout)
         return found
 
+    async def transactions(self) -> list[TransactionView]:
+        """Return all transactional ids: state, producer id and epoch, timeout, partitions."""
+        from minibroker.transactions.view_rows import view_from_json
+
+        return [view_from_json(row) for row in await self._ask_transaction("GET", "/transactions")]
+
+    async def transaction(self, id: str) -> TransactionView:
+        """Return a transactional id; KafkaError if there is none."""
+        from urllib.parse import quote
+
+        from minibroker.transactions.view_rows import view_from_json
+
+        return view_from_json(await self._ask_transaction("GET", f"/transactions/{quote(id, safe='')}"))
+
+    async def wait_transaction(self, id: str, state: str, timeout: float = TIMEOUT_S) -> TransactionView:
+        """Return a transaction as it is when it has a state, such as Ongoing, PrepareCommit, CompleteAbort.
+
+        TimeoutError says how it is instead.
+        """
+        from minibroker.transactions.view_rows import view_from_json
+
+        wanted = {"id": id, "state": state}
+        return view_from_json(await self._ask_transaction("POST", "/wait-transaction", wanted, timeout))
+
+    async def abort_transaction(self, id: str, timeout: float = TIMEOUT_S) -> TransactionView:
+        """Abort an open transaction and fence its producer, as an operator would; return when that is decided.
+
+        Its markers follow: wait_transaction(id, "CompleteAbort").
+        """
+        from minibroker.transactions.view_rows import view_from_json
+
+        return view_from_json(await self._ask_transaction("POST", "/abort-transaction", {"id": id}, timeout))
+
     async def retention_now(self, topic: str | None = None, partition: int | None = None) -> list[RetentionRow]:
         """Remove what retention does not keep, of a partition, a topic or all: a row says what went, or why nothing."""
         return await self._clean("retention", topic, partition)
@@ -182,6 +216,16 @@ class Engine(Runs, Protocol):
     async def _ask_group(
         self, method: str, path: str, wanted: Mapping[str, Any] | None = None, timeout: float = 0
     ) -> Any:
+        return await self._ask_about(Error.GROUP_ID_NOT_FOUND, method, path, wanted, timeout)
+
+    async def _ask_transaction(
+        self, method: str, path: str, wanted: Mapping[str, Any] | None = None, timeout: float = 0
+    ) -> Any:
+        return await self._ask_about(Error.TRANSACTIONAL_ID_NOT_FOUND, method, path, wanted, timeout)
+
+    async def _ask_about(
+        self, missing: Error, method: str, path: str, wanted: Mapping[str, Any] | None, timeout: float
+    ) -> Any:
         body = None if wanted is None else {**wanted, "timeout_ms": timeout * 1000}
         try:
             return await self.ask(method, path, body, timeout_ms=ANSWER_MS + timeout * 1000)
@@ -189,7 +233,7 @@ class Engine(Runs, Protocol):
             if refusal.status == REQUEST_TIMEOUT:
                 raise TimeoutError(str(refusal)) from None
             if refusal.status == NOT_FOUND:
-                raise KafkaError(Error.GROUP_ID_NOT_FOUND, str(refusal)) from None
+                raise KafkaError(missing, str(refusal)) from None
             raise ValueError(str(refusal)) from None
 
     async def _clean(self, verb: str, topic: str | None, partition: int | None) -> list[Any]:

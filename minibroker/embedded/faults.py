@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         topic: str
         partition: int
         client_id: str
+        transactional_id: str
         nth: int
         times: int
         probability: float
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
         drop_request: bool
         drop_response: bool
         close: Literal["before", "after"]
+        hold: Literal["before", "after"]
+        kill: Literal["before", "after"]
         truncate: int
         corrupt: int | Literal["random"]
         throttle_ms: int

@@ -44,6 +44,7 @@ class Faults:
         self.chance = chance
         self.rules: dict[int, Rule] = {}
         self.events: EventStream | None = None
+        self.kill: Callable[[str], object] | None = None  # ends the broker as kill -9 does; None: nobody can
         self._served = served
         self._switch = switch
         self._new_toxics = new_toxics
@@ -59,6 +60,8 @@ class Faults:
         rule = Rule(**wanted)
         if rule.api is not None and rule.api not in self._served:
             raise FaultError(f"{APIS[rule.api]} is not served by this broker")
+        if rule.kill and self.kill is None:
+            raise FaultError("kill: a broker that is alone cannot be killed by a rule; brokers of a cluster can")
         if len(self.rules) >= RULES_MAX:
             raise FaultError(f"there are {RULES_MAX} rules already")
         self._last_id += 1
@@ -77,6 +80,9 @@ class Faults:
         if not self.rules:
             self._switch(False)
         self._tell(rule, "is removed")
+        held, rule.held = rule.held, []
+        for go_on in held:
+            go_on()
         return rule
 
     def clear(self) -> None:
@@ -90,6 +96,21 @@ class Faults:
             return False
         self._tell(rule, "strikes")
         return True
+
+    def holds_marker(self, transactional_id: str, topic: str, partition: int, go_on: Callable[[], object]) -> bool:
+        """Whether a marker that is about to be sent waits; go_on: sends it when the rule is removed."""
+        for rule in list(self.rules.values()):
+            if rule.fits_marker(transactional_id, topic, partition) and self.strikes(rule):
+                rule.held.append(go_on)
+                if rule.kill:
+                    self.end(rule)
+                return True
+        return False
+
+    def end(self, rule: Rule) -> None:
+        """Let a rule kill the broker."""
+        assert self.kill is not None  # or the rule would have been refused
+        self.kill(f"rule {rule.id} for faults wants it ({rule.where})")
 
     # Toxics
 

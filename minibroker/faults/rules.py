@@ -1,7 +1,10 @@
 """A rule: which requests it is for, which of these it strikes, and what it does then.
 
     Rule(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2)
+    Rule(api="EndTxn", transactional_id="pay-*", close="after")      decided, and the producer does not learn of it
+    Rule(api="WriteTxnMarkers", topic="orders", hold="before")       decided, and the marker is not written yet
 
+WriteTxnMarkers with `hold` or `kill` is about the markers that the broker sends as a coordinator, each by itself.
 What must hold: a rule that could never strike, or that contradicts itself, is refused when it is made, with a message
 that says what would do. Values may be texts, as a command line and a query have nothing else.
 Not here: how an answer with an error looks (answers.py), and who carries a rule out (broker/inject_faults.py).
@@ -94,10 +97,10 @@ def _flag(value: object) -> bool:
 
 
 def _moment(value: object) -> str:
-    if value is True:
+    if value is True or value == "true":
         return "before"
     if value not in ("before", "after"):
-        raise FaultError(f"{value!r}: a connection is closed 'before' the request is handled, or 'after'")
+        raise FaultError(f"{value!r}: it happens 'before' the request is handled, or 'after'")
     return str(value)
 
 
@@ -113,6 +116,7 @@ MATCHERS: dict[str, Callable[[Any], Any]] = {
     "topic": _text,  # name or pattern
     "partition": _number(0, (1 << 31) - 1),
     "client_id": _text,  # name or pattern
+    "transactional_id": _text,  # name or pattern
     "nth": _number(1, 1 << 53),  # only the n-th request that matches
     "times": _number(1, 1 << 53),  # no more often than this
     "probability": _share,  # of striking a request that matches
@@ -124,11 +128,18 @@ ACTIONS: dict[str, Callable[[Any], Any]] = {
     "drop_request": _flag,  # as if it had never come
     "drop_response": _flag,  # carried out, never answered
     "close": _moment,  # "before" or "after" the request is carried out
+    "hold": _moment,  # it waits, before or after that, until the rule is removed
+    "kill": _moment,  # the broker ends as by kill -9, before or after that
     "truncate": _number(0, (1 << 31) - 1),  # so many bytes of the answer, its length among them; then close
     "corrupt": _place,  # the byte of the answer that is inverted, counted alike; -1: the last; "random"
     "throttle_ms": _number(1, (1 << 31) - 1),  # told in the answer, and nothing more is taken for so long
 }
-FATES = ("error", "drop_request", "drop_response", "close", "truncate", "corrupt")  # one of these at most
+# One of these at most.
+FATES = ("error", "drop_request", "drop_response", "close", "hold", "kill", "truncate", "corrupt")
+
+# Requests that name a transactional id, and markers, which are of one.
+PRODUCE, WRITE_TXN_MARKERS = 0, 27
+OF_TRANSACTIONS = (PRODUCE, 22, 24, 25, 26, WRITE_TXN_MARKERS, 28)
 
 
 class Rule:
@@ -156,6 +167,7 @@ class Rule:
         self.topic: str | None = get("topic")
         self.partition: int | None = get("partition")
         self.client_id: str | None = get("client_id")
+        self.transactional_id: str | None = get("transactional_id")
         self.nth: int = get("nth", 0)
         self.times: int = get("times", 0)
         self.probability: float = get("probability", 1.0)
@@ -165,14 +177,19 @@ class Rule:
         self.drop_request: bool = get("drop_request", False)
         self.drop_response: bool = get("drop_response", False)
         self.close: str | None = get("close")
+        self.hold: str | None = get("hold")
+        self.kill: str | None = get("kill")
         self.truncate: int | None = get("truncate")
         self.corrupt: int | str | None = get("corrupt")
         self.throttle_ms: int = get("throttle_ms", 0)
+        self.held: list[Callable[[], object]] = []  # what goes on when the rule is removed
+        self.late: dict[Any, None] = {}  # tasks of requests that were held, so that nobody throws them away
         self.match_count = 0
         self.strike_count = 0
         self._check()
         self._is_topic = _matcher(self.topic)
         self._is_client = _matcher(self.client_id)
+        self._is_transactional_id = _matcher(self.transactional_id)
 
     def _check(self) -> None:
         fates = [name for name in FATES if name in self.values]
@@ -188,6 +205,18 @@ class Rule:
             raise FaultError("an answer that never comes cannot be late")
         if self.throttle_ms and (self.close or self.truncate is not None):
             raise FaultError("throttle_ms: a connection that is closed needs no throttling")
+        if (self.throttle_ms or self.delay_ms) and (self.hold or self.kill):
+            raise FaultError(f"{'hold' if self.hold else 'kill'} goes with no delay: the answer is late enough")
+        if self.hold == "before" and self.api in (None, PRODUCE):
+            raise FaultError("hold: 'before' needs an api, and Produce cannot wait: its records would be overwritten")
+        if self.transactional_id is not None and self.api not in (None, *OF_TRANSACTIONS):
+            raise FaultError(f"{APIS[self.api]} names no transactional id")
+        if self.is_about_markers:
+            if "after" in (self.hold, self.kill):
+                raise FaultError("WriteTxnMarkers: a marker is held, or its coordinator killed, 'before' it is sent")
+            if self.client_id is not None or "version" in self.values:
+                raise FaultError("WriteTxnMarkers: coordinators send markers, no client does, in whatever version")
+            return
         if not self.is_about_topics:
             return
         if self.api is None and self.error is not None:
@@ -204,6 +233,11 @@ class Rule:
         return self.topic is not None or self.partition is not None
 
     @property
+    def is_about_markers(self) -> bool:
+        """Whether it is for markers that the broker sends as a coordinator, and for no request to it."""
+        return self.api == WRITE_TXN_MARKERS and (self.hold is not None or self.kill is not None)
+
+    @property
     def is_spent(self) -> bool:
         """Whether it will never strike again."""
         return bool((self.times and self.strike_count >= self.times) or (self.nth and self.match_count >= self.nth))
@@ -214,8 +248,18 @@ class Rule:
             (self.api is None or self.api == api)
             and self.first_version <= version <= self.last_version
             and self._is_client(client_id or "")
+            and not self.is_about_markers
             and not self.is_spent
         )
+
+    def fits_marker(self, transactional_id: str, topic: str, partition: int) -> bool:
+        """Whether it is for a marker."""
+        return (
+            self.is_about_markers and self.is_of(transactional_id) and self.hits(topic, partition) and not self.is_spent
+        )
+
+    def is_of(self, transactional_id: str) -> bool:
+        return self._is_transactional_id(transactional_id)
 
     def hits(self, topic: str, partition: int | None) -> bool:
         """Whether it is for a partition; partition None: the topic as a whole."""

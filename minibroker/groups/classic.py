@@ -361,15 +361,31 @@ class ClassicGroup:
 
     # What is asked of its offsets
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
-        """Raise unless offsets may be committed: by a member of this generation, or from outside while nobody is in."""
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        """Raise unless offsets may be committed: by a member of this generation, or from outside while nobody is in.
+
+        In a transaction who does not say who he is is believed: the oldest producers cannot.
+        """
         if self.state is DEAD:
             raise KafkaError(Error.COORDINATOR_NOT_AVAILABLE, "the group is gone")
         if generation < 0 and self.state is EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
+            if is_transactional:
+                return
             raise KafkaError(Error.UNKNOWN_MEMBER_ID, "the group has members, and others cannot commit for it")
-        self.beat(self._check(member_id, instance_id, generation), now_ms)
+        member = self._check(member_id, instance_id, generation)
+        if is_transactional:
+            return
+        self.beat(member, now_ms)
         if self.state.commit != Error.NONE:
             raise KafkaError(self.state.commit, f"the group is {self.state}")
 

@@ -12,13 +12,13 @@ Not here: reading, writing, waiting, when it begins and ends (coordinator/log.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.clock import CHORE
 from minibroker.config.resources import GroupConfig
-from minibroker.coordinator.log import EncodedRecord, Write, records_bytes
+from minibroker.coordinator.log import NO_HEAD, BatchHead, EncodedRecord, Write, records_bytes
 from minibroker.coordinator.partitions import RETRY_MS, LedPartition, LedPartitions, bytes_of, write_error
 from minibroker.errors import EncodeError, Error, KafkaError
 from minibroker.event_kinds import Commit
@@ -27,15 +27,17 @@ from minibroker.groups.classic import ClassicGroup, Done
 from minibroker.groups.classic_states import DEAD
 from minibroker.groups.consumer import ConsumerGroup
 from minibroker.groups.migration import classic_group
-from minibroker.groups.offsets import Mark
+from minibroker.groups.offsets import Mark, OpenOffsets
 from minibroker.groups.patterns import resolve_in_shares
 from minibroker.groups.records import CoordinatorRecord, decode, encode
 from minibroker.groups.shard import Group, Shard
 from minibroker.groups.topics import ImageTopics
 from minibroker.log.batches import Batch
+from minibroker.log.build import build_transaction_marker
 from minibroker.log.formats import COMMIT
 from minibroker.log.records import Record, control_type
 from minibroker.metadata.image import GROUP
+from minibroker.parts import Parts
 from minibroker.replication.replica import Replica
 from minibroker.stored.group_offsets import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from minibroker.turns import FIRST_US
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 NO_ID = bytes(16)
 
 GROUP_US, PART_US = 20, 3  # what a group takes of which all records are there, and each of its members and offsets
+SETTLED_US, SETTLED_TOGETHER = 2, 100  # offsets of a transaction that has ended
 WRITE_US = 20  # what it takes to write a record
 WHYS = {
     "Assigning": "what its members are to have is not worked out yet",
@@ -59,14 +62,17 @@ NO_FACE: Face = ("Empty", frozenset(), True)
 class GroupWrite(Write):
     """Records of groups that are written together."""
 
-    __slots__ = ("ending", "group_id", "is_ahead", "marks", "replay")
+    __slots__ = ("ending", "group_id", "is_ahead", "marks", "replay", "settling")
 
-    def __init__(self, group_id: str, encoded: Sequence[EncodedRecord], done: Done | None):
-        super().__init__(encoded, done)
+    def __init__(
+        self, group_id: str, encoded: Sequence[EncodedRecord], done: Done | None, *, head: BatchHead | None = None
+    ):
+        super().__init__(encoded, done, head=head)
         self.group_id = group_id
         self.marks: Sequence[Mark] = ()  # offsets that count when this is committed
         self.ending: Sequence[Group] = ()  # groups that are gone then
-        self.is_ahead = False  # a consumer group has taken the records: without them it is not what its records say
+        self.is_ahead = False  # what is in memory cannot be made as it was before, if the records cannot be written
+        self.settling: Generator[int, None, None] | None = None  # of a marker: what makes its offsets count then
         self.replay: Callable[[], object] | None = None  # a record that was read above the high watermark
 
 
@@ -104,23 +110,22 @@ class OffsetsPartition(LedPartition):
 
     # Reading
 
-    def take_record(self, batch: Batch, record: Record, is_safe: bool) -> None:
+    def take_record(self, batch: Batch, record: Record, is_safe: bool) -> Iterable[int]:
         """Take what is read; a group with records above the high watermark waits: members may know of the last of them.
 
         Kafka: begins at once, and may show offsets that are older than those it has acknowledged before.
         """
         if batch.is_control:
             is_commit = control_type(record) == COMMIT
-            for mark in self.shard.offsets.end_transaction(batch.producer_id, commit=is_commit):
-                self._take_offset(mark[0], mark, is_safe, record.offset)
-            return
+            ended = self.shard.offsets.end_transaction(batch.producer_id, commit=is_commit)
+            return () if ended is None else self._take_end(ended, is_safe, record.offset)
         decoded = decode(bytes_of(record.key), bytes_of(record.value))
         if decoded is None:
-            return
+            return ()
         key, value = decoded
         if isinstance(key, OffsetCommitKey):
             producer_id = batch.producer_id if batch.magic == 2 and batch.is_transactional else -1
-            last = self.shard.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
+            last = self.shard.replay_offset(key, value, producer_id)  # type: ignore[arg-type]
             self._take_offset(key.group, last, is_safe, record.offset)
         elif is_safe:
             self.shard.replay(key, value)
@@ -129,6 +134,23 @@ class OffsetsPartition(LedPartition):
             write = GroupWrite(group_id, (), None)
             write.replay = partial(self.shard.replay, key, value)
             self._take_unsafe(write, record.offset)
+        return ()
+
+    def _take_end(self, ended: OpenOffsets, is_safe: bool, offset: int) -> Iterable[int]:
+        """Take a marker that is read."""
+        if is_safe:
+            return self._settle(ended)
+        write = GroupWrite("", (), None)
+        write.settling = self._settle_loaded(ended, write)
+        self._begin_write(write)
+        self.log.load_in_flight(write, offset + 1)
+        self._unsafe |= dict.fromkeys(ended.groups, write)
+        return ()
+
+    def _settle_loaded(self, ended: OpenOffsets, write: GroupWrite) -> Generator[int, None, None]:
+        yield from self._settle(ended)
+        for group_id in ended.groups if ended.is_settled else ():
+            self._take_safe(group_id, write)
 
     def _take_offset(self, group_id: str, mark: Mark | None, is_safe: bool, offset: int) -> None:
         if not is_safe:
@@ -172,14 +194,17 @@ class OffsetsPartition(LedPartition):
         *,
         ending: Sequence[Group] = (),
         is_atomic: bool = True,
+        head: BatchHead | None = None,
+        encoded: list[EncodedRecord] | None = None,
     ) -> None:
         """Write records of a group; `done` is told when every replica in sync has them, or why not.
 
         Whoever decides goes by them at once. ending: groups that they delete, the records of which are the last.
-        is_atomic: they belong together; otherwise they go into as many batches as they need.
+        is_atomic: they belong together; otherwise they go into as many batches as they need. head: of which transaction
+        they are offsets, which count when that has been committed. encoded: the records, if that was done in shares.
         """
         try:
-            self._append(group_id, records, done, ending=ending, is_atomic=is_atomic)
+            self._append(group_id, records, done, ending=ending, is_atomic=is_atomic, head=head, encoded=encoded)
         except KafkaError as error:
             done(write_error(error))
 
@@ -226,6 +251,57 @@ class OffsetsPartition(LedPartition):
         except KafkaError as error:
             raise KafkaError(write_error(error), error.message) from None
 
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        done: Done,
+        *,
+        commit: bool,
+        transaction_version: int,
+    ) -> None:
+        """Write the marker that ends a transaction: its offsets are committed with it, or forgotten."""
+        marker = build_transaction_marker(
+            commit=commit,
+            offset=0,
+            timestamp=self.parts.clock.now_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )
+        head = BatchHead(producer_id, producer_epoch, control=marker, transaction_version=transaction_version)
+        ended: OpenOffsets | None = None
+
+        def safe(error: Error) -> None:
+            if error or ended is None or ended.is_settled:
+                done(error)
+            else:
+                ended.settled = done
+
+        write = GroupWrite("", (), safe, head=head)
+        try:
+            self.log.append(write)
+        except KafkaError as error:
+            done(write_error(error))
+            return
+        ended = self.shard.offsets.end_transaction(producer_id, commit=commit)
+        if ended is not None:
+            write.settling = self._settle(ended)
+        self._begin_write(write)
+
+    def _settle(self, ended: OpenOffsets) -> Generator[int, None, None]:
+        """Let the offsets of a transaction count, or forget them, some at a time."""
+        for count, mark in enumerate(self.shard.offsets.settle(ended), 1):
+            if mark is not None:
+                self._tell_commit(mark)
+            if not count % SETTLED_TOGETHER:
+                yield SETTLED_TOGETHER * SETTLED_US
+                if self.log.is_closed:
+                    break
+        if ended.settled is not None:
+            ended.settled(Error.NONE if ended.is_settled else Error.NOT_COORDINATOR)
+
     def _append(
         self,
         group_id: str,
@@ -235,19 +311,18 @@ class OffsetsPartition(LedPartition):
         ending: Sequence[Group] = (),
         is_atomic: bool = True,
         is_ahead: bool = False,
+        head: BatchHead | None = None,
+        encoded: list[EncodedRecord] | None = None,
     ) -> None:
         """Have records written; KafkaError if that cannot be, and then nothing has happened."""
-        try:
-            encoded = [encode(record, is_before_4=self.parts.emulated.is_before_4) for record in records]
-        except EncodeError as failure:
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a record of group {group_id[:100]!r}: {failure}") from None
+        encoded = encoded or self._encoded(group_id, records)
         pieces = [(0, len(records))] if is_atomic else _pieces(encoded, self.log.batch_bytes_max)
         if len(pieces) > 1:
             assert done is not None
-            done = _Joint(len(pieces), done)
+            done = Joint(len(pieces), done)
         for index, (start, end) in enumerate(pieces):
-            write = GroupWrite(group_id, encoded[start:end], done)
-            write.is_ahead = is_ahead and bool(records)
+            write = GroupWrite(group_id, encoded[start:end], done, head=head)
+            write.is_ahead = (is_ahead and bool(records)) or self._ends_pending(records[start:end])
             try:
                 self.log.append(write)
             except KafkaError as error:
@@ -256,13 +331,28 @@ class OffsetsPartition(LedPartition):
                 for _ in pieces[index:]:  # those before may come to count
                     done(write_error(error))  # type: ignore[misc]
                 return
-            write.marks = self.shard.append(records[start:end])
+            write.marks = self.shard.append(
+                records[start:end], NO_HEAD.producer_id if head is None else head.producer_id
+            )
             self._begin_write(write)
             if end == len(records):
                 write.ending = ending
                 for group in ending:
                     self.shard.begin_end(group)
                     self.arm(group.group_id)
+
+    def _ends_pending(self, records: Sequence[CoordinatorRecord]) -> bool:
+        """Whether records delete what open transactions would commit."""
+        offsets = self.shard.offsets
+        return offsets.has_any_pending and any(
+            value is None
+            and isinstance(key, OffsetCommitKey)
+            and offsets.has_pending(key.group, (key.topic, key.partition))
+            for key, value in records
+        )
+
+    def _encoded(self, group_id: str, records: Sequence[CoordinatorRecord]) -> list[EncodedRecord]:
+        return [encoded_of(group_id, record, self.parts) for record in records]
 
     def _begin_write(self, write: GroupWrite) -> None:
         self._in_flight[write.group_id] = self._in_flight.get(write.group_id, 0) + 1
@@ -283,15 +373,22 @@ class OffsetsPartition(LedPartition):
         for mark in marks:
             shard.offsets.commit(mark)
             self._tell_commit(mark)
+        if write.settling is not None:
+            self.parts.shares.begin(write.settling)
         for group in write.ending:
             shard.end_group(group, self.parts.clock.now_ms())
         if write.replay is not None:
             write.replay()
-        if self._unsafe and self.take_safe(group_id, write):
+        if self._unsafe:
+            self._take_safe(group_id, write)
+
+    def _take_safe(self, group_id: str, write: GroupWrite) -> None:
+        """What was read of a group is safe, if a write was the last of it."""
+        if self.take_safe(group_id, write):
             self._follow_clock()  # sessions begin now
-            shard.load_group(group_id, self.parts.clock.now_ms())
+            self.shard.load_group(group_id, self.parts.clock.now_ms())
             self.arm(group_id)
-            loaded = shard.find(group_id)
+            loaded = self.shard.find(group_id)
             if loaded is not None:
                 self._tell_loaded(loaded)
 
@@ -322,13 +419,22 @@ class OffsetsPartition(LedPartition):
 
     def delete_expired(self) -> None:
         """Delete offsets that nobody needs any more, and groups without others."""
-        if self.is_loading or self.failure is not None:
-            return
-        now_ms = self.parts.clock.now_ms()
+        if not self.is_loading and self.failure is None:
+            self.parts.shares.begin(self._delete_expired_in_shares())
+
+    def _delete_expired_in_shares(self) -> Generator[int, None, None]:
         retention_ms = self.parts.config["offsets.retention.minutes"] * 60_000
-        records, ending = self.shard.expired(now_ms, retention_ms, self._is_gone, self._unsafe)
-        if records:
-            self.write("", records, nobody_waits, ending=ending, is_atomic=False)
+        for group in list(self.shard.groups.values()):
+            group_id = group.group_id
+            yield GROUP_US + PART_US * self.shard.count_of(group_id)
+            if self.log.is_closed:
+                return
+            if group_id in self._unsafe or self.shard.groups.get(group_id) is not group:
+                continue
+            records, is_over = self.shard.expired(group, self.parts.clock.now_ms(), retention_ms, self._is_gone)
+            if records:
+                self.write("", records, nobody_waits, ending=[group] if is_over else [], is_atomic=False)
+                yield WRITE_US * len(records)
 
     def _delete_gone(self) -> None:
         """Delete the offsets of topics that went while nobody coordinated, or could write."""
@@ -462,7 +568,15 @@ class OffsetsPartition(LedPartition):
         self.shard.end(self.parts.clock.now_ms())
 
 
-class _Joint:
+def encoded_of(group_id: str, record: CoordinatorRecord, parts: Parts) -> EncodedRecord:
+    """Return key and value of a record of a group; KafkaError if they cannot be written."""
+    try:
+        return encode(record, is_before_4=parts.emulated.is_before_4)
+    except EncodeError as failure:
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"a record of group {group_id[:100]!r}: {failure}") from None
+
+
+class Joint:
     """Told of each of several writes; who waits is told when all are safe, and the first error if one is not."""
 
     def __init__(self, count: int, done: Done):

@@ -12,7 +12,7 @@ Pure. Not here: reading and writing the log, timers (groups/offsets_partition.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from minibroker.config import BrokerConfig
 from minibroker.config.resources import GroupConfig
@@ -48,17 +48,25 @@ class Shard:
         self._told = told
         # The last record of each classic group until it is made of it, None: it is deleted.
         self._classic_records: dict[str, GroupMetadataValue | None] = {}
+        # Groups of which an offset was read, until they are made: it makes one, also if its transaction is aborted.
+        self._of_offsets: dict[str, None] = {}
 
     # As the log tells
 
-    def replay(self, key: CoordinatorKey, value: CoordinatorValue | None, producer_id: int = -1) -> None:
-        """Take one committed record. The last record of a classic group is all there is to know of it."""
-        if isinstance(key, OffsetCommitKey):
-            mark = self.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
-            if mark is not None:
-                self.offsets.commit(mark)
-        elif isinstance(key, GroupMetadataKey):
+    def replay_offset(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = -1
+    ) -> Mark | None:
+        """Take a record of an offset that is read; return what counts when it is committed."""
+        if value is not None:
+            self._of_offsets[key.group] = None
+        return self.offsets.append(key, value, producer_id)
+
+    def replay(self, key: CoordinatorKey, value: CoordinatorValue | None) -> None:
+        """Take another committed record. The last record of a classic group is all there is to know of it."""
+        if isinstance(key, GroupMetadataKey):
             self._classic_records[key.group] = value  # type: ignore[assignment]
+            if value is None:
+                self._of_offsets.pop(key.group, None)
         else:
             group_id: str = key.group_id  # type: ignore[attr-defined]  # all others have it
             group = self.groups.get(group_id)
@@ -69,10 +77,11 @@ class Shard:
             group.apply(key, value)
             if value is None and isinstance(key, ConsumerGroupMetadataKey):
                 del self.groups[group_id]
+                self._of_offsets.pop(group_id, None)
 
     def loaded_ids(self) -> list[str]:
         """Return the groups that have been read, for `load_group`."""
-        return list(dict.fromkeys([*self._classic_records, *self.groups, *self.offsets.committed]))
+        return list(dict.fromkeys([*self._classic_records, *self.groups, *self._of_offsets]))
 
     def load_group(self, group_id: str, now_ms: int) -> None:
         """Make of the records of one group what they say, and begin its sessions.
@@ -82,6 +91,7 @@ class Shard:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self._classic_records.pop(group_id, None)
+            self._of_offsets.pop(group_id, None)
             group.loaded(now_ms, self.settings_of(group_id))
             return
         if group_id in self._classic_records:
@@ -90,7 +100,8 @@ class Shard:
             if value is not None:
                 self.groups[group_id] = group = self.new_classic(group_id)
                 group.restore(value, now_ms)
-        if group_id in self.offsets.committed:
+        if group_id in self._of_offsets or self.offsets.has_any(group_id):
+            self._of_offsets.pop(group_id, None)
             group = self.find_or_make(group_id)  # who only commits has no record of its own
         if isinstance(group, ClassicGroup):
             group.loaded(now_ms)
@@ -103,22 +114,23 @@ class Shard:
     def make_groups_of_offsets(self) -> None:
         """Have a group for all offsets: records that would have deleted them with their groups could not be written."""
         for group_id in self.offsets.groups():
-            if group_id not in self.groups and self.offsets.latest(group_id):
+            if group_id not in self.groups and self.offsets.has_any(group_id):
                 self.find_or_make(group_id)
 
     # What is written
 
-    def append(self, records: Iterable[CoordinatorRecord]) -> list[Mark]:
+    def append(self, records: Iterable[CoordinatorRecord], producer_id: int = -1) -> list[Mark]:
         """Take records that are about to be written; return those that count when they are committed, for `commit`.
 
-        Groups are up to who writes. An offset makes a group, if there is none.
+        producer_id: of the transaction that they belong to. Groups are up to who writes; an offset makes one, if there
+        is none.
         """
         marks = []
         for key, value in records:
             if isinstance(key, OffsetCommitKey):
-                mark = self.offsets.append(key, value)  # type: ignore[arg-type]
-                assert mark is not None
-                marks.append(mark)
+                mark = self.offsets.append(key, value, producer_id)  # type: ignore[arg-type]
+                if mark is not None:
+                    marks.append(mark)
                 if value is not None and key.group not in self.groups:
                     self.find_or_make(key.group)
         return marks
@@ -220,27 +232,21 @@ class Shard:
     # What has had its time
 
     def expired(
-        self, now_ms: int, retention_ms: int, is_gone: IsGone, unsafe: Container[str] = ()
-    ) -> tuple[list[CoordinatorRecord], list[Group]]:
-        """Return the records that delete offsets that nobody needs any more, and the groups that have no others.
+        self, group: Group, now_ms: int, retention_ms: int, is_gone: IsGone
+    ) -> tuple[list[CoordinatorRecord], bool]:
+        """Return the records that delete offsets of a group that nobody needs any more, and whether it has no others.
 
         Those of topics that are gone are among them: what was to be done when they went may not have been.
-        unsafe: groups whose last records are not known to be safe.
         """
-        records: list[CoordinatorRecord] = []
-        over: list[Group] = []
-        for group in self.groups.values():
-            group_id = group.group_id
-            if group_id in unsafe:
-                continue
-            gone = dict.fromkeys(self.offsets.expired(group_id, now_ms, retention_ms, group.expiry_base_ms))
-            gone |= dict.fromkeys((key.topic, key.partition) for key, _ in self._gone(group_id, is_gone))
-            records += [tombstone(group_id, *place) for place in gone]
-            has_others = self.offsets.has_pending(group_id) or self.offsets.latest(group_id).keys() - gone.keys()
-            if group.is_idle and not has_others:
-                records += group.tombstones()
-                over.append(group)
-        return records, over
+        group_id = group.group_id
+        gone = dict.fromkeys(self.offsets.expired(group_id, now_ms, retention_ms, group.expiry_base_ms))
+        gone |= dict.fromkeys((key.topic, key.partition) for key, _ in self._gone(group_id, is_gone))
+        records: list[CoordinatorRecord] = [tombstone(group_id, *place) for place in gone]
+        has_others = self.offsets.has_pending(group_id) or self.offsets.latest(group_id).keys() - gone.keys()
+        is_over = group.is_idle and not has_others
+        if is_over:
+            records += group.tombstones()
+        return records, is_over
 
     def topics_deleted(self, group_id: str, is_gone: IsGone) -> list[CoordinatorRecord]:
         """Return the records that delete the offsets of a group of topics that are gone."""

@@ -3,6 +3,8 @@
 scenario.py  a file as prose, steps and expectations; commands.py: what can be commanded
 stage.py     the cluster that a lesson is played on, and what each command does there; clients.py: the lesson's clients
 members.py   those that are members of groups; sharing.py: what they say to each other
+producers.py those that brokers know: idempotent ones, and those that have transactions
+operators.py who looks after a cluster: what `minibroker transactions` finds and ends
 running.py   the steps one by one, and whether what had to happen did; states.py: what `state:` says
 telling.py   a lesson as text; show.py: as a picture, with keys
 scenarios/   the lessons
@@ -36,6 +38,13 @@ LESSONS = (
     "compaction",
     "tombstones",
     "future-timestamps",
+    "retries",
+    "open-transaction",
+    "markers",
+    "zombies",
+    "late-end",
+    "hanging",
+    "exactly-once",
 )
 
 
@@ -45,9 +54,14 @@ class NoSuchLesson(ValueError):
 
 def load(name: str) -> Scenario:
     """Return a lesson by its name."""
-    from pkgutil import get_data
-
     from minibroker.lessons.scenario import parse_scenario
+
+    return parse_scenario(text_of(name), f"{name}.txt")
+
+
+def text_of(name: str) -> str:
+    """Return the text that a lesson is."""
+    from pkgutil import get_data
 
     if name not in LESSONS:
         from difflib import get_close_matches
@@ -58,4 +72,4 @@ def load(name: str) -> Scenario:
         )
     data = get_data("minibroker.lessons", f"scenarios/{name}.txt")
     assert data is not None
-    return parse_scenario(data.decode(), f"{name}.txt")
+    return data.decode()

@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from minibroker.client.aborted import AbortedFilter
 from minibroker.client.connection import CallTimeout, Connection, ConnectionLost
+from minibroker.client.coordinators import GROUP
+from minibroker.client.transaction_calls import LAST_CLASSIC
 from minibroker.cluster.snapshot import record_text
 from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import batches
@@ -64,7 +67,7 @@ class Asking:
 
     def __init__(self, address_of: Callable[[int], tuple[str, int]], client_id: str, patience_ms: int = PATIENCE_MS):
         self._address_of = address_of
-        self._client_id = client_id
+        self.client_id = client_id
         self._patience_ms = patience_ms
         self._connections: dict[int, Connection] = {}
 
@@ -77,7 +80,7 @@ class Asking:
             connection = self._connections.get(broker)
             if connection is None or connection.closed:
                 host, port = self._address_of(broker)
-                connection = await Connection.open(host, port, client_id=self._client_id, timeout_ms=self._patience_ms)
+                connection = await Connection.open(host, port, client_id=self.client_id, timeout_ms=self._patience_ms)
                 self._connections[broker] = connection
             return await connection.call(request, version, timeout_ms=timeout_ms)
         except (CallTimeout, ConnectionLost) as error:
@@ -91,19 +94,19 @@ class Asking:
         answer = await self.ask(broker, MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)]))
         return answer.topics[0]
 
-    async def coordinator(self, broker: int, group: str) -> int:
-        """Return who looks after a group, as a broker says it."""
-        answer = await self.ask(broker, FindCoordinatorRequest(coordinator_keys=[group]))
+    async def coordinator(self, broker: int, key: str, key_type: int = GROUP) -> int:
+        """Return who looks after a group, or a transactional id, as a broker says it."""
+        answer = await self.ask(broker, FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type))
         found = answer.coordinators[0]
-        check(found.error_code, f"broker {broker} answers this, asked who looks after {group}")
+        check(found.error_code, f"broker {broker} answers this, asked who looks after {key}")
         node_id: int = found.node_id
         return node_id
 
     async def committed(self, broker: int, group: str, topic: str, partition: int) -> int:
-        """Return what a group has committed, -1 if nothing."""
+        """Return what a group has committed, -1 if nothing; refused while a transaction is open that may change it."""
         Group = OffsetFetchRequest.OffsetFetchRequestGroup
         wanted = [Group.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
-        request = OffsetFetchRequest(groups=[Group(group_id=group, topics=wanted)])
+        request = OffsetFetchRequest(groups=[Group(group_id=group, topics=wanted)], require_stable=True)
         found = (await self.ask(broker, request, version=OFFSET_FETCH_VERSION)).groups[0]
         row = found.topics[0].partitions[0] if not found.error_code else found
         check(row.error_code, f"broker {broker} answers this, asked what {group} has committed")
@@ -115,6 +118,16 @@ class Asking:
             await connection.close()
 
 
+class Origin(NamedTuple):
+    """What a batch bears of its producer, if brokers are to know it."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+    transactional_id: str | None
+    is_classic: bool
+
+
 class Produced(NamedTuple):
     """Records to be sent in one batch."""
 
@@ -123,6 +136,7 @@ class Produced(NamedTuple):
     partition: int
     records: Sequence[Record]
     acks: int
+    origin: Origin | None = None
 
 
 def record_of(text: str, timestamp: int, *, is_keyed: bool = False) -> Record:
@@ -139,21 +153,46 @@ def record_of(text: str, timestamp: int, *, is_keyed: bool = False) -> Record:
 
 async def produce(asking: Asking, broker: int, batch: Produced, *, is_later: bool = False) -> str:
     """Send records in one batch; return what was answered. is_later: nobody waits for the answer."""
-    rows = [record._replace(offset=index) for index, record in enumerate(batch.records)]
-    Topic = ProduceRequest.TopicProduceData
-    data = Topic.PartitionProduceData(index=batch.partition, records=build_batch(2, rows))
-    request = ProduceRequest(
-        acks=batch.acks,
-        timeout_ms=ANSWER_MS,
-        topic_data=[Topic(topic_id=batch.topic_id, name=batch.topic, partition_data=[data])],
+    answer = await asking.ask(
+        broker,
+        _request(batch),
+        LONG_PATIENCE_MS if is_later else None,
+        version=LAST_CLASSIC["Produce"] if batch.origin is not None and batch.origin.is_classic else None,
     )
-    answer = await asking.ask(broker, request, LONG_PATIENCE_MS if is_later else None)
-    texts = ", ".join(f'"{record_text(record)}"' for record in batch.records)
+    texts = texts_of(batch)
     if answer is None:
         return f"nobody answers: acks=0, so {texts} may be anywhere, or nowhere"
     result = answer.responses[0].partition_responses[0]
     check(result.error_code, f"broker {broker} answers this to {texts}")
     return f"broker {broker} answers: {texts} is at offset {result.base_offset}"
+
+
+def _request(batch: Produced) -> ProduceRequest:
+    rows = [record._replace(offset=index) for index, record in enumerate(batch.records)]
+    origin = batch.origin
+    if origin is None:
+        data = build_batch(2, rows)
+    else:
+        data = build_batch(
+            2,
+            rows,
+            producer_id=origin.producer_id,
+            producer_epoch=origin.epoch,
+            base_sequence=origin.sequence,
+            transactional=origin.transactional_id is not None,
+        )
+    Topic = ProduceRequest.TopicProduceData
+    rows_of_topic = [Topic.PartitionProduceData(index=batch.partition, records=data)]
+    return ProduceRequest(
+        transactional_id=None if origin is None else origin.transactional_id,
+        acks=batch.acks,
+        timeout_ms=ANSWER_MS,
+        topic_data=[Topic(topic_id=batch.topic_id, name=batch.topic, partition_data=rows_of_topic)],
+    )
+
+
+def texts_of(batch: Produced) -> str:
+    return ", ".join(f'"{record_text(record)}"' for record in batch.records)
 
 
 async def delete_records(asking: Asking, broker: int, topic: str, partition: int, offset: int) -> None:
@@ -170,10 +209,12 @@ async def delete_records(asking: Asking, broker: int, topic: str, partition: int
 class Reader:
     """A consumer of one partition: what it knows is its position, and who led when it last asked."""
 
-    def __init__(self, asking: Asking, topic: str, partition: int, rack: str = ""):
+    def __init__(self, asking: Asking, topic: str, partition: int, rack: str = "", *, is_committed: bool = False):
+        """is_committed: isolation.level=read_committed."""
         self.topic = topic
         self.partition = partition
         self.rack = rack
+        self.isolation_level = int(is_committed)
         self.position = 0
         self._asking = asking
         self._topic_id = b""
@@ -237,17 +278,22 @@ class Reader:
 
     def _take(self, source: int, answer: FetchedPartition) -> None:
         before = self.position
-        rows = []
+        rows, passed_over = [], []
+        aborted = AbortedFilter((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
         for batch in batches(answer.records or b""):
-            for record in batch.records():
-                if record.offset >= before:
-                    rows.append(f"{record.offset} {record_text(record)}")
+            if not aborted.hides(batch):
+                for record in batch.records():
+                    if record.offset >= before:
+                        rows.append(f"{record.offset} {record_text(record)}")
+            elif not batch.is_control:
+                passed_over.append(f"passes over {batch.base_offset} to {batch.last_offset}: aborted")
             self.position = max(self.position, batch.next_offset)
         count = f"{len(rows) or 'no'} record{'' if len(rows) == 1 else 's'}"
-        self._told.append(
-            f"broker {source} answers {count} from {before}; its high watermark is {answer.high_watermark}"
-        )
-        self._told += rows
+        end = f"its high watermark is {answer.high_watermark}"
+        if self.isolation_level:
+            end = f"its last stable offset is {answer.last_stable_offset}"
+        self._told.append(f"broker {source} answers {count} from {before}; {end}")
+        self._told += rows + passed_over
         self._told.append(f"position {self.position}")
 
     async def _fetch(self, broker: int) -> FetchedPartition:
@@ -262,6 +308,7 @@ class Reader:
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=FETCH_BYTES_MAX,
+            isolation_level=self.isolation_level,
             topics=[Topic(topic_id=self._topic_id, topic=self.topic, partitions=[asked])],
             rack_id=self.rack,
         )
@@ -295,7 +342,9 @@ class Reader:
         """Return the offset of a time, by ListOffsets."""
         Topic = ListOffsetsRequest.ListOffsetsTopic
         asked = Topic.ListOffsetsPartition(partition_index=self.partition, timestamp=timestamp)
-        request = ListOffsetsRequest(replica_id=-1, topics=[Topic(name=self.topic, partitions=[asked])])
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=self.isolation_level, topics=[Topic(name=self.topic, partitions=[asked])]
+        )
         answer = await self._asking.ask(self._leader, request)
         found = answer.topics[0].partitions[0]
         check(found.error_code, f"broker {self._leader} answers this")

@@ -22,14 +22,31 @@ FORMS = {
     "topic NAME [partitions=COUNT] [replicas=REPLICAS] [SETTINGS]": "make a topic; `replicas=1,2,3/2,3,1` says where "
     "the replicas of each partition are, the preferred leader first",
     "set TOPIC SETTINGS": "change settings of a topic",
-    "produce PARTITION TEXTS [keyed] [ahead=TIME] [acks=ACKS] [to=BROKER] [later]": "send records in one batch, "
-    "without another try; `keyed`: each is `key=value`, or `-key`, a tombstone; `ahead`: by the clock of the producer, "
-    "which is so much ahead; `to` another broker than the leader; `later` does not wait for the answer",
-    "consume PARTITION [from=START] [rack=NAME]": "read on to the high watermark, from where it was left or `from` "
-    "another place, as a consumer in a rack",
-    "consume PARTITION for GROUP [reset=POLICY]": "read as a consumer that has just started: from what the group has "
-    "committed, else by `reset`: `latest` (if nothing is said), `earliest` or `none`",
-    "commit PARTITION OFFSET for GROUP": "commit for a group that nobody is in",
+    "produce PARTITION TEXTS [keyed] [ahead=TIME] [acks=ACKS] [to=BROKER] [as=PRODUCER] [later] [lost] [delayed]": ""
+    "send records in one batch, without another try; `keyed`: each is `key=value`, or `-key`, a tombstone; `ahead`: by "
+    "the clock of the producer, which is so much ahead; `to` another broker than the leader; `as` a producer that "
+    "brokers know; `later` does not wait for the answer, `lost`: the answer is lost, `delayed`: the batch is held up "
+    "on its way",
+    "consume PARTITION [from=START] [rack=NAME] [committed]": "read on to the high watermark, from where it was left "
+    "or `from` another place, as a consumer in a rack; `committed`: with isolation.level=read_committed",
+    "consume PARTITION for GROUP [reset=POLICY] [committed]": "read as a consumer that has just started: from what "
+    "the group has committed, else by `reset`: `latest` (if nothing is said), `earliest` or `none`",
+    "init PRODUCER": "get a producer id, by which leaders know what was sent before (an idempotent producer)",
+    "init PRODUCER for ID [classic] [timeout=TIME]": "become the producer of a transactional id; `classic`: in the "
+    "protocol before transactions v2; `timeout` of its transactions",
+    "resend PRODUCER": "send the last batch again, as it was",
+    "commit PRODUCER [lost] [delayed]": "commit its transaction; `lost` and `delayed` as with produce",
+    "abort PRODUCER [lost] [delayed]": "abort it",
+    "arrive PRODUCER": "let arrive what was delayed, the first of it first",
+    "transactions": "ask all coordinators what they know, as `minibroker transactions describe` does",
+    "transactions in PARTITION": "ask its leader what is open there, as `minibroker transactions "
+    "describe-producers` does",
+    "find hanging PARTITION [timeout=TIME]": "compare the two, as `minibroker transactions find-hanging` does: what is "
+    "open there, has not written for `timeout` (15m if nothing is said), and has no coordinator that would end it",
+    "abort hanging PARTITION OFFSET": "have its leader write an abort marker for what is open from that offset on, as "
+    "`minibroker transactions abort` does",
+    "commit PARTITION OFFSET for GROUP [as=PRODUCER]": "commit for a group that nobody is in; `as` a producer: in its "
+    "transaction",
     "commit PARTITION OFFSET as MEMBER": "commit as a member",
     "join GROUP as MEMBER [topics=NAMES] [by=PROTOCOL] [session=TIME] [rebalance=TIME]": "ask to be in a group, or to "
     "be in its next generation; `by` the protocol `eager`, `cooperative` or `consumer`",
@@ -37,13 +54,13 @@ FORMS = {
     "heartbeat MEMBER": "say that it lives, and hear what is new",
     "leave MEMBER": "go",
     "delete PARTITION OFFSET": "delete the records before an offset (DeleteRecords)",
-    "offsets PARTITION": "ask where a partition begins and ends (ListOffsets)",
+    "offsets PARTITION [committed]": "ask where a partition begins and ends (ListOffsets)",
     "roll PARTITION": "begin a new segment, on every broker that runs",
     "retention PARTITION": "let go of old segments now, on every broker that runs",
     "compact PARTITION": "compact now what may be compacted, dirty enough or not, on every broker that runs",
     "batches PARTITION": "tell what is in the leader's log, segment by segment",
     "hold KINDS [of=BROKER]": "let these wait for tokens from now on: " + "`fetch`, `answer`, `isr`, `election`, "
-    "`metadata`; `of` one follower",
+    "`metadata`, `marker`; `of` one follower, or for `marker` one coordinator",
     "step [KIND] [times=COUNT]": "let the first one that waits go on",
     "release [KINDS]": "let nothing wait any more",
     "kill WHO [lossy] [torn=COUNT] [unnoticed]": "as kill -9; `lossy`: what was not flushed is gone, but for `torn` "
@@ -84,6 +101,8 @@ class CommandError(ValueError):
 
 class Command:
     """A line that fits a form."""
+
+    line_number = 0  # in the file that it stands in, if it stands in one
 
     def __init__(self, line: str, form: str, values: dict[str, Any]):
         self.line = line
@@ -254,7 +273,7 @@ def _time(text: str) -> str:
     return text
 
 
-KIND = _one_of("fetch", "answer", "isr", "election", "metadata")
+KIND = _one_of("fetch", "answer", "isr", "election", "metadata", "marker")
 TYPES: dict[str, Callable[[str], Any]] = {
     "ACKS": _acks,
     "BROKER": int,
@@ -262,6 +281,7 @@ TYPES: dict[str, Callable[[str], Any]] = {
     "COUNT": int,
     "END": _end,
     "GROUP": str,
+    "ID": str,
     "KIND": KIND,
     "KINDS": KIND,
     "MEMBER": _member,
@@ -270,6 +290,7 @@ TYPES: dict[str, Callable[[str], Any]] = {
     "OFFSET": int,
     "PARTITION": _partition,
     "POLICY": _one_of("latest", "earliest", "none"),
+    "PRODUCER": _member,
     "PROTOCOL": _one_of("eager", "cooperative", "consumer"),
     "REPLICAS": lambda text: [_brokers(each) for each in text.split("/")],
     "RULE": _one_of("epoch", "high-watermark"),

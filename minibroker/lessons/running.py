@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from random import Random
+from typing import NamedTuple
 
 from minibroker.clock.steered import SteeredClock
 from minibroker.cluster.snapshot import snapshot
@@ -39,14 +40,21 @@ SHOWN_MAX = 30  # lines of what happened, where something is missing
 REHEARSAL_MS = 1_767_225_600_000  # 2026-01-01: when each rehearsal begins
 
 
+class Answer(NamedTuple):
+    """One line of what a command told, or why it was refused."""
+
+    kind: str  # TOLD or ERROR
+    line: str
+    line_number: int  # of its command
+
+
 class Outcome:
     """What came of a step."""
 
     def __init__(self, step: Step):
         self.step = step
         self.events: list[Event] = []
-        self.told: list[str] = []  # by the commands
-        self.errors: list[str] = []
+        self.answers: list[Answer] = []  # in the order of the commands
         self.failures: list[str] = []  # what did not go as it had to
         self.state: ClusterState | None = None  # at its end
         self.expected: list[Event] = []  # those that had to come, as they came
@@ -69,10 +77,12 @@ class Player:
         with self.stage.events.subscribe(outcome.events.append):
             for command in step.commands:
                 try:
-                    outcome.told += await self.stage.do(command)
+                    outcome.answers += [
+                        Answer(TOLD, line, command.line_number) for line in await self.stage.do(command)
+                    ]
                 except (KafkaError, ValueError, TimeoutError) as error:
                     name = f"{error.code.name}: {error.message}" if isinstance(error, KafkaError) else str(error)
-                    outcome.errors.append(name)
+                    outcome.answers.append(Answer(ERROR, name, command.line_number))
             with suppress(TimeoutError):
                 await self.stage.events.wait_until(lambda: not self._missing(outcome), timeout_ms=PATIENCE_MS)
             await self.stage.clock.settle()
@@ -110,12 +120,11 @@ class Player:
             found.append((expectation.line_number, why))
         for each in step.of_kind(NEVER):
             found += [(each.line_number, f"`{line}` must not happen") for line in happened if each.fits(line)]
-        found += _not_said(step.of_kind(TOLD), outcome.told, "told")
-        found += _not_said(step.of_kind(ERROR), outcome.errors, "refused")
+        found += _not_said(step.of_kind(TOLD, ERROR), outcome.answers)
         expected = step.of_kind(ERROR)
-        for error in outcome.errors:
-            if not any(each.fits(error) for each in expected):
-                found.append((step.line_number, error))
+        for kind, line, number in outcome.answers:
+            if kind == ERROR and not any(each.fits(line) for each in expected):
+                found.append((number, line))
         return sorted(found, key=lambda each: each[0])
 
 
@@ -130,12 +139,13 @@ def _first_unmet(expected: Sequence[Expectation], events: Sequence[Event], met: 
     return None
 
 
-def _not_said(expected: Sequence[Expectation], lines: Sequence[str], how: str) -> list[tuple[int, str]]:
-    rest = iter(lines)
+def _not_said(expected: Sequence[Expectation], answers: Sequence[Answer]) -> list[tuple[int, str]]:
+    rest = iter(answers)
     for each in expected:
-        if not any(each.fits(line) for line in rest):
-            said = "\n".join(f"    {line}" for line in lines) or "    nothing"
-            return [(each.line_number, f"`{each.text}` was not {how}; this was:\n{said}")]
+        if not any(answer.kind == each.kind and each.fits(answer.line) for answer in rest):
+            said = "\n".join(f"    {answer.kind}: {answer.line}" for answer in answers) or "    nothing"
+            how = "told" if each.kind == TOLD else "refused"
+            return [(each.line_number, f"`{each.text}` was not {how}; this was, in this order:\n{said}")]
     return []
 
 

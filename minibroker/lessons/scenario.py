@@ -14,8 +14,8 @@
     What has been seen, and what comes next.
 
 Expected events are named by their `line`; `*` stands for anything. They come in this order, others may come between.
-`never:` must not come in this step; `state:` holds at its end; `told:` is what a command tells its student; `error:` is
-how one fails, which no other may.
+`never:` must not come in this step; `state:` holds at its end; `told:` is what a command tells its student, `error:`
+how one is refused, which no other may be: both in the order of the commands.
 What must hold: an error names the file and the line.
 """
 
@@ -59,8 +59,8 @@ class Step:
         self.commands: list[Command] = []
         self.expectations: list[Expectation] = []
 
-    def of_kind(self, kind: str) -> list[Expectation]:
-        return [each for each in self.expectations if each.kind == kind]
+    def of_kind(self, *kinds: str) -> list[Expectation]:
+        return [each for each in self.expectations if each.kind in kinds]
 
 
 class Scenario:
@@ -92,18 +92,24 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
             elif step is None:
                 step, is_expecting = Step(prose.take(), number), False
                 steps.append(step)
-                step.commands.append(parse_command(line.strip()))
+                step.commands.append(_command(line, number))
             elif line.strip() == RULE and not is_expecting:
                 is_expecting = True
             elif is_expecting:
                 step.expectations.append(_expectation(line.strip(), number))
             else:
-                step.commands.append(parse_command(line.strip()))
+                step.commands.append(_command(line, number))
         except CommandError as error:
             raise ScenarioError(f"{name}:{number}: {error}") from None
     if not steps:
         raise ScenarioError(f"{name}: there is no step: indent commands by four spaces")
     return Scenario(name, title, steps, prose.take())
+
+
+def _command(line: str, number: int) -> Command:
+    command = parse_command(line.strip())
+    command.line_number = number
+    return command
 
 
 class _Prose:

@@ -72,7 +72,7 @@ class Show(Screen):
         outcome = await self.player.play(steps[self._step])
         self._step += 1
         self._set_words()
-        self.words = [*outcome.told, *outcome.errors, *outcome.failures, *self.words]
+        self.words = [*(answer.line for answer in outcome.answers), *outcome.failures, *self.words]
         return outcome
 
     async def play_all(self, watch: Callable[[Outcome], object] = lambda outcome: None) -> None:

@@ -12,31 +12,53 @@ from __future__ import annotations
 import asyncio
 from inspect import isawaitable
 
+from minibroker.client.coordinators import GROUP, TRANSACTION
 from minibroker.clock.steered import duration_ms
 from minibroker.cluster.cluster import Cluster
 from minibroker.cluster.control import call_through
 from minibroker.cluster.groups import seen_groups
 from minibroker.cluster.nodes import RUNNING
+from minibroker.cluster.snapshot import MARKERS
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Clock as ClockMoved
-from minibroker.lessons.clients import Asking, NotPossible, Produced, Reader, delete_records, produce, record_of
+from minibroker.lessons import operators
+from minibroker.lessons.clients import (
+    Asking,
+    NotPossible,
+    Produced,
+    Reader,
+    delete_records,
+    produce,
+    record_of,
+    texts_of,
+)
 from minibroker.lessons.members import CONSUMER, EAGER, JOIN, REBALANCE_MS, SESSION_MS, SYNC, Member, Members, commit
+from minibroker.lessons.producers import Producer
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.records import control_type
+from minibroker.protocol.messages.end_txn import EndTxnRequest
+from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.reporter import Reporter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from random import Random
-    from typing import Any
+    from typing import Any, TypeVar
 
+    from minibroker.client.transactions import Transactions
     from minibroker.clock.steered import SteeredClock
     from minibroker.events import EventStream
     from minibroker.lessons.commands import Command
     from minibroker.log.batches import Batch
+    from minibroker.protocol.headers import Request
+
+    T = TypeVar("T")
 
 CLIENT_ID = "lesson"
-SETTINGS = {"offsets.topic.num.partitions": "1"}  # nobody wants to look at fifty
+# Nobody wants to look at fifty.
+SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 ARRIVAL_MS = 3_000  # within which what was sent is at its broker, and an answer is there that waits for nobody
 
 
@@ -56,9 +78,10 @@ class Stage:
         self._chance = chance
         self._ports = ports
         self._asking = Asking(self.address_of, CLIENT_ID)
-        self._readers: dict[tuple[str, int, str], Reader] = {}
+        self._readers: dict[tuple[str, int, str, bool], Reader] = {}
         self._later: dict[asyncio.Task[str], Asking] = {}
         self._members = Members(self._group_state)
+        self._producers: dict[str, Producer] = {}
         clock.watchers[self._tell_clock] = None
 
     def _tell_clock(self, what: str) -> None:
@@ -85,7 +108,7 @@ class Stage:
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
         await self._members.close()
-        for asking in (*self._later.values(), self._asking):
+        for asking in (*self._later.values(), *(each.asking for each in self._producers.values()), self._asking):
             await asking.close()
         if self.cluster is not None:
             self.cluster.links.heal()
@@ -169,14 +192,16 @@ class Stage:
     async def _produce(self, command: Command) -> list[str]:
         topic, partition = command.topic, command.partition
         found = self.on.controller.controller.get_topic(topic)
-        broker = command.get("to", self.on.partition(topic, partition).leader)
-        if broker < 0:
-            raise KafkaError(Error.LEADER_NOT_AVAILABLE, "nobody leads")
+        broker = command["to"] if "to" in command else self._leader(topic, partition)
         acks, is_later = command.get("acks", -1), "later" in command
-        asking = Asking(self.address_of, CLIENT_ID) if is_later or not acks else self._asking
         now_ms = self.clock.now_ms() + round(duration_ms(command.get("ahead", 0)))
         rows = [record_of(text, now_ms, is_keyed="keyed" in command) for text in command["TEXTS"]]
         batch = Produced(topic, found.id, partition, rows, acks)
+        if "as" in command:
+            return await self._produce_as(self._producer(command["as"]), broker, batch, command)
+        if "lost" in command:
+            return [await self._losing(broker, self._asking, ProduceRequest, produce(self._asking, broker, batch))]
+        asking = Asking(self.address_of, CLIENT_ID) if is_later or not acks else self._asking
         work = produce(asking, broker, batch, is_later=is_later)
         if asking is self._asking:
             return [await work]
@@ -191,12 +216,18 @@ class Stage:
             return ["sent, and not at its broker"]
         return [await task] if not acks else []
 
+    def _leader(self, topic: str, partition: int) -> int:
+        leader = self.on.partition(topic, partition).leader
+        if leader < 0:
+            raise KafkaError(Error.LEADER_NOT_AVAILABLE, "nobody leads")
+        return leader
+
     def _reader(self, command: Command) -> Reader:
-        rack = command.get("rack", "")
+        rack, is_committed = command.get("rack", ""), "committed" in command
         topic, partition = command.topic, command.partition
-        key = (topic, partition, rack)
+        key = (topic, partition, rack, is_committed)
         if key not in self._readers:
-            self._readers[key] = Reader(self._asking, topic, partition, rack)
+            self._readers[key] = Reader(self._asking, topic, partition, rack, is_committed=is_committed)
         return self._readers[key]
 
     async def _consume(self, command: Command) -> list[str]:
@@ -211,7 +242,7 @@ class Stage:
         await delete_records(self._asking, leader, topic, partition, command["OFFSET"])
 
     async def _offsets(self, command: Command) -> list[str]:
-        reader = Reader(self._asking, command.topic, command.partition)
+        reader = Reader(self._asking, command.topic, command.partition, is_committed="committed" in command)
         return await reader.ends(self.reachable())
 
     def reachable(self) -> list[int]:
@@ -234,7 +265,7 @@ class Stage:
 
     async def _consume_for(self, command: Command) -> list[str]:
         """A consumer that starts knows nothing: what it read before, another one has read."""
-        reader = Reader(self._asking, command.topic, command.partition)
+        reader = Reader(self._asking, command.topic, command.partition, is_committed="committed" in command)
         coordinator = await self._coordinator(command["GROUP"])
         return await reader.resume(command["GROUP"], command.get("reset", "latest"), coordinator, self.reachable())
 
@@ -244,12 +275,22 @@ class Stage:
         except KafkaError:
             return ""
 
-    async def _coordinator(self, group: str) -> int:
-        """Return who coordinates a group, when it is ready to."""
-        broker = await self._asking.coordinator(self.reachable()[0], group)
-        seen = seen_groups(self.on)
-        await self.events.wait_until(lambda: seen.coordinator(group) == broker, timeout_ms=ARRIVAL_MS)
+    async def _coordinator(self, key: str, key_type: int = GROUP) -> int:
+        """Return who coordinates a group or a transactional id, when it is ready to."""
+        broker = await self._asking.coordinator(self.reachable()[0], key, key_type)
+        is_ready = self._coordinates if key_type == TRANSACTION else seen_groups(self.on).coordinator
+        await self.events.wait_until(lambda: is_ready(key) == broker, timeout_ms=ARRIVAL_MS)
         return broker
+
+    def _coordinates(self, transactional_id: str) -> int:
+        """Return the broker that is ready to coordinate an id, -1 if none is."""
+        for broker, node in self.on.nodes.items():
+            try:
+                node.transactions.coordinator.find(transactional_id)
+            except KafkaError:
+                continue
+            return broker
+        return -1
 
     async def _hear(self) -> list[str]:
         """Wait for the answers to members that are under way; return what members have to tell."""
@@ -317,9 +358,115 @@ class Stage:
         member = self._member(command)
         await member.commit(await self._coordinator(member.group), command["PARTITION"], command["OFFSET"])
 
-    async def _commit_for(self, command: Command) -> None:
-        broker = await self._coordinator(command["GROUP"])
-        await commit(self._asking, broker, command["GROUP"], command["PARTITION"], command["OFFSET"])
+    async def _commit_for(self, command: Command) -> list[str]:
+        group, place, offset = command["GROUP"], command["PARTITION"], command["OFFSET"]
+        broker = await self._coordinator(group)
+        if "as" in command:
+            producer = self._producer(command["as"])
+            coordinator = await self._coordinator_of(producer)
+            return await producer.commit_offset(coordinator, broker, group, place, offset)
+        await commit(self._asking, broker, group, place, offset)
+        return []
+
+    # Producers that brokers know
+
+    def _producer(self, name: str) -> Producer:
+        if name not in self._producers:
+            raise NotPossible(f"there is no producer {name}: init {name}, or init {name} for ID")
+        return self._producers[name]
+
+    async def _coordinator_of(self, producer: Producer) -> int:
+        """Return who coordinates its transactions; of one without any, whom it asks for an id."""
+        if producer.transactional_id is None:
+            return self.reachable()[0]
+        return await self._coordinator(producer.transactional_id, TRANSACTION)
+
+    async def _init(self, command: Command) -> list[str]:
+        name = command["PRODUCER"]
+        said: dict[str, Any] = {"transactional_id": command["ID"]} if "ID" in command else {}
+        if "classic" in command:
+            said["is_classic"] = True
+        if "timeout" in command:
+            said["timeout_ms"] = round(duration_ms(command["timeout"]))
+        producer = self._producers.get(name)
+        if producer is None:
+            producer = Producer(name, **said, asking=Asking(self.address_of, name))
+        elif any(getattr(producer, what) != value for what, value in said.items()):
+            # Begun anew with other settings. What is on its way arrives all the same.
+            before = producer
+            producer = Producer(name, **said, asking=before.asking)
+            producer.delayed = before.delayed
+        self._producers[name] = producer
+        return await producer.init(await self._coordinator_of(producer))
+
+    async def _produce_as(self, producer: Producer, broker: int, batch: Produced, command: Command) -> list[str]:
+        told = []
+        if producer.transactional_id is not None:
+            place = (batch.topic, batch.partition)
+            told = await producer.add(await self._coordinator_of(producer), place)
+        sent = producer.batch(batch)
+        if "delayed" in command:
+            what = f"{texts_of(sent)} of {producer.name}"
+            producer.delayed.append((what, lambda: producer.send(broker, sent, self._asking)))
+            return [*told, f"{what} is on its way"]
+        if "lost" in command:
+            return told + await self._losing(broker, producer.asking, ProduceRequest, producer.send(broker, sent))
+        return told + await producer.send(broker, sent)
+
+    async def _resend(self, command: Command) -> list[str]:
+        producer = self._producer(command["PRODUCER"])
+        batch = producer.last
+        return await producer.send(self._leader(batch.topic, batch.partition), batch)
+
+    async def _end(self, command: Command) -> list[str]:
+        producer, is_commit = self._producer(command["PRODUCER"]), command.verb == "commit"
+        request = producer.end_request(commit=is_commit)
+        broker = await self._coordinator_of(producer)
+        if "delayed" in command:
+            what = f"the {command.verb} of {producer.name} in epoch {producer.epoch}"
+            producer.delayed.append((what, lambda: producer.end_late(broker, request, self._asking)))
+            return [f"{what} is on its way"]
+        if "lost" in command:
+            return await self._losing(broker, producer.asking, EndTxnRequest, producer.end(broker, request))
+        return await producer.end(broker, request)
+
+    async def _arrive(self, command: Command) -> list[str]:
+        producer = self._producer(command["PRODUCER"])
+        if not producer.delayed:
+            raise NotPossible(f"nothing of {producer.name} is on its way")
+        what, arrive = producer.delayed.pop(0)
+        return [f"{what} arrives", *await arrive()]
+
+    # Operators
+
+    async def _transactions(self, command: Command) -> list[str]:
+        async with self._operating() as transactions:
+            return await operators.known_to_coordinators(transactions)
+
+    async def _open(self, command: Command) -> list[str]:
+        async with self._operating() as transactions:
+            return await operators.open_for_leaders(transactions, command["PARTITION"])
+
+    async def _hanging(self, command: Command) -> list[str]:
+        longer_than = command.get("timeout", operators.LONGER_THAN)
+        async with self._operating() as transactions:
+            return await operators.hanging(transactions, command["PARTITION"], longer_than, self.clock.now_ms())
+
+    async def _abort_hanging(self, command: Command) -> None:
+        async with self._operating() as transactions:
+            await operators.abort(transactions, command["PARTITION"], command["OFFSET"])
+
+    def _operating(self) -> AbstractAsyncContextManager[Transactions]:
+        return operators.operating(self.on.bootstrap_servers, self.clock)
+
+    async def _losing(self, broker: int, asking: Asking, request: type[Request], work: Awaitable[T]) -> T:
+        """Ask something of a broker that does it, and closes the connection in place of an answer."""
+        faults = self.on.nodes[broker].faults
+        rule = faults.add(api=request.api, client_id=asking.client_id, close="after", times=1)
+        try:
+            return await work
+        finally:
+            faults.remove(rule.id)
 
     # Old records: every replica cleans its own log, so this goes to all brokers that run
 
@@ -353,6 +500,12 @@ def _nothing(row: Any) -> str:
 
 def _batch_text(batch: Batch, now_ms: int) -> str:
     count = f"{batch.count or 'no'} record{'' if batch.count == 1 else 's'}"
+    if batch.is_control:
+        outcomes = ", ".join(MARKERS.get(control_type(record), "?") for record in batch.records())
+        count = f"a marker: {outcomes}"
+    if batch.producer_id >= 0:
+        count += f" of producer {batch.producer_id} in epoch {batch.producer_epoch}"
+        count += f", sequence {batch.base_sequence}" if batch.base_sequence >= 0 else ""
     horizon = batch.delete_horizon
     if horizon is None:
         return f"batch {batch.base_offset}..{batch.last_offset}: {count}"
@@ -404,6 +557,16 @@ ACTS: dict[str, Callable[[Stage, Command], Awaitable[list[str] | None]]] = {
     "consume for": Stage._consume_for,
     "commit for": Stage._commit_for,
     "commit as": Stage._commit,
+    "init": Stage._init,
+    "init for": Stage._init,
+    "resend": Stage._resend,
+    "commit": Stage._end,
+    "abort": Stage._end,
+    "arrive": Stage._arrive,
+    "transactions": Stage._transactions,
+    "transactions in": Stage._open,
+    "find hanging": Stage._hanging,
+    "abort hanging": Stage._abort_hanging,
     "join as": Stage._join,
     "sync": Stage._sync,
     "heartbeat": Stage._heartbeat,

@@ -2,7 +2,8 @@
 
 state: orders-0 leader=1 isr=1,2,3 epoch=0       a partition, as the controller has it; `elr` too
 state: orders-0 b2 leo=3 hw=2 start=0 epoch=0    a replica; also role=leader or follower, records=a,b,c,
-                                                 segments=0,3 and clean=3, up to where it is compacted
+                                                 segments=0,3; clean=3, up to where it is compacted;
+                                                 lso=1, the last stable offset, and markers=2,5
 state: b2 running                                a broker: running, paused, stopped, killed
 state: waiting fetch 2                           how many wait at a gate
 state: group readers state=Stable members=anna   a group; also epoch, assignor, committed=orders-0@3, anna=orders-0
@@ -44,10 +45,12 @@ def _of_replica(replica: ReplicaState) -> dict[str, str]:
     return {
         "leo": str(replica["end_offset"]),
         "hw": str(replica["high_watermark"]),
+        "lso": str(replica["last_stable_offset"]),
         "start": str(replica["start_offset"]),
         "epoch": str(replica["leader_epoch"]),
         "role": "leader" if replica["is_leader"] else "follower",
         "records": ",".join(replica["texts"].values()) or "none",
+        "markers": ",".join(replica["markers"]) or "none",
         "segments": ",".join(map(str, replica["segments"])),
         "clean": "never" if replica["clean_offset"] < 0 else str(replica["clean_offset"]),
     }

@@ -5,7 +5,8 @@ What must hold: everything that a step expects is told; of the rest only what a 
 
 from __future__ import annotations
 
-from minibroker.event_kinds import is_internal, is_of_interest
+from minibroker.event_kinds import Append, HighWatermark, is_internal, is_of_interest
+from minibroker.events import Event
 from minibroker.lessons.running import Outcome
 from minibroker.lessons.scenario import STATE, Scenario, Step
 from minibroker.watch.lanes import group_line, partition_lines
@@ -32,13 +33,22 @@ def tell_outcome(outcome: Outcome, *, colour: bool = False, everything: bool = F
     """Return what came of a step."""
     lines = []
     for event in outcome.events:
-        if everything or event in outcome.expected or is_of_interest(event):
+        if everything or event in outcome.expected or (is_of_interest(event) and not _is_obvious(event, outcome)):
             lines += wrap(event.sentence, WIDTH, "      ", first="    - ")
-    lines += [f"    < {line}" for line in [*outcome.told, *outcome.errors]]
+    for line in [answer.line for answer in outcome.answers]:
+        lines += wrap(line, WIDTH, "      ", first="    < ")
     if outcome.failures:
         lines += ["", *(line for failure in outcome.failures for line in f"  ! {failure}".splitlines())]
     lines += ["", *_replicas(outcome, colour=colour)]
     return lines
+
+
+def _is_obvious(event: Event, outcome: Outcome) -> bool:
+    """Whether an event tells no more than others: that a marker was appended, that the only replica has what it has."""
+    if isinstance(event, HighWatermark) and outcome.state is not None:
+        partitions = {(each["topic"], each["partition"]): each for each in outcome.state["partitions"]}
+        return len(partitions[event.topic, event.partition]["replicas"]) == 1
+    return isinstance(event, Append) and event.origin == "coordinator"
 
 
 def _replicas(outcome: Outcome, *, colour: bool) -> list[str]:

@@ -2,7 +2,7 @@
 
 .index       offset -> byte position        8 bytes an entry: relative offset int32, position int32
 .timeindex   timestamp -> offset           12 bytes an entry: timestamp int64, relative offset int32
-.txnindex    transactions that were aborted 34 bytes an entry, in the order of their markers
+.txnindex    transactions that were aborted 34 bytes an entry, in the order of their markers (stored/producers.py)
 
 What must hold: both columns of both indexes rise (`OffsetIndex` strictly, `TimeIndex` at least), relative offsets count
 from the base offset in the file's name. Sparse: a lookup is a floor and never an exact hit; who asks scans on from
@@ -16,6 +16,7 @@ Not here: when an entry is due (segment.py), rebuilding (recovery.py).
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from struct import Struct as Layout
 
 from minibroker.errors import InvalidLength, InvalidValue, ProtocolError
@@ -23,10 +24,14 @@ from minibroker.stored.producers import AbortedTxn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from minibroker.log.storage import File, Storage
 
 OFFSET_ENTRY = Layout(">ii")
 TIME_ENTRY = Layout(">qi")
+TXN_ENTRY, TXN_VERSION = Layout(">hqqqq"), 0
+PRODUCER_ID, FIRST, LAST, LAST_STABLE = 1, 2, 3, 4  # columns of .txnindex, behind the version: three of offsets
 NO_TIMESTAMP = -1
 WINDOW_ENTRIES = 256  # read at once
 
@@ -159,7 +164,7 @@ class _SparseIndex:
         """Return whether these are the entries."""
         try:
             return self.exists and self._read(0, self.count) == bytes(entries)
-        except InvalidLength:
+        except ProtocolError:
             return False
 
     def replace(self, entries: bytes | bytearray) -> bool:
@@ -298,98 +303,139 @@ class TimeIndex(_SparseIndex):
         return entry[0] > before[0] and entry[1] >= before[1]
 
 
-TXN_VERSION = (0).to_bytes(2, "big")
-TXN_ENTRY_BYTES = 34
+class TransactionIndex(_SparseIndex):
+    """The transactions whose abort marker lies in this segment. Most segments have none, and then no file.
 
+    There may be millions, so they stay in the file, and what is looked for is found by halves as in the other indexes:
+    entries are in the order of their markers, and what was stable at each of them does not fall either.
+    Whatever is handed out is compared with what precedes it, and so is what lies around the place where it begins.
+    """
 
-class TransactionIndex:
-    """The transactions whose abort marker lies in this segment. Most segments have none, and then no file."""
+    entry = TXN_ENTRY
 
     def __init__(self, storage: Storage, path: str):
-        self.storage = storage
-        self.path = path
+        super().__init__(storage, path, 0)
         self.is_trusted = False  # whether somebody has made sure that nothing is missing
-        self._file: File | None = None
-        self._entries: list[AbortedTxn] | None = None
+        self._last_offset: int | None = None  # of the last entry, -1 without one; None: nobody has looked yet
+        self._unwritten = b""  # entries that come behind those of the file: the disk has refused them
 
-    @property
-    def open_file(self) -> File | None:
-        """The file, if it is open."""
-        return self._file
+    def _count_entries(self) -> int:
+        size_bytes = self.storage.size_bytes(self.path)
+        if size_bytes % TXN_ENTRY.size:
+            raise InvalidLength(f"{size_bytes} bytes are no whole number of entries", size_bytes, self.path)
+        return size_bytes // TXN_ENTRY.size
 
-    @property
-    def exists(self) -> bool:
-        return self.storage.exists(self.path)
+    def add(self, aborted: AbortedTxn) -> None:
+        """If the disk refuses it, it counts all the same, and is to be written later (`write`)."""
+        count, last_offset = self.count, self._last_offset
+        if last_offset is None:
+            last = self._unwritten[-TXN_ENTRY.size :] or (self._bytes(count - 1) if count else b"")
+            last_offset = TXN_ENTRY.unpack(last)[LAST] if last else -1
+        if aborted.last_offset <= last_offset:
+            raise InvalidValue(f"{aborted.last_offset} is not behind {last_offset}", 0, self.path)
+        self._unwritten += stored_entry(aborted)
+        self._last_offset = aborted.last_offset
+        self.write()
 
-    def add(self, entry: AbortedTxn) -> None:
-        entries = self.entries()
-        if entries and entry.last_offset <= entries[-1].last_offset:
-            raise InvalidValue(f"{entry.last_offset} is not behind {entries[-1].last_offset}", 0, self.path)
-        if self._file is None:
-            self._file = self.storage.open(self.path, create=True)
-        self._file.append([TXN_VERSION, entry.encode(0)])
-        entries.append(entry)
+    def write(self) -> None:
+        """Write what the disk has refused so far, if anything."""
+        if not self._unwritten:
+            return
+        file, count, entries, size_bytes = self._opened(), self.count, self._unwritten, TXN_ENTRY.size
+        if file.size_bytes > count * size_bytes:
+            file.truncate(count * size_bytes)  # a part of one
+        file.append([entries])
+        self._unwritten, self._count = b"", count + len(entries) // size_bytes
+        if self._window_start + len(self._window) // size_bytes == count:
+            # Consumers that keep up look at the end, and it is another one each time.
+            self._window = (self._window + entries)[-(WINDOW_ENTRIES + 1) * size_bytes :]
+            self._window_start = self._count - len(self._window) // size_bytes
+
+    def between(self, start_offset: int, end_offset: int) -> tuple[bytes, bool]:
+        """Return the entries that end at `start_offset` or behind, as they are stored, to be read by `rows`.
+
+        Up to the first at which all before `end_offset` was stable: what comes later began behind that. And whether
+        there is such a one.
+        """
+        first, entries, is_over = self._count_below(LAST, start_offset), b"", False
+        if first < self.count:
+            last = self._count_below(LAST_STABLE, end_offset)
+            count, is_over = min(last + 1, self.count) - first, last < self.count
+            if count > 0:
+                entries = super()._read(first, count)
+        if self._unwritten and not is_over:
+            late = [row for row in self.rows(self._unwritten) if row[LAST] >= start_offset]
+            entries += b"".join(TXN_ENTRY.pack(*row) for row in late)
+            is_over = any(row[LAST_STABLE] >= end_offset for row in late)
+        return entries, is_over
+
+    def rows(self, entries: bytes, position: int = 0) -> Iterator[tuple[int, ...]]:
+        """Yield what entries say, by columns; InvalidValue if they are not in order. position: in the file."""
+        before = -1
+        for row in TXN_ENTRY.iter_unpack(entries):
+            version, _, first_offset, last_offset, _ = row
+            if version != TXN_VERSION:
+                raise InvalidValue(f"entry has version {version}", position, self.path)
+            if not first_offset <= last_offset > before:
+                raise InvalidValue(f"entry {row[1:]} is out of order", position, self.path)
+            yield row
+            before = last_offset
+            position += TXN_ENTRY.size
+
+    def _read(self, start: int, count: int) -> bytes:
+        entries = super()._read(start, count)
+        deque(self.rows(entries, start * TXN_ENTRY.size), 0)
+        return entries
 
     def entries(self) -> list[AbortedTxn]:
         """Return what is in the file; broken content raises a ProtocolError."""
-        if self._entries is None:
-            self._entries = self._read() if self.exists else []
-        return self._entries
+        entries = super()._read(0, self.count) if self.count else b""
+        return [aborted_of(row) for row in self.rows(entries + self._unwritten)]
 
     def remove(self) -> None:
         """Remove the file, whatever is in it."""
         self.close()
         self.storage.remove(self.path)
-        self._entries = []
+        self._count, self._unwritten = 0, b""
 
-    def replace(self, entries: list[AbortedTxn]) -> bool:
-        """Make these the entries; return whether they were not, for then they are to be synced."""
-        try:
-            if self.entries() == entries:
-                return False
-        except ProtocolError:
-            pass
+    def replace(self, entries: bytes | bytearray) -> bool:
+        self._unwritten = b""
+        if entries:
+            return super().replace(entries)
+        had_entries = self.storage.size_bytes(self.path) > 0
         self.remove()
-        for entry in entries:
-            self.add(entry)
-        return True
+        return had_entries
 
     def truncate_to(self, offset: int) -> None:
         """Forget the transactions that ended at `offset` or later."""
-        kept = [entry for entry in self.entries() if entry.last_offset < offset]
-        if len(kept) < len(self.entries()):
-            if self._file is None:
-                self._file = self.storage.open(self.path)
-            self._file.truncate(len(kept) * TXN_ENTRY_BYTES)
-            self._entries = kept
-
-    def _read(self) -> list[AbortedTxn]:
-        file = self.storage.open(self.path)
-        try:
-            data = file.read_at(0, file.size_bytes)
-        finally:
-            file.close()
-        if len(data) % TXN_ENTRY_BYTES:
-            raise InvalidLength(f"{len(data)} bytes are no whole number of entries", len(data), self.path)
-        found: list[AbortedTxn] = []
-        for start in range(0, len(data), TXN_ENTRY_BYTES):
-            if data[start : start + 2] != TXN_VERSION:
-                raise InvalidValue(f"entry has version {data[start : start + 2].hex()}", start, self.path)
-            found.append(AbortedTxn.decode(data[start + 2 : start + TXN_ENTRY_BYTES], 0))
-            if not found[-1].first_offset <= found[-1].last_offset or (
-                len(found) > 1 and found[-1].last_offset <= found[-2].last_offset
-            ):
-                raise InvalidValue(f"entry {found[-1]} is out of order", start, self.path)
-        return found
+        kept = [row for row in self.rows(self._unwritten) if row[LAST] < offset]
+        self._unwritten, self._last_offset = b"".join(TXN_ENTRY.pack(*row) for row in kept), None
+        self.keep(self._count_below(LAST, offset))
 
     def sync(self) -> None:
+        self.write()
         # What a process has written that is no more may not be on the disk either, and nobody has opened it since.
-        if self._file is None and self.exists:
-            self._file = self.storage.open(self.path)
-        if self._file is not None:
-            self._file.sync()
+        if self.exists:
+            self._opened().sync()
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def _forget(self) -> None:
+        super()._forget()
+        self._last_offset = None
+
+
+def stored_entry(aborted: AbortedTxn) -> bytes:
+    """Return an entry of .txnindex."""
+    return TXN_ENTRY.pack(
+        TXN_VERSION, aborted.producer_id, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset
+    )
+
+
+def aborted_of(row: tuple[int, ...]) -> AbortedTxn:
+    """Return what an entry of .txnindex says."""
+    _, producer_id, first_offset, last_offset, last_stable_offset = row
+    return AbortedTxn(
+        producer_id=producer_id,
+        first_offset=first_offset,
+        last_offset=last_offset,
+        last_stable_offset=last_stable_offset,
+    )

@@ -18,6 +18,7 @@ and putting cleaned ones in their place in pruning.py.
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from weakref import ref
 
 from minibroker.errors import Error, KafkaError, LogOffline, ProtocolError, StorageError
@@ -153,6 +154,10 @@ class PartitionLog:
         """Return the index of the segment that would hold an offset."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
+    def _first_unflushed(self) -> int:
+        """Return the index of the first segment that may not be on the disk: one sealed since it was flushed is not."""
+        return self.segment_of(max(self.recovery_point - 1, 0))
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return up to where no transaction is open, at most the high watermark."""
         producers = self.producers
@@ -276,7 +281,7 @@ class PartitionLog:
             if batch.producer_id >= 0:
                 aborted = self.producers.apply(batch)
                 if aborted is not None:
-                    with self.or_offline:
+                    with suppress(StorageError):  # it is written before the segment is flushed, or ends
                         active.transaction_index.add(aborted)
         if self.log_end_offset - self.recovery_point >= self.settings.flush_messages:
             self.flush(now_ms=now_ms)
@@ -395,8 +400,9 @@ class PartitionLog:
         """Return when everything appended so far is on the disk."""
         self.check_online()
         if self.recovery_point < self.log_end_offset or self.names_changed:
+            self.active.transaction_index.write()
             with self.or_offline:
-                for segment in self.segments[self.segment_of(self.recovery_point) :]:
+                for segment in self.segments[self._first_unflushed() :]:
                     segment.sync()
                 if self._epochs_unsynced:
                     # Before the recovery point passes the batches from which they could be told.
@@ -413,7 +419,7 @@ class PartitionLog:
 
         Whoever does it, in a thread too, opens the files by their names, and tells `flushed` then.
         """
-        segments = self.segments[self.segment_of(self.recovery_point) : -1]
+        segments = self.segments[self._first_unflushed() : -1]
         paths = [path for segment in segments for path in map(segment.path_of, KINDS)]
         paths += [snapshot_path(self.directory, segment.base_offset) for segment in [*segments[1:], self.active]]
         paths.append(path_in(self.directory, LEADER_EPOCHS))
@@ -452,7 +458,7 @@ class PartitionLog:
         try:
             if self.offline is not None or self._is_settled:
                 return None
-            segments = self.segments[self.segment_of(self.recovery_point) :]
+            segments = self.segments[self._first_unflushed() :]
             written = {path: file for segment in segments for path, file in segment.open_files().items()}
             with self.or_offline:
                 self.active.seal()

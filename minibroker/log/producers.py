@@ -15,6 +15,7 @@ Not here: snapshot files (snapshots.py), the transaction coordinator.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from heapq import heappop, heappush
 from struct import Struct as Layout
 
@@ -89,11 +90,12 @@ class ProducerStates:
         self.name = name  # topic and partition, for messages
         self.producers: dict[int, Producer] = {}
         self.has_markers = False  # whether any transaction has ended, of those who have expired too
-        # First offset of each open transaction -> producer id. A log grows at its end, so they are in order.
-        self.open_transactions: dict[int, int] = {}
+        # First offset of each open transaction -> producer id. A log grows at its end, so they are in order. Here and
+        # below the first is asked for all the time: a dict would look again at each place that has become free.
+        self.open_transactions: OrderedDict[int, int] = OrderedDict()
         # First offset of each ended transaction whose marker may still be lost -> offset of the marker, in the order
         # of the markers.
-        self.unreplicated: dict[int, int] = {}
+        self.unreplicated: OrderedDict[int, int] = OrderedDict()
         # Their first offsets, and behind the smallest some of those that are replicated by now.
         self._unreplicated_heap: list[int] = []
         self.verifications: dict[int, Verification] = {}  # by producer id; not of the log, so they outlive its state
@@ -291,6 +293,11 @@ class ProducerStates:
         unstable = self.first_unstable_offset
         return high_watermark if unstable is None else min(max(unstable, log_start_offset), high_watermark)
 
+    def has_transaction_before(self, time_ms: int) -> bool:
+        """Whether the oldest open transaction has had no batch since a time, as it stands in the log."""
+        producer_id = next(iter(self.open_transactions.values()), None)
+        return producer_id is not None and 0 < self.producers[producer_id].last_timestamp < time_ms
+
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Markers below the high watermark are there to stay, so what they ended is decided."""
         safe = []
@@ -311,11 +318,14 @@ class ProducerStates:
 
         And verifications that began so long ago.
         """
-        self.producers = {
-            producer_id: producer
+        limit_ms = now_ms - expiration_ms
+        expired = [
+            producer_id
             for producer_id, producer in self.producers.items()
-            if producer.transaction_first_offset is not None or now_ms - producer.last_timestamp < expiration_ms
-        }
+            if producer.last_timestamp <= limit_ms and producer.transaction_first_offset is None
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
         self.verifications = {
             producer_id: waiting
             for producer_id, waiting in self.verifications.items()
@@ -328,14 +338,14 @@ class ProducerStates:
         Verifications stay: they are not of the log.
         """
         self.producers = {}
-        self.open_transactions = {}
-        self.unreplicated = {}
+        self.open_transactions = OrderedDict()
+        self.unreplicated = OrderedDict()
         self._unreplicated_heap = []
 
     def snapshot_bytes(self) -> bytes:
         """Return the content of a .snapshot file, also if there is nobody to tell of."""
-        entries = [producer.snapshot_entry(producer_id) for producer_id, producer in sorted(self.producers.items())]
-        body = ProducerSnapshot(crc=0, producer_entries=entries).encode(SNAPSHOT_VERSION)[4:]
+        entries = [self.producers[producer_id].stored_entry(producer_id) for producer_id in sorted(self.producers)]
+        body = _COUNT.pack(len(entries)) + b"".join(entries)
         return _HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
     def load_snapshot(self, data: bytes) -> None:
@@ -348,11 +358,11 @@ class ProducerStates:
         for entry in entries:
             self.producers[entry.producer_id] = Producer.of_snapshot(entry)
             self.has_markers = self.has_markers or entry.coordinator_epoch >= 0
-        self.open_transactions = {
-            entry.current_txn_first_offset: entry.producer_id
+        self.open_transactions = OrderedDict(
+            (entry.current_txn_first_offset, entry.producer_id)
             for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset)
             if entry.current_txn_first_offset >= 0
-        }
+        )
 
 
 # One producer
@@ -376,6 +386,9 @@ class StoredBatch:
     @property
     def first_sequence(self) -> int:
         return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
+
+
+NO_BATCH = StoredBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
 
 
 class Producer:
@@ -438,18 +451,19 @@ class Producer:
             producer.transaction_first_offset = entry.current_txn_first_offset
         return producer
 
-    def snapshot_entry(self, producer_id: int) -> ProducerSnapshot.ProducerEntry:
-        last = self.batches[-1] if self.batches else StoredBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
+    def stored_entry(self, producer_id: int) -> bytes:
+        """Return a `ProducerSnapshot.ProducerEntry` as it is stored: appends wait while all of them are made."""
+        last = self.batches[-1] if self.batches else NO_BATCH
         first_offset = self.transaction_first_offset
-        return ProducerSnapshot.ProducerEntry(
-            producer_id=producer_id,
-            epoch=self.epoch,
-            last_sequence=last.last_sequence,
-            last_offset=last.last_offset,
-            offset_delta=last.offset_delta,
-            timestamp=self.last_timestamp,
-            coordinator_epoch=self.coordinator_epoch,
-            current_txn_first_offset=NO_OFFSET if first_offset is None else first_offset,
+        return _ENTRY.pack(
+            producer_id,
+            self.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            self.last_timestamp,
+            self.coordinator_epoch,
+            NO_OFFSET if first_offset is None else first_offset,
         )
 
 
@@ -487,6 +501,7 @@ def read_marker(batch: AnyBatch) -> Marker | None:
 # Snapshots
 
 _HEAD = Layout(">hI")  # version, CRC-32C of all that follows
+_COUNT, _ENTRY = Layout(">i"), Layout(">qhiqiqiq")  # of stored/producers.py
 
 
 def read_snapshot(data: bytes) -> list[ProducerSnapshot.ProducerEntry]:

@@ -1,4 +1,4 @@
-"""Reading a log: by offset, by timestamp, and which transactions to leave out.
+"""Reading a log: by offset and by timestamp.
 
 Up to where a reader may look is the caller's word: `limit_offset` is the high watermark for consumers, the last stable
 offset for those that read only what is committed, the log's end for followers.
@@ -6,6 +6,7 @@ What is handed out is a place in a file: the bytes are sent as they lie there, b
 offset on, and the last of them may be cut off by the size asked for. Clients skip and drop what they did not want.
 What must hold: bytes that are no batches or records raise LogDamaged, a KafkaError. So they are the trouble of one
 partition: not of the others in a request, and never of the connection that it came by, as a ProtocolError would be.
+Not here: which transactions to leave out (aborted.py).
 """
 
 from __future__ import annotations
@@ -14,11 +15,9 @@ from minibroker.errors import DecompressionLimit, Error, KafkaError, LogDamaged,
 from minibroker.in_pieces import finish
 from minibroker.log.batches import batches
 from minibroker.log.convert import FormatLacksCodec, convert_in_pieces
-from minibroker.log.producers import ProducerStates
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX, code_of
 from minibroker.log.scan import check_sizes_in_pieces
 from minibroker.log.segment import Slice
-from minibroker.log.snapshots import load_producers, snapshot_offsets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from minibroker.log.batches import Batch
     from minibroker.log.partition_log import PartitionLog
     from minibroker.log.records import Record
-    from minibroker.log.segment import Segment
-    from minibroker.stored.producers import AbortedTxn
 
 # What stands for a timestamp in ListOffsets.
 LATEST = -1  # where the next record comes
@@ -87,11 +84,11 @@ def read(
                     return None
                 return Slice(segment, place.position, min(size_bytes, end - place.position))
     except ProtocolError as error:
-        raise _damaged(log, error) from error
+        raise damaged(log, error) from error
     return None
 
 
-def _damaged(log: PartitionLog, error: ProtocolError, code: Error = Error.CORRUPT_MESSAGE) -> KafkaError:
+def damaged(log: PartitionLog, error: ProtocolError, code: Error = Error.CORRUPT_MESSAGE) -> KafkaError:
     if isinstance(error, DecompressionLimit):
         return KafkaError(code, f"{log.directory}: {error}")  # Kafka wrote it, which unpacks as it reads on
     return LogDamaged(code, f"{log.directory} is damaged: {error}")
@@ -106,7 +103,7 @@ def check_range(log: PartitionLog, offset: int) -> None:
         )
 
 
-def _end_offset(log: PartitionLog, index: int) -> int:
+def end_offset_of(log: PartitionLog, index: int) -> int:
     """Return the offset behind a segment."""
     return log.segments[index + 1].base_offset if index + 1 < len(log.segments) else log.log_end_offset
 
@@ -114,7 +111,7 @@ def _end_offset(log: PartitionLog, index: int) -> int:
 def _end_position(log: PartitionLog, index: int, limit_offset: int) -> int:
     """Return the position in a segment at which the first batch at or behind the limit begins."""
     segment = log.segments[index]
-    if limit_offset >= _end_offset(log, index):
+    if limit_offset >= end_offset_of(log, index):
         return segment.size_bytes
     place = segment.find(limit_offset)
     return segment.size_bytes if place is None else place.position
@@ -142,69 +139,7 @@ def converted_in_pieces(
     except FormatLacksCodec as error:
         raise KafkaError(Error.UNSUPPORTED_COMPRESSION_TYPE, f"{log.directory}: {error}") from error
     except ProtocolError as error:
-        raise _damaged(log, error, Error.UNSUPPORTED_COMPRESSION_TYPE) from error
-
-
-def aborted_transactions(log: PartitionLog, found: Slice, offset: int) -> list[AbortedTxn]:
-    """Return the aborted transactions that may have records between `offset` and the end of what was read."""
-    index = log.segments.index(found.segment)
-    end_offset = found.segment.offset_index.offset_at(found.position + found.size_bytes)
-    if end_offset is None:
-        end_offset = _end_offset(log, index)
-    try:
-        return aborted_between(log, offset, end_offset)
-    except ProtocolError as error:
-        raise _damaged(log, error) from error
-
-
-def aborted_between(log: PartitionLog, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-    """Return the aborted transactions that may have records at `start_offset` or behind, and before `end_offset`."""
-    overlapping: list[AbortedTxn] = []
-    for segment in log.segments[log.segment_of(start_offset) :]:
-        for entry in _aborted_in(log, segment):
-            if entry.last_offset >= start_offset and entry.first_offset < end_offset:
-                overlapping.append(entry)
-            if entry.last_stable_offset >= end_offset:
-                return overlapping  # whatever was aborted later began behind the end
-    return overlapping
-
-
-def _aborted_in(log: PartitionLog, segment: Segment) -> list[AbortedTxn]:
-    """Return the index of a segment, making it anew if it cannot be read or is gone."""
-    index = segment.transaction_index
-    try:
-        if index.is_trusted or index.exists or not _had_markers(log, segment):
-            index.is_trusted = True
-            return index.entries()
-    except ProtocolError:
-        pass
-    index.remove()
-    end_offset = segment.next_offset()
-    load_producers(
-        ProducerStates(),
-        log.storage,
-        log.directory,
-        log.segments,
-        end_offset,
-        from_offset=segment.base_offset,
-        on_abort=lambda holder, aborted: index.add(aborted) if holder is segment else None,
-    )
-    index.is_trusted = True
-    return index.entries()
-
-
-def _had_markers(log: PartitionLog, segment: Segment) -> bool:
-    """Return whether a transaction can have ended in the segment, by what was known of producers behind it."""
-    end_offset = segment.next_offset()
-    if end_offset == segment.base_offset:
-        return False
-    known = log.producers
-    if segment is not log.active:
-        if end_offset not in snapshot_offsets(log.storage, log.directory):
-            return True
-        known = ProducerStates()
-        load_producers(known, log.storage, log.directory, log.segments, end_offset)
-    return known.has_markers
+        raise damaged(log, error, Error.UNSUPPORTED_COMPRESSION_TYPE) from error
 
 
 def find_offset(log: PartitionLog, timestamp: int, *, limit_offset: int) -> Found | None:
@@ -232,7 +167,7 @@ def find_offset_in_pieces(log: PartitionLog, timestamp: int, *, limit_offset: in
         target = segment.latest[0]
         if target < 0:
             return None
-        end_offset = _end_offset(log, log.segments.index(segment))
+        end_offset = end_offset_of(log, log.segments.index(segment))
         return (yield from _find_in(log, target, segment.base_offset, limit_offset, end_offset))
     return (yield from find_time_in_pieces(log, timestamp, limit_offset=limit_offset))
 
@@ -268,7 +203,7 @@ def _find_in(
             else:
                 offset = next_offset if end_offset is not None else max(next_offset, log.log_start_offset)
     except ProtocolError as error:
-        raise _damaged(log, error) from error
+        raise damaged(log, error) from error
     return None
 
 
@@ -289,7 +224,7 @@ def _next_since(log: PartitionLog, timestamp: int, offset: int) -> tuple[Batch |
                     return None, batch.next_offset
         sought_bytes += SEGMENT_BYTES
         if sought_bytes > SOUGHT_BYTES_PIECE:
-            return None, _end_offset(log, index)
+            return None, end_offset_of(log, index)
     return None, log.log_end_offset
 
 
@@ -308,7 +243,7 @@ def _first_since(log: PartitionLog, batch: Batch, timestamp: int, start_offset: 
             # The topic allows no larger records now; Kafka does so, too.
             yield from check_sizes_in_pieces(records.data, count, size_bytes_max)
     except ProtocolError as error:
-        raise _damaged(log, error, code_of(error)) from error
+        raise damaged(log, error, code_of(error)) from error
     return found
 
 

@@ -15,6 +15,7 @@ from minibroker.errors import InvalidValue, ProtocolError, StorageDamaged
 from minibroker.in_pieces import Pace, at_once
 from minibroker.log.checkpoints import LEADER_EPOCHS, TEMPORARY, path_in, read_leader_epochs, write_leader_epochs
 from minibroker.log.epochs import LeaderEpochs
+from minibroker.log.index import stored_entry
 from minibroker.log.partition_log import PartitionLog, Recovery, no_jitter
 from minibroker.log.producers import ProducerStates
 from minibroker.log.segment import CLEANED, DELETED, KINDS, OFFSET_DELTA_MAX, OFFSET_MAX, ROLLED, SWAP, Segment
@@ -265,7 +266,8 @@ def _recover(
 
 def _restore_transaction_indexes(scanned: list[Segment], aborted: list[tuple[Segment, AbortedTxn]]) -> None:
     for segment in scanned:
-        if segment.transaction_index.replace([entry for holder, entry in aborted if holder is segment]):
+        entries = b"".join(stored_entry(entry) for holder, entry in aborted if holder is segment)
+        if segment.transaction_index.replace(entries):
             segment.sync()
             segment.storage.sync_directory(segment.directory)
 

@@ -330,6 +330,7 @@ class Segment:
         self.time_index.add(*self.latest)
         self.offset_index.trim()
         self.time_index.trim()
+        self.transaction_index.write()
 
     def sync(self) -> None:
         for file in (self._opened(), *self._indexes):

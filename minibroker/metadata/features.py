@@ -8,6 +8,8 @@ from __future__ import annotations
 METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"  # 1: groups of the consumer protocol
+TRANSACTION_VERSION = "transaction.version"  # 2: each end of a transaction raises the epoch of its producer (KIP-890)
+TRANSACTIONS_V2 = 2
 
 # metadata.version from which on ...
 CONTROLLED_SHUTDOWN = 7  # 3.3-IV3
@@ -19,11 +21,11 @@ ELR = 23  # 4.0-IV1, KIP-966
 CORDONED = 30  # 4.3-IV0, KIP-1066
 
 # What `kafka-storage format` of a release finalizes, in the order in which it writes them.
-_SINCE_4_2 = {ELR_VERSION: 1, GROUP_VERSION: 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
+_SINCE_4_2 = {ELR_VERSION: 1, GROUP_VERSION: 1, "share.version": 1, "streams.version": 1, TRANSACTION_VERSION: 2}
 FINALIZED: dict[str, dict[str, int]] = {
     "3.9": {METADATA_VERSION: 21},
-    "4.0": {METADATA_VERSION: 25, GROUP_VERSION: 1, "transaction.version": 2},
-    "4.1": {METADATA_VERSION: 27, ELR_VERSION: 1, GROUP_VERSION: 1, "transaction.version": 2},
+    "4.0": {METADATA_VERSION: 25, GROUP_VERSION: 1, TRANSACTION_VERSION: 2},
+    "4.1": {METADATA_VERSION: 27, ELR_VERSION: 1, GROUP_VERSION: 1, TRANSACTION_VERSION: 2},
     "4.2": {METADATA_VERSION: 29, **_SINCE_4_2},
     "4.3": {METADATA_VERSION: 30, **_SINCE_4_2},
     "4.4": {METADATA_VERSION: 33, **_SINCE_4_2, "share.version": 2},
@@ -31,11 +33,12 @@ FINALIZED: dict[str, dict[str, int]] = {
 NEWEST = "4.4"
 
 # What we do: clients are told of no other feature, whatever its level in a directory.
-SERVED = (METADATA_VERSION, ELR_VERSION, GROUP_VERSION)
+SERVED = (METADATA_VERSION, ELR_VERSION, GROUP_VERSION, TRANSACTION_VERSION)
 # The lowest levels that our own records need, so that every release from there on can go on with a directory: 3.9 with
-# that of one broker, until a group of the consumer protocol is in it (4.0 then); 4.0 with that of a cluster.
+# that of one broker, until a group of the consumer protocol or a transactional id is in it (4.0 then); 4.0 with that of
+# a cluster.
 LOWEST = {METADATA_VERSION: 21}
-LOWEST_OF_CLUSTER = {METADATA_VERSION: 25, ELR_VERSION: 1, GROUP_VERSION: 1}
+LOWEST_OF_CLUSTER = {METADATA_VERSION: 25, ELR_VERSION: 1, GROUP_VERSION: 1, TRANSACTION_VERSION: TRANSACTIONS_V2}
 
 
 def bootstrap(release: str) -> dict[str, int]:

@@ -63,6 +63,8 @@ class Request(ApiMessage):
 class Response(ApiMessage):
     """The answer to the request with the same `api`."""
 
+    is_long = False  # whether it is to be encoded in pieces, though its request was answered at once
+
     @classmethod
     def header_version(cls, version: int) -> int:
         """Return the version of `ResponseHeader` in front of this version of the response."""

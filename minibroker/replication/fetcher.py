@@ -250,7 +250,8 @@ class Fetcher:
         if not isinstance(role, FollowerState) or self._roles.get(key) is not role:
             return  # it will be asked for in another epoch
         if answer.error_code != Error.NONE:
-            del self._positions[key]  # the leader has dropped it from the session
+            del self._positions[key]
+            self._forgotten[key] = None  # the leader says so again until it hears that this has arrived
         if "fetch" in parts.events.wanted:
             place, size_bytes = (parts.node_id, replica.topic, replica.partition), len(answer.records or b"")
             parts.events.emit(Fetch(*place, self.leader_id, position.offset, size_bytes, answer.high_watermark))

@@ -82,6 +82,7 @@ class FollowerSession:
         self.outside: dict[Key, None] = {}  # where the follower is not in sync, and may come to be with each fetch
         self.stale: dict[Key, None] = {}  # partitions of which only the high watermark is news
         self.sent: dict[Key, None] = {}  # with the last answer
+        self.refused: dict[Key, KafkaError] = {}  # until the follower forgets them or names them again
         self.pause = pause  # while an answer waits: until there may be news, or another request takes its place
 
     def has_news(self, partition: SessionPartition) -> None:
@@ -223,12 +224,17 @@ class FollowerFetch:
         for forgotten in request.forgotten_topics_data:
             for number in forgotten.partitions:
                 session.drop((bytes(forgotten.topic_id), number))
+                session.refused.pop((bytes(forgotten.topic_id), number), None)
         session.news.update(session.sent)  # whatever of it has not arrived
         session.sent = {}
         for topic in request.topics:
             topic_id = bytes(topic.topic_id)
             for asked in topic.partitions:
+                session.refused.pop((topic_id, asked.partition), None)
                 self._take_partition((topic_id, asked.partition), asked)
+        for key, error in list(session.refused.items()):
+            if key not in self._answers:
+                self._refuse(key, error)  # it has not heard of that, or it would have said so
         for key in list(session.outside):
             self._look_again(key)
         self.read_news()
@@ -379,6 +385,7 @@ class FollowerFetch:
         """Answer an error; the follower asks for the partition again when it knows better."""
         self.parts.say_if_damaged(error)
         self.session.drop(key)
+        self.session.refused[key] = error
         self._answers[key] = Answer(
             partition_index=key[1], error_code=error.code, high_watermark=-1, aborted_transactions=None, records=None
         )

@@ -4,7 +4,7 @@ has the controller change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from minibroker.parts import Parts
@@ -33,13 +33,15 @@ class Replication:
         self.follower_sessions = FollowerSessions(parts, replicas, self.isr)
         self.fetchers = ReplicaFetchers(parts, network)
         self.directories = DirectoryAssignments(parts, unopened, network)
+        self.answer_call: Callable[[Any, int], Any]  # what is no part of replication; set before the first comes
 
     def answer(self, source: NodeId, message: Any, version: int) -> Any:
         """Answer another broker."""
         if isinstance(message, FetchRequest):
             return self.follower_sessions.fetch(message)
-        assert isinstance(message, ListOffsetsRequest), f"{source} sent {message!r}"
-        return self.follower_sessions.list_offsets(message)
+        if isinstance(message, ListOffsetsRequest):
+            return self.follower_sessions.list_offsets(message)
+        return self.answer_call(message, version)
 
     def role_changed(self, replica: Replica) -> None:
         self.fetchers.role_changed(replica)

@@ -15,16 +15,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minibroker.errors import Error, KafkaError
-from minibroker.event_kinds import Append, Delete, Epoch, HighWatermark, Roll
+from minibroker.event_kinds import Append, Delete, Epoch, Roll
 from minibroker.events import EventStream
 from minibroker.log.append_conversion import Looked
 from minibroker.log.partition_log import Appended, PartitionLog
 from minibroker.log.producers import Verification
 from minibroker.log.segment import Segment
-from minibroker.log.validate import Allowance
+from minibroker.log.validate import CLIENT, COORDINATOR, Allowance
 from minibroker.metadata.image import Partition
 from minibroker.replication.follower import NO_LEADER, FollowerState
 from minibroker.replication.leader import LAG_MS_MAX, LeaderState
+from minibroker.replication.offset_events import move_high_watermark, tell_marker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 Waiter = Callable[[int], object]  # told how many bytes were added
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-CLIENT = "client"
+HELD_BYTES = 1  # told as added where the high watermark has come to records that had been there
 NOBODY_WATCHES = EventStream()
 
 
@@ -257,7 +258,11 @@ class Replica:
         if not appended.is_duplicate:
             size_bytes = max(log.active.size_bytes - size_bytes, 1)
             if self.events.observed:
-                self.tell_appended(active, appended.first_offset, size_bytes, "producer")
+                self.tell_appended(
+                    active, appended.first_offset, size_bytes, "producer" if origin == CLIENT else origin
+                )
+                if origin == COORDINATOR:
+                    tell_marker(self.events, self.place, data, appended.first_offset)
             self.advance(steady_ms, size_bytes)
         return appended
 
@@ -341,7 +346,7 @@ class Replica:
         elif not size_bytes:
             return
         if self.waiters:
-            self.tell(size_bytes)
+            self.tell(size_bytes or HELD_BYTES)
 
     def take_high_watermark(self, offset: int, size_bytes: int) -> None:
         """Take the leader's high watermark, as far as this follower's log goes; it may have fallen with the leader."""
@@ -351,13 +356,14 @@ class Replica:
         elif not size_bytes:
             return
         if self.waiters:
-            self.tell(size_bytes)
+            self.tell(size_bytes or HELD_BYTES)
 
     def _move_high_watermark(self, offset: int, why: str) -> None:
         previous, self.high_watermark = self.high_watermark, offset
-        self.log.on_high_watermark_updated(offset)
-        if "high_watermark" in self.events.wanted:
-            self.events.emit(HighWatermark(self.node_id, self.topic, self.partition, previous, offset, why))
+        if self.events.observed:
+            move_high_watermark(self.events, self.place, self.log, previous, offset, why)
+        else:
+            self.log.on_high_watermark_updated(offset)
 
     @property
     def place(self) -> dict[str, Any]:

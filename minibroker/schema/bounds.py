@@ -15,6 +15,7 @@ ELEMENTS_FREE = 1_000
 BYTES_PER_ELEMENT = 4
 ELEMENTS_MAX = 50_000  # fewer where a message says so
 PIECE = 256  # elements of a large message between two moments at which others may come in
+NUMBERS_BITS = 6  # 1 << 6 numbers of an array take as long as an element of another kind
 
 
 def too_many(position: int, size_bytes: int, most: int) -> None:

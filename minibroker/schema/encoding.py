@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.schema.bounds import PIECE
+from minibroker.schema.bounds import NUMBERS_BITS, PIECE
 from minibroker.schema.plan import FIXED, SIZED, VARINTS, Field, Plan, Type
 from minibroker.schema.source import SHORT, Source
 
@@ -141,6 +141,9 @@ class EncoderWriter:
         if element.name in FIXED and element.name != "Uuid" and not type.name.startswith("Varint"):
             # A short one shares the call of what precedes it, its length included.
             format, run = FIXED[element.name][0], list(self.run)
+            if self.in_pieces:
+                line(f"piece -= {size} >> {NUMBERS_BITS}")
+                line(f"if piece <= 0: yield {PIECE} - piece; piece = {PIECE}")
             head = "".join(format for format, _ in run) + ("B" if flexible else "i")
             values = "".join(f"{value}, " for _, value in run) + (f"{size} + 1" if flexible else size)
             line(f"if 0 < {size} < {SHORT}:")
@@ -159,7 +162,7 @@ class EncoderWriter:
         with self.source:
             if self.in_pieces:
                 line("piece -= 1")
-                line(f"if not piece: piece = {PIECE}; yield {PIECE}")
+                line(f"if piece <= 0: yield {PIECE} - piece; piece = {PIECE}")
             if element.plan:
                 self.struct(element.plan, item)
             else:

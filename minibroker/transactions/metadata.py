@@ -167,3 +167,11 @@ class TransactionMetadata(NamedTuple):
             partitions=NOTHING,
             last_update_ms=now_ms,
         )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by their topic, as requests and records have them."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from minibroker.errors import InvalidValue
 from minibroker.stored.transactions import TransactionLogKey, TransactionLogValue
-from minibroker.transactions.metadata import TopicPartition, TransactionMetadata
+from minibroker.transactions.metadata import TopicPartition, TransactionMetadata, by_topic
 from minibroker.transactions.states import EMPTY, STORED
 
 VERSIONS = (0, 1)  # of the value
@@ -25,9 +25,7 @@ def encode(transactional_id: str, metadata: TransactionMetadata | None, level: i
     key = TransactionLogKey(transactional_id=transactional_id).encode_stored()
     if metadata is None:
         return key, None
-    topics: dict[str, list[int]] = {}
-    for topic, partition in metadata.partitions:
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic(metadata.partitions)
     assert metadata.state is not EMPTY or not topics, f"{transactional_id}: Empty, with partitions"
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
@@ -48,16 +46,19 @@ def encode(transactional_id: str, metadata: TransactionMetadata | None, level: i
     return key, value.encode_stored(1 if level >= TAGGED_FROM_LEVEL else 0)
 
 
+def is_known(key: bytes, value: bytes | None) -> bool:
+    """Whether a record is of a kind and version that can be decoded."""
+    return int.from_bytes(key[:2], "big") == TransactionLogKey.type_number and (
+        value is None or int.from_bytes(value[:2], "big") in VERSIONS
+    )
+
+
 def decode(key: bytes | None, value: bytes | None) -> tuple[str, TransactionMetadata | None] | None:
-    """Return what a record says; ProtocolError if it is broken."""
-    if key is None or int.from_bytes(key[:2], "big") != TransactionLogKey.type_number:
+    """Return what a record says, None if it is not known; ProtocolError if it is broken."""
+    if key is None or not is_known(key, value):
         return None
     transactional_id = TransactionLogKey.decode_stored(key).transactional_id
-    if value is None:
-        return transactional_id, None
-    if int.from_bytes(value[:2], "big") not in VERSIONS:
-        return None
-    return transactional_id, _metadata(TransactionLogValue.decode_stored(value))
+    return transactional_id, None if value is None else _metadata(TransactionLogValue.decode_stored(value))
 
 
 def _metadata(value: TransactionLogValue) -> TransactionMetadata:

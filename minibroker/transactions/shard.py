@@ -1,6 +1,6 @@
 """Shard of the transaction coordinator: the transactional ids of one partition of __transaction_state.
 
-    replay        what the log says, record by record, while it is loaded; loaded: what is left to do then
+    replay        what the log says, record by record, while it is loaded; resume: what of an id is left to do then
     a request     is answered at once, or makes a transition, which is to be written
     committed     the record of a transition is safe: it counts for whoever asks; refused: it is as if it had never been
 
@@ -16,6 +16,7 @@ Not here: reading and writing the log, markers in partitions, requests.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from minibroker.errors import Error, KafkaError
 from minibroker.transactions.metadata import (
@@ -60,6 +61,29 @@ class NoProducerId(Exception):
     """No producer id is at hand: nothing has happened; whoever asked gets some, and decides again."""
 
 
+class TransactionLimits(NamedTuple):
+    """What a coordinator's settings allow."""
+
+    timeout_ms_max: int
+    expiration_ms: int  # an id that is not used for so long is forgotten
+    allows_two_phase: bool
+
+    def check(self, name: str, timeout_ms: int, *, is_two_phase: bool = False, keeps_prepared: bool = False) -> int:
+        """Return the timeout of the transactions of a producer; raise if it asks for what nobody is given."""
+        check_name(name)
+        if is_two_phase and not self.allows_two_phase:
+            raise KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "two-phase commit is not enabled")
+        if keeps_prepared:
+            raise KafkaError(Error.UNSUPPORTED_VERSION, "a prepared transaction cannot be kept")
+        if is_two_phase:
+            return TWO_PHASE_TIMEOUT_MS
+        if not 0 < timeout_ms <= self.timeout_ms_max:
+            raise KafkaError(
+                Error.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {self.timeout_ms_max}"
+            )
+        return timeout_ms
+
+
 class Transition:
     """A change of one transactional id, on its way into the log."""
 
@@ -90,6 +114,16 @@ class TransactionalId:
         self.pending: Transition | None = None
         # The record of a fence could not be written. Nobody has been given its epoch, so the next takes it, too.
         self.has_failed_fence = False
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        """Whether its transaction has been open for too long, and nobody is about to end it."""
+        metadata = self.metadata
+        return (
+            metadata.state is ONGOING
+            and self.pending is None
+            and not metadata.is_two_phase
+            and metadata.start_ms + metadata.timeout_ms < now_ms
+        )
 
     def check_pending(self) -> None:
         if self.pending is not None:
@@ -131,11 +165,13 @@ class TransactionalId:
 class TransactionShard:
     """The ids of one partition."""
 
-    def __init__(self, *, timeout_ms_max: int, expiration_ms: int, allows_two_phase: bool, level_of: Callable[[], int]):
-        """level_of: of transaction.version now, by which the coordinator ends what its producer does not."""
-        self.timeout_ms_max = timeout_ms_max
-        self.expiration_ms = expiration_ms
-        self.allows_two_phase = allows_two_phase
+    def __init__(self, limits: TransactionLimits, level_of: Callable[[], int], *, is_before_4: bool = False):
+        """level_of: of transaction.version now, by which the coordinator ends what its producer does not.
+
+        is_before_4: a producer that may not add partitions hears that first, also while a change is under way.
+        """
+        self.limits = limits
+        self._is_before_4 = is_before_4
         self.level_of = level_of
         self.ids: dict[str, TransactionalId] = {}
         self._ongoing: dict[str, TransactionalId] = {}
@@ -150,13 +186,12 @@ class TransactionShard:
             self.ids[name] = found = TransactionalId(name, metadata)
             self._note(found)
 
-    def loaded(self, now_ms: int) -> list[Transition]:
-        """Return the completions of what another coordinator, or an earlier life of this one, has prepared."""
-        return [
-            self._complete(found, now_ms)
-            for found in self.ids.values()
-            if found.metadata.state in (PREPARE_COMMIT, PREPARE_ABORT)
-        ]
+    def resume(self, found: TransactionalId, now_ms: int) -> Transition | None:
+        """Return the completion of what another coordinator, or an earlier life of this one, has prepared, if it has.
+
+        To be called for each id that was read, when that is safe.
+        """
+        return self._complete(found, now_ms) if found.metadata.state in (PREPARE_COMMIT, PREPARE_ABORT) else None
 
     def _note(self, found: TransactionalId) -> None:
         if found.metadata.state is ONGOING:
@@ -199,8 +234,9 @@ class TransactionShard:
         """Take note of markers that are safe, or that nobody wants any more; return whether those were the last."""
         metadata = found.metadata
         assert metadata.state in (PREPARE_COMMIT, PREPARE_ABORT), f"{found.name}: {metadata.state.name}"
-        written = set(partitions)
-        left = {place: None for place in metadata.partitions if place not in written}
+        left = dict(metadata.partitions)
+        for place in partitions:
+            left.pop(place, None)
         found.metadata = metadata._replace(partitions=left)
         return not left
 
@@ -221,17 +257,7 @@ class TransactionShard:
 
         expected: what the producer has, if it goes on after an error (KIP-360).
         """
-        _check_name(name)
-        if is_two_phase and not self.allows_two_phase:
-            raise KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "two-phase commit is not enabled")
-        if keeps_prepared:
-            raise KafkaError(Error.UNSUPPORTED_VERSION, "a prepared transaction cannot be kept")
-        if is_two_phase:
-            timeout_ms = TWO_PHASE_TIMEOUT_MS
-        elif not 0 < timeout_ms <= self.timeout_ms_max:
-            raise KafkaError(
-                Error.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is not between 1 and {self.timeout_ms_max}"
-            )
+        timeout_ms = self.limits.check(name, timeout_ms, is_two_phase=is_two_phase, keeps_prepared=keeps_prepared)
         found = self.ids.get(name)
         if found is None:  # it stays, also if its record cannot be written: its producer id is its own
             metadata = TransactionMetadata(new_producer_id(), timeout_ms, now_ms)
@@ -261,8 +287,10 @@ class TransactionShard:
     ) -> Transition | None:
         """Add partitions to the transaction of a producer; None: they are in it. version: the client's."""
         found = self._find(name)
-        found.check_pending()
+        if not self._is_before_4:  # since then the change may be to an epoch, or an id, that the producer knows already
+            found.check_pending()
         found.check_producer(producer)
+        found.check_pending()
         found.event(ADD_PARTITIONS)
         metadata = found.metadata
         if metadata.state is ONGOING and all(place in metadata.partitions for place in partitions):
@@ -350,7 +378,7 @@ class TransactionShard:
         return transition
 
     def _find(self, name: str) -> TransactionalId:
-        _check_name(name)
+        check_name(name)
         found = self.ids.get(name)
         if found is None:
             raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING, f"{name} is no transactional id here")
@@ -358,15 +386,9 @@ class TransactionShard:
 
     # Time
 
-    def timed_out(self, now_ms: int) -> list[TransactionalId]:
-        """Return the ids whose transaction has been open for too long; each is to be aborted."""
-        return [
-            found
-            for found in self._ongoing.values()
-            if found.pending is None
-            and not found.metadata.is_two_phase
-            and found.metadata.start_ms + found.metadata.timeout_ms < now_ms
-        ]
+    def ongoing(self) -> list[TransactionalId]:
+        """Return the ids whose transaction is open: the only ones whose time may be over."""
+        return list(self._ongoing.values())
 
     def expire(self, found: TransactionalId, now_ms: int) -> Transition | None:
         """Have an id forgotten that was not used for long; None: it is still wanted."""
@@ -374,7 +396,7 @@ class TransactionShard:
         if (
             found.pending is not None
             or metadata.state not in EVENTS[EXPIRE]
-            or metadata.last_update_ms > now_ms - self.expiration_ms
+            or metadata.last_update_ms > now_ms - self.limits.expiration_ms
         ):
             return None
         return found.begin(None)
@@ -383,7 +405,7 @@ class TransactionShard:
 
     def describe(self, name: str) -> TransactionMetadata:
         """Return what is committed of an id."""
-        _check_name(name)
+        check_name(name)
         found = self.ids.get(name)
         if found is None:
             raise KafkaError(Error.TRANSACTIONAL_ID_NOT_FOUND, f"{name} is no transactional id here")
@@ -395,23 +417,25 @@ class TransactionShard:
         producer_ids: Collection[int],
         states: Collection[str],
         duration_ms: int = NO_DURATION,
-        matches: Callable[[str], bool] | None = None,
         now_ms: int,
+        among: Iterable[TransactionalId] | None = None,
     ) -> Iterator[TransactionalId]:
-        """Yield the ids that fit all filters that are given; duration_ms: for how long, at least, since the start."""
+        """Yield the ids that fit all filters that are given; duration_ms: for how long, at least, since the start.
+
+        among: some of them, where all are looked at in shares.
+        """
         wanted = {BY_NAME[name] for name in states if name in BY_NAME}
-        for found in self.ids.values():
+        for found in self.ids.values() if among is None else among:
             metadata = found.metadata
             if (
                 (not producer_ids or metadata.producer_id in producer_ids)
                 and (not states or metadata.state in wanted)
                 and (duration_ms < 0 or now_ms - metadata.start_ms > duration_ms)
-                and (matches is None or matches(found.name))
             ):
                 yield found
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     if not name:
         raise KafkaError(Error.INVALID_REQUEST, "the transactional id is empty")
 

@@ -6,7 +6,7 @@ The picture in docs/transactions.md is drawn from these tables.
                              -- ABORT --> PrepareAbort -- COMPLETE --> CompleteAbort
 
 From Prepare on the outcome is certain: nothing leads out of it but COMPLETE. In transactions v2 (KIP-890) a client that
-does not know whether its transaction has begun may abort it in every state; each end raises the producer epoch.
+does not know whether its transaction has begun may abort it in every other state; each end raises the producer epoch.
 Not here: which producer may ask, and what becomes of its id and epoch (shard.py, metadata.py).
 """
 
@@ -71,6 +71,7 @@ EVENTS = {  # from which state to which one; in any other state the event is an 
 
 # What a request of the right producer meets: an event that it brings about, or an error; NONE: there is nothing to do.
 FENCE = "its producer is fenced, and its transaction aborted"  # not an event: ABORT by the coordinator itself
+CHECK = "each partition is looked for in it"  # not an event either: TRANSACTION_ABORTABLE for those that it has not
 Outcome = Error | str
 
 INIT_PRODUCER_ID = "InitProducerId"
@@ -85,19 +86,20 @@ DONE, BUSY = Error.NONE, Error.CONCURRENT_TRANSACTIONS
 WRONG, FENCED = Error.INVALID_TXN_STATE, Error.PRODUCER_FENCED
 
 
-def _row(*outcomes: Outcome) -> dict[State, Outcome]:
-    return dict(zip(STORED, outcomes, strict=True))
+def _row(empty: Outcome, ongoing: Outcome, committed: Outcome, aborted: Outcome) -> dict[State, Outcome]:
+    # From the decision to the last marker a completion is pending, and whoever wants something else comes again.
+    return dict(zip(STORED, (empty, ongoing, BUSY, BUSY, committed, aborted), strict=True))
 
 
 REQUESTS: dict[str, dict[State, Outcome]] = {
-    # Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort
-    INIT_PRODUCER_ID: _row(BEGIN, FENCE, BUSY, BUSY, BEGIN, BEGIN),
-    ADD_PARTITIONS: _row(ADD, ADD, BUSY, BUSY, ADD, ADD),
-    VERIFY_PARTITIONS: _row(DONE, DONE, BUSY, BUSY, DONE, DONE),
-    COMMIT_CLASSIC: _row(WRONG, COMMIT, BUSY, WRONG, DONE, WRONG),
-    ABORT_CLASSIC: _row(WRONG, ABORT, WRONG, BUSY, WRONG, DONE),
-    COMMIT_V2: _row(WRONG, COMMIT, FENCED, FENCED, WRONG, WRONG),
-    ABORT_V2: _row(ABORT, ABORT, FENCED, FENCED, ABORT, ABORT),
-    COMMIT_V2_AGAIN: _row(FENCED, FENCED, BUSY, WRONG, DONE, WRONG),
-    ABORT_V2_AGAIN: _row(FENCED, FENCED, WRONG, BUSY, WRONG, DONE),
+    # Empty, Ongoing, CompleteCommit, CompleteAbort
+    INIT_PRODUCER_ID: _row(BEGIN, FENCE, BEGIN, BEGIN),
+    ADD_PARTITIONS: _row(ADD, ADD, ADD, ADD),
+    VERIFY_PARTITIONS: _row(CHECK, CHECK, CHECK, CHECK),
+    COMMIT_CLASSIC: _row(WRONG, COMMIT, DONE, WRONG),
+    ABORT_CLASSIC: _row(WRONG, ABORT, WRONG, DONE),
+    COMMIT_V2: _row(WRONG, COMMIT, WRONG, WRONG),
+    ABORT_V2: _row(ABORT, ABORT, ABORT, ABORT),
+    COMMIT_V2_AGAIN: _row(FENCED, FENCED, DONE, WRONG),
+    ABORT_V2_AGAIN: _row(FENCED, FENCED, WRONG, DONE),
 }

@@ -3,6 +3,7 @@
     a b|c         records a and b are below the high watermark, c is not
     . b:c d|      the first one has gone, and c is in another segment than b
     ####==        of many records: committed, not committed
+    a+b!          a marker behind each: the transaction of a was committed, that of b aborted
 
 Pieces of a line are (style, text); painting.py makes a line of them.
 What must hold: lanes of one partition have one scale, so what is at the same offset is in the same column.
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 NOBODY = -1
 GONE, NOT_COMMITTED, COMMITTED = ".", "=", "#"
+MARKERS = {"commit": "+", "abort": "!"}
 NAME_WIDTH, FIGURES_WIDTH = 14, 32
 LANE_WIDTH_MIN = 11
 
@@ -40,7 +42,9 @@ def partition_lines(
         pieces: list[Piece] = [("bold" if mark == ">" else "", f"{mark} b{broker} {role}".ljust(NAME_WIDTH))]
         if replica is not None:
             pieces += scale.lane(replica)
-            pieces.append(("", f"  hw {replica['high_watermark']}  leo {replica['end_offset']}"))
+            stable, committed = replica["last_stable_offset"], replica["high_watermark"]
+            lso = f"  lso {stable}" if stable < committed else ""
+            pieces.append(("", f"  hw {committed}{lso}  leo {replica['end_offset']}"))
             pieces.append(("dim", "".join(f"  e{epoch}@{start}" for epoch, start in replica["epochs"][-3:])))
             if replica["clean_offset"] >= 0:
                 pieces.append(("dim", f"  clean@{replica['clean_offset']}"))
@@ -92,7 +96,7 @@ class Scale:
             if offset < replica["start_offset"] or _is_gap(replica, offset, offset):
                 pieces.append(("dim", GONE))
             elif offset < replica["end_offset"]:
-                text = replica["texts"].get(str(offset), "")
+                text = MARKERS.get(replica["markers"].get(str(offset), "")) or replica["texts"].get(str(offset), "")
                 shown = text[:1] if text[:1].isprintable() and text[:1] != " " else ""
                 is_committed = offset < replica["high_watermark"]
                 pieces.append((_style(replica, offset), shown or (COMMITTED if is_committed else NOT_COMMITTED)))

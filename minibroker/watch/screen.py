@@ -23,7 +23,8 @@ SAID_MAX = 50
 ADVANCE = "5s"
 HELP = (
     "The lanes are replicas: one cell is one record, or some if there are many. A bar stands where the high watermark "
-    "is; what is right of it is not committed. A colon is where a segment begins, a point where a record has been. "
+    "is; what is right of it is not committed. A colon is where a segment begins, a point where a record has been, "
+    "+ and ! are commit and abort markers. lso is where the first open transaction begins. "
     "Colours are leader epochs, listed at the right: e1@3 began at offset 3; clean@4: compacted up to offset 4.",
     "Arrows choose a broker. k kills it or starts it again, p pauses it or lets it go on. h holds fetches, answers, "
     "ISR changes and elections at gates, s lets the first of them through, r all. f freezes the clock or lets it run, "

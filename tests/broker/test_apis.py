@@ -18,15 +18,12 @@ from minibroker.protocol.registry import APIS, request_class, response_class
 from minibroker.schema.plan import Plan, message_plan
 
 NOT_YET = {71, 72}  # client metrics, which Kafka announces only with a plugin that takes them
-INIT_PRODUCER_ID = 22
-UNSTABLE = {22: ["6 of 4.4"]}  # two-phase commit, which no release switches on
 
 
 def test_missing_versions_are_known() -> None:
     missing = {number: found for number in APIS if (found := missing_versions(number))}
-    assert set(missing) - set(SERVED) <= NOT_YET
+    assert set(missing) <= NOT_YET
     assert not NOT_YET & set(SERVED)
-    assert {number: found for number, found in missing.items() if number in SERVED} == UNSTABLE
 
 
 @pytest.mark.parametrize("api", SERVED)
@@ -139,16 +136,11 @@ def guesses(announced: dict[int, tuple[int, int]]) -> set[str]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_broker_that_is_to_look_like_a_release_is_taken_for_it_by_its_apis(release: str) -> None:
     announced = EmulatedRelease(release).announced
-    expected = {
-        api: (first, 5 if api == INIT_PRODUCER_ID and last == 6 else last)
-        for api, (first, last) in ranges_of(release).items()
-        if api not in NOT_YET
-    }
+    expected = {api: versions for api, versions in ranges_of(release).items() if api not in NOT_YET}
     if release >= "4":
         expected[PRODUCE] = (0, expected[PRODUCE][1])
     assert announced == expected
-    if release < "4.1":  # from there on ours lacks the version of InitProducerId that no release switches on
-        assert release in guesses(announced)
+    assert release in guesses(announced)
 
 
 def test_no_other_release_announces_what_the_newest_does() -> None:

@@ -6,11 +6,14 @@ import pytest
 
 from minibroker import Cluster
 from minibroker.broker.broker import Node
+from minibroker.broker.emulated_release import EmulatedRelease
+from minibroker.broker.releases import RELEASES
 from minibroker.config.tables import broker_settings, old_defaults
 from minibroker.errors import Error
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.broker.running import running_node
+from tests.goldens import table
 from tests.server.running import append, batch, connected, produce
 
 Topic = CreateTopicsRequest.CreatableTopic
@@ -143,3 +146,31 @@ async def test_one_limit_for_timestamps_on_both_sides_was_there_before_4_0(
         node.create_topic("t", 1, own)
         answer = await client.ask(produce("t", batch(b"old")), 7)
         assert answer.responses[0].partition_responses[0].error_code == code
+
+
+TRANSACTIONAL_APIS = (22, 24, 25, 26, 27, 28, 61, 65, 66)
+UNSTABLE = (22, 6)  # is in classes since 4.1, and announced by no broker
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_apis_of_transactions_are_announced_as_in_the_release(release: str) -> None:
+    known, number = table("apis"), RELEASES.index(release)
+    assert known["releaseLines"] == RELEASES
+    expected = {
+        api["key"]: (span["versions"][0], span["versions"][1] - ((api["key"], span["versions"][1]) == UNSTABLE))
+        for api in known["apis"]
+        for span in api["releases"]
+        if api["key"] in TRANSACTIONAL_APIS and RELEASES.index(span["from"]) <= number <= RELEASES.index(span["to"])
+    }
+    announced = EmulatedRelease(release).announced
+    assert {key: announced[key] for key in TRANSACTIONAL_APIS if key in announced} == expected
+
+
+@pytest.mark.parametrize(
+    ("release", "level"), [("0.11", 0), ("1.0", 0), ("2.8", 0), ("3.9", 0), ("4.0", 2), ("4.4", 2)]
+)
+async def test_transactions_v2_are_announced_since_4_0(release: str, level: int) -> None:
+    async with running_node(as_version=release) as node:
+        levels, _ = node.emulated.finalized_features(node.metadata)
+        assert levels.get("transaction.version", 0) == level
+        assert ("transaction.version" in node.emulated.supported_features()) == (level > 0)

@@ -10,9 +10,11 @@ from urllib.request import urlopen
 import pytest
 
 from minibroker import Broker
-from minibroker.broker.http_pages import _metrics_page
+from minibroker.broker.http_pages import LATE_TRANSACTION_MS, _metrics_page, metrics
 from minibroker.client import Cluster, Groups, Producer
 from minibroker.groups import OFFSETS_TOPIC
+from minibroker.log.build import build_batch
+from minibroker.log.records import Record
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.groups.test_growth import steps_of
@@ -65,6 +67,26 @@ async def test_metrics_have_the_names_of_kafka_exporter() -> None:
         assert samples["kafka_topic_partition_under_replicated_partition"][partition] == "0"
         assert samples["kafka_topic_partitions"] == {'topic="orders"': "2"}
         assert samples["minibroker_requests_total"]['api="Metadata",version="9"'] == "1"
+
+
+async def test_transactions_that_nobody_ends_are_named() -> None:
+    async with running({"transaction.partition.verification.enable": "false"}) as node:
+        node.create_topic("orders", 3)
+        append(node, "orders", b"a", partition=1)
+        late = node.clock.now_ms() - node.config["transaction.max.timeout.ms"] - LATE_TRANSACTION_MS
+        for partition, timestamp in ((1, late - 1), (2, late + 600_000)):
+            record = Record(None, b"b", (), timestamp)
+            named = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+            node.replicas["orders", partition].append(
+                bytearray(build_batch(2, [record], **named)), now_ms=timestamp, steady_ms=0
+            )
+        said = [line for line in metrics(node) if line.startswith(("minibroker_late", "kafka_topic_partition_last"))]
+        assert said == [
+            'kafka_topic_partition_last_stable_offset{partition="0",topic="orders"} 0',
+            'kafka_topic_partition_last_stable_offset{partition="1",topic="orders"} 1',
+            'kafka_topic_partition_last_stable_offset{partition="2",topic="orders"} 0',
+            'minibroker_late_transaction{partition="1",topic="orders"} 1',
+        ]
 
 
 def commit(group_id: str) -> OffsetCommitRequest:

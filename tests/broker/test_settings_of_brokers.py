@@ -127,6 +127,7 @@ async def test_verifications_without_a_producer_are_forgotten_after_producer_id_
         assert 30 * MINUTE_MS <= passed_ms <= 40 * MINUTE_MS  # it is looked every ten minutes
 
 
+@pytest.mark.setting("transaction.partition.verification.enable")
 async def test_transactions_are_verified_as_long_as_transaction_partition_verification_enable_says() -> None:
     name = "transaction.partition.verification.enable"
     async with laboratory() as lab:

@@ -62,6 +62,9 @@ class VirtualBroker:
 
         return self.loop.run_until_complete(call())
 
+    def now_ms(self) -> int:
+        return self.node.clock.now_ms()
+
     def connect(self) -> FedTransport:
         return self.run(FedTransport, self.node)
 

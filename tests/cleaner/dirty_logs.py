@@ -9,6 +9,7 @@ from minibroker.cleaner.candidates import Candidate, cleanable
 from minibroker.cleaner.cleaner import Cleaned, clean
 from minibroker.in_pieces import finish
 from minibroker.log import reading
+from minibroker.log.aborted import aborted_transactions
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.formats import ABORT
@@ -125,7 +126,7 @@ class DirtyLog:
         aborted_ids: set[int] = set()
         limit = log.last_stable_offset(log.log_end_offset)
         while (found := reading.read(log, offset, 300, limit_offset=limit)) is not None:
-            to_come = sorted(reading.aborted_transactions(log, found, offset), key=lambda entry: entry.first_offset)
+            to_come = sorted(aborted_transactions(log, found, offset), key=lambda entry: entry.first_offset)
             aborted_ids.clear()
             for batch in batches(found.view()):
                 while to_come and to_come[0].first_offset <= batch.last_offset:

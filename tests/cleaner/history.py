@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from minibroker.log import reading
+from minibroker.log.aborted import aborted_transactions
 from minibroker.log.batches import batches
 from minibroker.log.partition_log import PartitionLog
 from tests.log.audit import Row
@@ -146,7 +147,7 @@ def read_committed(log: PartitionLog, end_offset: int) -> list[Row]:
     rows: list[Row] = []
     offset = log.log_start_offset
     while (piece := reading.read(log, offset, 400, limit_offset=end_offset, whole_batch=True)) is not None:
-        ends = sorted(reading.aborted_transactions(log, piece, offset), key=lambda entry: entry.first_offset)
+        ends = sorted(aborted_transactions(log, piece, offset), key=lambda entry: entry.first_offset)
         aborting: set[int] = set()
         for batch in batches(piece.view()):
             while ends and ends[0].first_offset <= batch.last_offset:

@@ -73,6 +73,15 @@ async def test_a_cleaner_that_is_stopped_within_a_pass_begins_no_other() -> None
         assert broker.events[-1].kind == "compaction_begin"
 
 
+async def test_a_pass_that_is_given_up_with_its_broker_asks_no_clock() -> None:
+    async with under_way() as broker:
+        compaction = broker.node.cleaning.compaction
+        timer, pieces = compaction._timer, compaction._pieces
+        assert pieces is not None
+        pieces.stop()
+        assert (compaction._timer, compaction._pieces) == (timer, None)
+
+
 async def test_a_pass_goes_on_when_another_partition_goes() -> None:
     async with under_way() as broker:
         broker.node.create_topic("others", 1, SMALL)

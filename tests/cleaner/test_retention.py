@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from minibroker.cleaner.retention import BELOW_START, TOO_MANY, TOO_OLD, apply, expired
 from minibroker.errors import StorageError
+from minibroker.log.aborted import aborted_between
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.pruning import purge
-from minibroker.log.reading import aborted_between
 from minibroker.log.records import Record
 from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings, ValidationSettings

@@ -24,9 +24,27 @@ def kafkas(release: Release, tool: str, shell: Shell, words: str, directory: Pat
     [
         (TOOLS, "org.apache.kafka.tools.TopicCommand", "topics", "--describe --topic orders"),
         (TOOLS, "org.apache.kafka.tools.TopicCommand", "topics", "--list"),
-        (TOOLS, "org.apache.kafka.tools.TopicCommand", "topics", "--describe --topics-with-overrides"),
+        (
+            TOOLS,
+            "org.apache.kafka.tools.TopicCommand",
+            "topics",
+            "--describe --topics-with-overrides --exclude-internal",
+        ),
         (TOOLS, "org.apache.kafka.tools.GetOffsetShell", "offsets", "--topic orders"),
         (TOOLS, "org.apache.kafka.tools.GetOffsetShell", "offsets", "--topic-partitions orders:1-3 --time -3"),
+        (TOOLS, "org.apache.kafka.tools.TransactionsCommand", "transactions", "list"),
+        (
+            TOOLS,
+            "org.apache.kafka.tools.TransactionsCommand",
+            "transactions",
+            "describe-producers --topic orders --partition 2",
+        ),
+        (
+            TOOLS,
+            "org.apache.kafka.tools.TransactionsCommand",
+            "transactions",
+            "find-hanging --topic orders --max-transaction-timeout 0",
+        ),
         (CORE, "kafka.admin.ConfigCommand", "configs", "--describe --entity-type topics --entity-name orders"),
         (CORE, "kafka.admin.ConfigCommand", "configs", "--describe --entity-type brokers --entity-name 1 --all"),
         (CORE, "kafka.admin.ConfigCommand", "configs", "--describe --entity-type brokers --entity-default"),
@@ -45,6 +63,7 @@ def test_the_same_is_printed(
 ) -> None:
     if not shell.good("consume", "orders", "-eq").lines:
         shell.good("produce", "-t", "orders", "-K:", "-Z", "-H", "a=1", "-H", "b", stdin=b"k:v\nann:1\nbob:\n:x\n")
+        shell.good("produce", "-t", "orders", "-p", "2", "--transactional-id", "a", stdin=b"paid\n")
         shell.good("configs", "-t", "orders", "segment.ms=600000")
     theirs = kafkas(release, tool, shell, words, tmp_path)
     assert theirs

@@ -31,7 +31,8 @@ shell_without_broker = Shell("127.0.0.1:1")
     ],
 )
 def test_a_mode_of_kcat_is_a_command(typed: str, command: str, rest: str) -> None:
-    assert _command(typed.split()) == (command, rest.split())
+    committed = ["-X", "isolation.level=read_committed"] if command == "consume" and typed != "consume -L" else []
+    assert _command(typed.split()) == (command, committed + rest.split())
 
 
 def test_options_without_a_mode_are_no_command() -> None:

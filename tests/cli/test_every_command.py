@@ -27,6 +27,7 @@ TYPED = {
     "produce": ["produce", "-b", "{broker}", "-t", "orders", "{path}"],
     "consume": ["consume", "-b", "{broker}", "-t", "orders", "-e", "-q"],
     "groups": ["groups", "-b", "{broker}", "--list"],
+    "transactions": ["transactions", "-b", "{broker}", "list"],
     "offsets": ["offsets", "-b", "{broker}", "-t", "orders"],
     "configs": ["configs", "-b", "{broker}", "--describe", "--topic", "orders", "--all"],
     "metadata": ["metadata", "-b", "{broker}"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,25 @@ def test_ctrl_c_ends_produce_and_what_was_read_is_written(shell: Shell, topic: s
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 130
         assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_producer_that_is_told_to_end_leaves_no_transaction_open(shell: Shell, topic: str) -> None:
+    for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        name = f"{topic}-{number}"
+        words = ("produce", "-t", topic, "-v", "--transactional-id", name)
+        with start(shell, *words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdin
+            assert process.stderr
+            process.stdin.write(b"one\n")
+            process.stdin.flush()
+            assert shell.good("consume", topic, "-c1", "-q").lines == ["one"]  # while the pipe is open
+            process.send_signal(number)
+            assert process.wait(DEADLINE_S) == status
+            assert b"Traceback" not in process.stderr.read()
+        (found,) = json.loads(shell.good("transactions", "describe", name, "--json").text)
+        assert found["state"] == "CompleteAbort"
+        shell.good("topics", "--delete", topic)
+        shell.good("topics", "--create", topic)
 
 
 def test_pipes_from_one_to_the_other(shell: Shell, topic: str) -> None:
@@ -164,11 +185,23 @@ def test_health_of_a_broker_that_knows_no_question_without_topics(as_version: st
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("qqqq", "'qqqq'. There are "), ("high-watermrk", "did you mean high-watermark? There")]
+    ("words", "said"),
+    [
+        ("qqqq", "'qqqq'. There are "),
+        ("qqqq --text", "'qqqq'. There are "),
+        ("high-watermrk", "did you mean high-watermark? There"),
+        ("nope.txt", "minibroker lesson: nope.txt: No such file or directory\n"),
+    ],
 )
-def test_a_lesson_that_is_none(name: str, said: str) -> None:
-    ran = Shell("unused:1")("lesson", name)
+def test_a_lesson_that_is_none(words: str, said: str) -> None:
+    ran = Shell("unused:1")("lesson", *words.split())
     assert (ran.status, said in ran.errors) == (2, True)
+
+
+def test_the_text_of_a_lesson_can_be_played_as_one_s_own(tmp_path: Path) -> None:
+    shell, mine = Shell("unused:1"), tmp_path / "mine.txt"
+    mine.write_text(shell.good("lesson", "zombies", "--text").text, "utf-8")
+    assert shell.good("lesson", str(mine), "--run").text == shell.good("lesson", "zombies", "--run").text
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf", "soon"])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from minibroker.client import Admin, Cluster, ConnectionLost, NewTopic, SomeFailed
+from minibroker.client import Admin, Cluster, ConnectionLost, Groups, NewTopic, SomeFailed, Transactions
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.client.scripted import SILENCE, ScriptedBroker, TestClock, metadata
+from tests.client.scripted import CLOSE, SILENCE, ScriptedBroker, TestClock, metadata
 
 pytestmark = pytest.mark.outside
 
@@ -58,6 +60,39 @@ async def test_nobody_there_is_told_after_bounded_patience() -> None:
         with pytest.raises(ConnectionLost, match="no connection to"):
             await cluster.topic("orders")
     assert clock.slept == [10, 20, 40, 80, 160, 320, 640, 1000]
+
+
+CALLS: dict[str, Callable[[Cluster], Awaitable[object]]] = {
+    "controller": lambda cluster: Admin(cluster).create_topics(["orders"]),
+    "leader": lambda cluster: Admin(cluster).describe_producers([("orders", 7)]),
+    "offset": lambda cluster: Admin(cluster).list_offsets({("orders", 7): "latest"}),
+    "marker": lambda cluster: Transactions(cluster).abort(("orders", 7), 1, 0),
+    "coordinator": lambda cluster: Groups(cluster).find_coordinators(["group"]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+async def test_patience_is_not_multiplied_where_a_call_needs_metadata_first(
+    call: Callable[[Cluster], Awaitable[object]],
+) -> None:
+    def answer(request: MetadataRequest, version: int) -> object:
+        """Hang up on whoever asks for brokers; there is no partition 7."""
+        return metadata(broker.port, {"orders": 1}) if request.topics else CLOSE
+
+    def coordinator(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+        """Name a broker that nobody knows yet."""
+        row = FindCoordinatorResponse.Coordinator(
+            key="group", node_id=2, host="127.0.0.1", port=broker.port, error_code=0, error_message=None
+        )
+        return FindCoordinatorResponse(coordinators=[row])
+
+    broker = ScriptedBroker({MetadataRequest: answer, FindCoordinatorRequest: coordinator})
+    clock = TestClock()
+    async with broker, Cluster([("127.0.0.1", broker.port)], clock=clock, retry_count=3, retry_pause_ms=10) as cluster:
+        with pytest.raises(KafkaError):
+            await call(cluster)
+    assert clock.slept == [10, 20, 40]
+    assert len(broker.asked(MetadataRequest)) == 4
 
 
 async def test_a_topic_that_is_being_created_is_waited_for() -> None:

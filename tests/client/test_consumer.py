@@ -284,6 +284,18 @@ async def test_a_session_that_the_broker_has_lost_is_begun_anew(error: Error) ->
         assert [r.session_epoch for r in broker.asked(FetchRequest)][:4] == [0, 1, 0, 1]
 
 
+async def test_what_a_consumer_cannot_do_is_refused() -> None:
+    with pytest.raises(ValueError, match="'nearest' is none of"):
+        Consumer(Cluster("unused:1"), out_of_range="nearest")
+    with pytest.raises(ValueError, match="'committed' is none of"):
+        Consumer(Cluster("unused:1"), isolation_level="committed")
+    consumer = Consumer(Cluster("unused:1"))
+    with pytest.raises(ValueError, match="orders-0 is not assigned"):
+        await consumer.seek("orders", 0, 5)
+    with pytest.raises(ValueError, match="nothing is assigned"):
+        await anext(consumer)
+
+
 async def test_closing_ends_a_fetch_that_waits() -> None:
     async with broker_with(Logs()) as broker, cluster_of(broker) as cluster:
         broker.answers[FetchRequest] = lambda request, version: SILENCE

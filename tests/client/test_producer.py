@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from minibroker.client import Cluster, Producer, RecordMetadata
-from minibroker.client.accumulator import ProducerId
+from minibroker.client.accumulator import PartitionQueue, ProducerId
 from minibroker.errors import EncodeError, Error, KafkaError
 from minibroker.log.batches import Batch, batches
 from minibroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -26,6 +26,26 @@ def parts(request: ProduceRequest) -> Iterator[tuple[Any, Any, list[Batch]]]:
     for topic in request.topic_data:
         for part in topic.partition_data:
             yield topic, part, list(batches(part.records or b"", strict=True))
+
+
+NO_PRODUCERS: list[tuple[dict[str, Any], str]] = [
+    ({"acks": 2}, "acks 2 is none of -1, 0, 1"),
+    ({"acks": 1, "idempotent": True}, "an idempotent producer needs acks -1"),
+    ({"acks": 1, "transactional_id": "pay-1"}, "an idempotent producer needs acks -1"),
+    ({"idempotent": False, "transactional_id": "pay-1"}, "a producer with a transactional_id is idempotent"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), NO_PRODUCERS)
+async def test_a_producer_that_could_not_be_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Producer(Cluster("unused:1"), **options)
+
+
+async def test_a_producer_without_transactional_id_has_no_transactions() -> None:
+    producer = Producer(Cluster("unused:1"))
+    with pytest.raises(ValueError, match="has no transactions"):
+        producer.begin_transaction()
 
 
 class Log:
@@ -182,11 +202,11 @@ async def test_a_leader_that_moves_while_an_identity_is_asked_for_sends_nothing_
     ):
         identity, asked = producer._identity, []
 
-        async def held() -> ProducerId:
+        async def held(queues: Iterable[PartitionQueue]) -> ProducerId | None:
             asked.append(None)
             if len(asked) == 1:
                 await answered.wait()
-            return await identity()
+            return await identity(queues)
 
         producer._identity = held  # type: ignore[method-assign]
         first = await producer.enqueue("orders", b"a")
@@ -205,6 +225,24 @@ async def test_a_leader_that_moves_while_an_identity_is_asked_for_sends_nothing_
         await late
         assert (await producer.send("orders", b"c")).offset == 2
     assert log.values == {0: [b"a", b"b", b"c"]}
+
+
+async def test_an_identity_that_fails_as_nobody_expects_fails_the_records_once() -> None:
+    async with (
+        broker_with(Log()) as broker,
+        cluster_of(broker) as cluster,
+        Producer(cluster, idempotent=True) as producer,
+    ):
+        asked = []
+
+        async def broken(queues: Iterable[PartitionQueue]) -> ProducerId | None:
+            asked.append(queues)
+            raise RuntimeError("a bug")
+
+        producer._identity = broken  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="a bug"):
+            await producer.send("orders", b"a")
+        assert len(asked) == 1
 
 
 async def test_records_linger_until_their_time_or_until_flush() -> None:

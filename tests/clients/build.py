@@ -60,6 +60,10 @@ JAVA_SOURCES = {
         f"generation-{GENERATIONS[client.version]}",
     ),
     "Members": lambda client: ("groups", f"groups-{CALLS[GENERATIONS[client.version]]}"),
+    "Transactions": lambda client: (
+        "transactions",
+        "transactions-0.11" if client.version.startswith("0.11") else "transactions-2.8",
+    ),
     "Tool": lambda client: ("tool",),
 }
 # A script lives a few seconds: what makes a JVM start faster counts, what makes it run faster does not.
@@ -93,6 +97,15 @@ def members_of(client: Client) -> Command:
     if client.toolchain == "tool":
         return tool(client)
     return go(client, "member") if client.toolchain == "go" else node(client, "member.js")
+
+
+def transactions_of(client: Client) -> Command:
+    """Build the client's program of transactions; the rest as for command_of."""
+    if client.toolchain == "python":
+        return python(client, "transactions.py")
+    if client.toolchain == "java":
+        return java(client, "Transactions")
+    return go(client, "transactions") if client.toolchain == "go" else node(client, "transactions.js")
 
 
 def python(client: Client, program: str = "script.py") -> Command:
@@ -157,7 +170,7 @@ def go(client: Client, program: str = "script") -> Command:
         if making:
             fetch(["go", "mod", "download"], source)
             build(["go", "build", "-o", str(folder / "script"), "."], source)
-            build(["go", "build", "-o", str(folder / "member"), "./member"], source)
+            build(["go", "build", "-o", f"{folder}/", "./member", "./transactions"], source)
     return Command([str(folder / program), client.name], {})
 
 

@@ -1,5 +1,5 @@
 """Which foreign clients there are and which steps of the script each can do; `python -m tests.clients.matrix` prints
-the table of docs/clients.md.
+the tables of docs/clients.md.
 
 A step that is missing here is one that the client has no means for, never one that fails: what a broker gets wrong
 shows as a failing test. What the steps do: README.md beside this file.
@@ -154,6 +154,24 @@ GROUP_TOOLS = tuple(
     for variant in ("", "consumer")
 )
 
+# Transactions: a third script; test_transactions.py has what the steps do.
+TRANSACTION_STEPS = ("ended", "offsets", "fenced", "late", "copied", "killed")
+TRANSACTION_CLIENTS = (
+    # It forgets a TxnOffsetCommit for which nobody listens at the port of the coordinator, and waits for ever.
+    Client("kafka-python", "3.0.12", "python", TRANSACTION_STEPS[:-1]),
+    # It does not look at the error of a whole OffsetFetchResponse: a coordinator that loads has no offsets for it.
+    Client("aiokafka", "0.14.0", "python", TRANSACTION_STEPS[:-1]),
+    # It waits for a coordinator of the group that it has taken out of service (issues 5456 and 5511 of librdkafka).
+    Client("confluent-kafka", "2.16.1", "python", TRANSACTION_STEPS[:-1]),
+    Client("java", "4.4.0", "java", TRANSACTION_STEPS),
+    Client("java", "3.9.2", "java", TRANSACTION_STEPS),
+    Client("java", "2.8.2", "java", TRANSACTION_STEPS),
+    Client("java", "0.11.0.3", "java", TRANSACTION_STEPS),
+    # It commits offsets of the session that has read the records, and no others.
+    Client("franz-go", "1.22.2", "go", tuple(step for step in TRANSACTION_STEPS if step != "offsets")),
+    Client("kafkajs", "2.2.4", "node", TRANSACTION_STEPS),
+)
+
 COLUMNS = {
     "zstd": ("codec zstd",),
     "lz4": ("codec lz4",),
@@ -178,6 +196,11 @@ def group_table() -> str:
     return _table(GROUP_CLIENTS, {step: {step} for step in GROUP_STEPS})
 
 
+def transaction_table() -> str:
+    """Return the table of docs/clients.md about transactions."""
+    return _table(TRANSACTION_CLIENTS, {step: {step} for step in TRANSACTION_STEPS})
+
+
 def _table(clients: tuple[Client, ...], columns: dict[str, set[str]]) -> str:
     lines = ["| client | version | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for client in clients:
@@ -193,4 +216,4 @@ def _table(clients: tuple[Client, ...], columns: dict[str, set[str]]) -> str:
 
 
 if __name__ == "__main__":
-    print(table(), group_table(), sep="\n", end="")
+    print(table(), group_table(), transaction_table(), sep="\n", end="")

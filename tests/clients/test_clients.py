@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.clients import build
-from tests.clients.matrix import CLIENTS, RECORDS_MIN, STEPS, Client, group_table, table
+from tests.clients.matrix import CLIENTS, RECORDS_MIN, STEPS, Client, group_table, table, transaction_table
 
 ROOT = Path(__file__).parent.parent.parent
 START_SECONDS_MAX = 20
@@ -127,3 +127,4 @@ def test_the_page_about_clients_shows_what_the_matrix_says() -> None:
     page = (ROOT / "docs/clients.md").read_text(encoding="utf-8")
     assert table() in page
     assert group_table() in page
+    assert transaction_table() in page

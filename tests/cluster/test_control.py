@@ -199,6 +199,9 @@ async def test_the_command_line_asks_whoever_answers() -> None:
         assert status == 0
         assert "orders-0  leader 2" in out
         assert "b1  behind  not running" in out
+        status, out, _ = await command("retention", TOPIC)
+        assert status == 0
+        assert {json.loads(row)["topic"] for row in out.splitlines()} == {TOPIC}
         status, _, complaint = await command("resume", "2")
         assert status == 1
         assert "broker 2 is running; it would have to be paused" in complaint

@@ -10,7 +10,7 @@ import pytest
 from minibroker.client import Cluster as Client
 from minibroker.cluster.cluster import Cluster
 from minibroker.errors import Error, KafkaError
-from minibroker.log import reading
+from minibroker.log.aborted import aborted_between
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.partition_log import Appended
 from minibroker.log.records import Record
@@ -76,7 +76,7 @@ def stable_offsets(cluster: Cluster) -> set[int]:
 def aborted(replica: Replica) -> list[tuple[int, int]]:
     """Return producer and first offset of the aborted transactions that consumers are told of."""
     log = replica.log
-    entries = reading.aborted_between(log, log.log_start_offset, log.log_end_offset)
+    entries = aborted_between(log, log.log_start_offset, log.log_end_offset)
     return [(entry.producer_id, entry.first_offset) for entry in entries]
 
 

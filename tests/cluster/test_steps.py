@@ -71,7 +71,7 @@ def test_a_step_that_nobody_waits_for_says_so() -> None:
     async def main(lab: Lab) -> None:
         with pytest.raises(NothingWaits, match="held are nothing: hold something first"):
             lab.cluster.steps.step()
-        with pytest.raises(ValueError, match="'fetches' is none of fetch, answer, isr, election, metadata"):
+        with pytest.raises(ValueError, match="'fetches' is none of fetch, answer, isr, election, metadata, marker"):
             lab.cluster.steps.hold("fetches")
 
     in_cluster(main)

@@ -54,6 +54,7 @@ def in_cluster(
     racks: tuple[str, ...] = (),
     settings: dict[str, str] | None = None,
     reporter: Reporter | None = None,
+    as_version: str | None = None,
 ) -> Any:
     """Run a program with a cluster that has started, and stop it in order in the end."""
 
@@ -67,6 +68,7 @@ def in_cluster(
             chance=Random(seed),
             events=world.events,
             reporter=reporter,
+            as_version=as_version,
         )
         await cluster.start_all()
         result = await main(Lab(world, cluster))

@@ -75,6 +75,11 @@ def test_properties_are_read_as_java_reads_them() -> None:
             "x",
             "zookeeper.connect is accepted and ignored: Kafka 4 does not",
         ),
+        (
+            "transaction.two.phase.commit.enable",
+            "true",
+            "transaction.two.phase.commit.enable is accepted and ignored: only InitProducerId 6 asks for it",
+        ),
     ],
 )
 def test_what_has_no_effect_is_named(name: str, value: str, words: str) -> None:

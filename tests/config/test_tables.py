@@ -31,8 +31,6 @@ OUR_DEFAULTS = {
     "socket.listen.backlog.size": "1024",
     "socket.receive.buffer.bytes": "-1",
     "socket.send.buffer.bytes": "-1",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.replication.factor": "1",
 }
 
 

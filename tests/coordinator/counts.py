@@ -57,9 +57,9 @@ class CountPartition(LedPartition):
         self.written[name] = write.count
         return write
 
-    def take_record(self, batch: Batch, record: Record, is_safe: bool) -> None:
+    def take_record(self, batch: Batch, record: Record, is_safe: bool) -> tuple[int, ...]:
         if batch.is_control:
-            return
+            return ()
         name, value = (bytes_of(record.key) or b"").decode(), bytes_of(record.value) or b""
         if not value.isdigit():
             raise ProtocolError(f"{value!r} is no count", 0, "count")
@@ -69,6 +69,7 @@ class CountPartition(LedPartition):
         else:
             write = CountWrite(name, int(value), None)
             self.take_unsafe(name, write, record.offset)
+        return ()
 
     def prepare(self) -> Iterator[int]:
         self.is_prepared = True

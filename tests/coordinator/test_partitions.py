@@ -13,6 +13,7 @@ from minibroker.coordinator.hashing import partition_of
 from minibroker.coordinator.log import BatchHead
 from minibroker.coordinator.partitions import RETRY_MS, WRITE_ERRORS, write_error
 from minibroker.errors import Error, KafkaError, StorageError
+from minibroker.events import Event
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
@@ -85,6 +86,39 @@ async def test_in_another_leader_epoch_all_is_read_again_and_who_waits_is_told()
         assert counts.coordinator.led == {}
 
 
+async def test_a_coordinator_of_another_leader_epoch_answers_nothing() -> None:
+    async with counting(MemoryStorage(int)) as (_, counts):
+        led = counts.coordinator.find("a")
+        led.replica.lead(led.replica.leader_epoch + 1)  # and nobody has told the coordinator yet
+        assert code_of(counts.coordinator.find, "a") == Error.NOT_COORDINATOR
+
+
+async def test_who_is_told_to_look_elsewhere_and_asks_at_once_makes_no_second_coordinator() -> None:
+    async with counting(MemoryStorage(int)) as (_, counts):
+        led, told = counts.coordinator.find("a"), list[int]()
+        replica, waiters = led.replica, len(led.replica.waiters)
+        hold(replica)
+        led.count("a", lambda error: told.extend((error, code_of(counts.coordinator.find, "a"))))
+        await turn()
+        replica.lead(replica.leader_epoch + 1)
+        counts.coordinator.follow()
+        assert told == [Error.NOT_COORDINATOR] * 2
+        assert led.log.is_closed
+        assert counts.coordinator.find("a").epoch == replica.leader_epoch
+        assert len(replica.waiters) == waiters
+
+
+async def test_of_a_topic_that_is_deleted_nothing_is_coordinated_any_more() -> None:
+    async with counting(MemoryStorage(int), partitions=3) as (node, counts):
+        before = list(counts.coordinator.led.values())
+        assert len(before) == 3
+        node.change(node.controller.delete_topic(name=TOPIC))
+        assert counts.coordinator.led == {}
+        assert all(led.log.is_closed for led in before)
+        node.create_topic(TOPIC, 1)
+        assert counts.coordinator.led.keys() == {0}
+
+
 async def test_a_key_is_answered_for_when_its_last_record_is_safe() -> None:
     async with counting(MemoryStorage(int)) as (_, counts):
         led, told = counts.coordinator.find("a"), list[Error]()
@@ -118,6 +152,16 @@ async def test_what_cannot_be_written_has_not_happened() -> None:
         assert code_of(led.count, "a", told.append) == Error.NOT_ENOUGH_REPLICAS
 
 
+async def test_watchers_are_told_that_a_coordinator_wrote_its_records() -> None:
+    async with counting(MemoryStorage(int)) as (node, counts):
+        seen: list[Event] = []
+        node.events.subscribe(seen.append, ["append"])
+        counts.coordinator.find("a").count("a", lambda error: None)
+        await turn()
+        node.replicas[TOPIC, 0].append(bytearray(build_batch(2, [Record(b"a", b"1")])), now_ms=0, steady_ms=0)
+        assert [event.origin for event in seen] == ["coordinator", "producer"]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("error", [*WRITE_ERRORS, Error.MESSAGE_TOO_LARGE])
 def test_clients_hear_of_a_coordinator_and_not_of_a_partition(error: Error) -> None:
     assert write_error(KafkaError(error, "")) == WRITE_ERRORS.get(error, error)
@@ -137,6 +181,20 @@ async def test_a_partition_that_cannot_be_read_is_coordinated_by_nobody(capsys: 
     said = capsys.readouterr().err
     assert said.count("Nobody coordinates its counts as long as that is so") == 1
     assert "(docs/counts.md)" in said
+
+
+async def test_a_batch_that_is_not_what_was_written_is_no_state() -> None:
+    storage = MemoryStorage(int)
+    async with counting(storage) as (_, counts):
+        led = counts.coordinator.find("a")
+        led.count("a", lambda error: None)
+        await turn()
+        path = led.replica.log.active.path
+    file = storage.open(path)
+    assert file.read_at(file.size_bytes - 2, 2) == b"1\0"  # the count, and no headers
+    file.write_at(file.size_bytes - 2, b"5")
+    async with counting(storage) as (_, counts):
+        assert code_of(counts.coordinator.find, "a") == Error.NOT_COORDINATOR
 
 
 async def test_a_disk_that_can_be_read_again_is_read_again(
@@ -207,10 +265,12 @@ async def test_a_batch_of_a_producer_that_is_over_is_refused_alone() -> None:
         led, told = counts.coordinator.find("a"), list[Error]()
         confirmed = led.replica.log.producers.start_verification(7, 3, -1, now_ms=0)
         led.count("a", told.append, head=BatchHead(7, 3, verification=confirmed))
-        led.count("b", told.append, head=BatchHead(7, 2))
+        with pytest.raises(KafkaError) as refused:
+            led.count("b", told.append, head=BatchHead(7, 2))
+        assert refused.value.code == Error.INVALID_PRODUCER_EPOCH
         led.count("c", told.append)
         await turn()
-        assert told == [Error.INVALID_PRODUCER_EPOCH, Error.NONE, Error.NONE]
+        assert told == [Error.NONE, Error.NONE]
         assert led.safe == led.written == {"a": 1, "c": 1}
 
 

@@ -5,5 +5,6 @@
     pytest tests/differential/test_sessions.py                replays what real brokers answered once (needs neither)
 
 wire.py asks and waits, differ.py compares, rules.py lists what may differ and why, play.py does a step on both sides,
-scenario/ holds the steps, kafka.py brings up a real Kafka, sessions.py replays recordings.
+scenario/ holds the steps, kafka.py brings up a real Kafka, sessions.py replays recordings, record.py
+makes those of transactions.
 """

@@ -27,10 +27,14 @@ NO_ID = {  # what says that there is no id, by the field's name
     "cluster_id": (None, ""),
     "member_id": (None, ""),
 }
-NAMESPACES = {"leader": "member_id"}  # fields that hold an id of another name
+NAMESPACES = {  # fields that hold an id of another name
+    "leader": "member_id",
+    "v3_and_below_producer_id": "producer_id",
+    "producer_id_filters": "producer_id",
+}
 # What is random in an id that also tells something: Java's and Kafka's ways of writing a UUID.
 UUIDS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
-APPEND_TIME_BIT = 8
+TIMES_OF_BROKER = 8 | 32  # append time, and markers of transactions
 CODEC_MASK = 7
 PRODUCER_ID_AT = 43  # in a v2 batch
 ABSENT = "(absent)"
@@ -72,18 +76,20 @@ class Names:
 
     def translate(self, request: Any) -> Any:
         """Return a request or a part of one in the words of the actual side."""
-        if isinstance(request, list):
-            return [self.translate(item) for item in request]
         if not isinstance(request, Struct):
             return request
-        values = {}
+        values: dict[str, Any] = {}
         for field in request.__fields_all__():
             value = getattr(request, field)
-            pairs = self._pairs.get(field, {})
+            pairs = self._pairs.get(NAMESPACES.get(field, field), {})
             if isinstance(value, (bytes, memoryview)) and field == "records":
                 values[field] = self._translate_records(bytes(value))
-            elif isinstance(value, (list, Struct)):
+            elif isinstance(value, Struct):
                 values[field] = self.translate(value)
+            elif isinstance(value, list):
+                values[field] = [
+                    self.translate(item) if isinstance(item, Struct) else pairs.get(item, item) for item in value
+                ]
             else:
                 values[field] = pairs.get(value, value)
         cls = type(request)
@@ -222,7 +228,7 @@ def _batch_meanings(data: bytes) -> Iterator[dict[str, Any]]:
 
 def batch_meaning(batch: Batch) -> dict[str, Any]:
     """Return what a consumer can see of a batch, times of the broker's clock as such."""
-    by_broker = bool(batch.attributes & APPEND_TIME_BIT) and _is_of_a_clock(batch.max_timestamp)
+    by_broker = bool(batch.attributes & TIMES_OF_BROKER) and _is_of_a_clock(batch.max_timestamp)
     found: dict[str, Any] = {name: getattr(batch, name) for name in BATCH_FIELDS}
     if batch.magic == 2:
         found["base_timestamp"] = (

@@ -26,6 +26,8 @@ SETTINGS = {
     "group.consumer.min.session.timeout.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "group.consumer.assignment.interval.ms": "0",  # since 4.4: each assignment is made at once
 }
 SINGLE_NODE = {
@@ -35,7 +37,6 @@ SINGLE_NODE = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",  # as ours
     "group.consumer.assignor.offload.enable": "false",  # since 4.4: the answer holds the assignment
     "log.cleaner.enable": "false",  # nothing may be rewritten behind the back of a comparison
@@ -93,9 +94,19 @@ class Kafka:
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.kill()  # its files are of no use to anybody, and an orderly stop takes seconds
-            self._process.wait()
-            self._log.close()
-            self._process = None
+            self._ended()
+
+    def stop(self) -> None:
+        """Stop in order, for somebody who goes on with its files."""
+        assert self._process is not None
+        self._process.terminate()
+        self._ended()
+
+    def _ended(self) -> None:
+        assert self._process is not None
+        self._process.wait()
+        self._log.close()
+        self._process = None
 
     def _wait_for_port(self) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX

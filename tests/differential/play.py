@@ -80,6 +80,7 @@ class Play:
         self.asked: Counter[tuple[int, int]] = Counter()  # (API, version) -> number of requests
         self.watch: Callable[[Exchange], None] | None = None  # is shown everything that was compared
         self._others: dict[str, tuple[Side, Side]] = {}  # further connections, by who speaks on them
+        self.is_old = False  # none of them is a Kafka 4
         self.common = self._versions()  # API -> the versions that both serve
 
     # Asking
@@ -96,7 +97,7 @@ class Play:
     def ask(self, step: str, request: Request, version: int | None = None, who: str = "") -> Any:
         """Ask both sides; return the answer of the expected one, None if that was no answer."""
         version = self.newest(type(request)) if version is None else version
-        return self._exchange(step, request, version, Side.receive, who)
+        return self._exchange(step, request, version, lambda side: side.receive(), who)
 
     def ask_later(self, step: str, request: Request, version: int, who: str) -> Later:
         """Ask both sides on the connections of somebody who then waits, while others go on."""
@@ -118,7 +119,7 @@ class Play:
 
     def ask_quietly(self, step: str, request: Request, version: int) -> Any:
         """Ask what may have no answer."""
-        return self._exchange(step, request, version, Side.receive_or_probe)
+        return self._exchange(step, request, version, lambda side: side.receive_or_probe())
 
     def ask_silence(self, step: str, request: Request, version: int, seconds: float) -> Any:
         """Ask what Kafka is known not to answer, nor anything else behind it."""
@@ -213,7 +214,7 @@ class Play:
         if not who:
             return self.sides
         if who not in self._others:
-            self._others[who] = (Side(self.sides[0].name), Side(self.sides[1].name))
+            self._others[who] = (type(self.sides[0])(self.sides[0].name), type(self.sides[1])(self.sides[1].name))
         return self._others[who]
 
     def _frames(self, request: Request, version: int, who: str = "") -> list[bytes]:
@@ -263,7 +264,7 @@ class Play:
         return answers[0] if answers else None
 
     def _differ(self, api: str, version: int, step: str, found: Found) -> None:
-        deviation = deviation_for(api, version, step, found.path)
+        deviation = deviation_for(api, version, step, found.path, is_old=self.is_old)
         if deviation:
             self.deviations[deviation] += 1
         else:
@@ -275,11 +276,11 @@ class Play:
         for answer in self.try_both(ApiVersionsRequest(), 0):
             assert isinstance(answer, ApiVersionsResponse), "a broker does not say what it serves"
             ranges.append({row.api_key: (row.min_version, row.max_version) for row in answer.api_keys})
-        old = all(served[1][0] == 0 for served in ranges)  # both serve Fetch v0, so none of them is a Kafka 4
+        self.is_old = all(served[1][0] == 0 for served in ranges)  # both serve Fetch v0
         common = {}
         for api in ranges[0].keys() & ranges[1].keys():
             (first, last), (other_first, other_last) = ranges[0][api], ranges[1][api]
-            served_from = 0 if old else SERVED_FROM.get(api, 0)
+            served_from = 0 if self.is_old else SERVED_FROM.get(api, 0)
             common[api] = range(max(first, other_first, served_from), min(last, other_last) + 1)
         return common
 

@@ -5,7 +5,9 @@ started on a copy of such a directory (`prepared` makes it), in virtual time tha
 recorded request is sent as it was but for ids: those that the broker made itself are put in, as play.py does. The
 answers are compared under rules.py.
 
-Steps of APIs that the broker does not announce are left out, and so are those that follow from them (TRANSACTIONS).
+Those of transactions (record.py) began with an empty broker, and are replayed with one.
+
+Steps of APIs that the broker does not announce are left out.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from minibroker.protocol.messages.create_topics import CreateTopicsRequest
 from minibroker.protocol.registry import APIS
 from tests.broker.virtual_broker import virtual_broker
 from tests.differential.differ import Comparison, Found, Names
+from tests.differential.kafka import SETTINGS as TRANSACTION_SETTINGS
 from tests.differential.play import Difference, describe
-from tests.differential.rules import session_rule_for
+from tests.differential.rules import deviation_for, session_rule_for
 from tests.differential.wire import ANSWER, CLOSED, NOTHING, PROBE, Outcome, Side, VirtualSide
-from tests.goldens import log_files, sessions
+from tests.goldens import log_files, sessions, transactions
 
 RELEASES = ("2.8", "3.9", "4.4")
 DIRECTORY = {  # release -> the log directory that the recorded broker had been started on, or one like it
@@ -48,16 +51,6 @@ WAITED_FOR = "metadata v0 of the created topic"  # the recording waited before i
 ALONE, NOT_ALONE = "first of two members", "heartbeat during a rebalance"
 ATTEMPTS_MAX = 2000
 RECORDED_MS = 1_795_263_200_000
-OF_TRANSACTIONS = {  # they show what a transaction did that may be left out
-    "describe producers",
-    "non-transactional batch of a producer in a transaction",
-    "list offsets in an open transaction, committed",
-    "list offsets in an open transaction, uncommitted",
-    "fetch v4 read committed after the transactions",
-    "offset fetch v7 unstable",
-}
-TRANSACTION = 1  # type of a coordinator
-TRANSACTIONAL_IDS = ("transactional_id", "v3_and_below_transactional_id", "transactional_ids")
 FORMATS = {
     "v0": "0.9.0",
     "v1": "0.10.2-IV0",
@@ -98,6 +91,25 @@ def replay(release: str) -> Replay:
         return found._replace(asked=asked)
 
 
+def replay_transactions(release: str) -> Replay:
+    """Ask an empty broker what a release was asked about transactions."""
+    recorded, *steps = transactions(release)
+    with virtual_broker(TRANSACTION_SETTINGS, as_version=release, start_ms=recorded["recorded_ms"]) as broker:
+        names, found = Names(), Replay([], len(steps), Counter(), Counter())
+        sides: dict[str, VirtualSide] = {}
+        for step in steps:
+            who = _client_of(step)
+            _replay_step(step, sides.setdefault(who, VirtualSide(broker)), names, release, found)
+        for side in sides.values():
+            side.close()
+        return found
+
+
+def _client_of(step: dict[str, Any]) -> str:
+    header, _ = decode_request(bytes.fromhex(step["request"]))
+    return header.client_id or ""
+
+
 def prepared(release: str) -> MemoryStorage:
     """Return what a broker must hold that is to be asked the questions of a release."""
     storage = MemoryStorage(lambda: RECORDED_MS)
@@ -134,39 +146,53 @@ def _unpack(storage: MemoryStorage, files: dict[str, bytes]) -> None:
         file.close()
 
 
-def _replay_step(step: dict[str, Any], side: Side, names: Names, release: str, found: Replay) -> None:
+def _replay_step(step: dict[str, Any], side: VirtualSide, names: Names, release: str, found: Replay) -> None:
     recorded = Outcome(KINDS[step["result"]], bytes.fromhex(step.get("response", "")))
     api, version = step["api"], step["version"]
-    number = NUMBERS[api] if api in NUMBERS else int(api)
     request = _translated(bytes.fromhex(step["request"]), names)
-    outcome = Outcome(NOTHING)
-    for _ in range(ATTEMPTS_MAX if step["name"] in (WAITED_FOR, NOT_ALONE) else 1):
+    allowed: list[str] = []
+    left: list[Found] = []
+    for _ in range(ATTEMPTS_MAX if step["name"] in (WAITED_FOR, NOT_ALONE) or step.get("waited") else 1):
         side.send(request)
         outcome = side.receive_or_probe() if step["result"] == "no answer" else side.receive()
-        if outcome.frame == recorded.frame:
-            break
         if step["name"] == WAITED_FOR and len(outcome.frame) == len(recorded.frame):
             break
-    differences = []
+        allowed, left = [], []
+        for difference in _differences(step, recorded, outcome, names):
+            reason = _reason(release, api, version, step["name"], difference.path)
+            allowed += [reason] if reason else []
+            left += [] if reason else [difference]
+        if not left:
+            break
+        side.pause()
+    found.allowed.update(allowed)
+    found.differences.extend(Difference(str(api), version, f"{step['step']}: {step['name']}", each) for each in left)
+
+
+def _reason(release: str, api: object, version: int, name: str, path: str) -> str:
+    """Return why a difference is allowed, nothing if it is not."""
+    of_session = session_rule_for(release, api, name, path)
+    rule = of_session or deviation_for(str(api), version, name, path, is_old=release < "4")
+    return rule.reason if rule else ""
+
+
+def _differences(step: dict[str, Any], recorded: Outcome, outcome: Outcome, names: Names) -> list[Found]:
+    api, version = step["api"], step["version"]
+    number = NUMBERS[api] if api in NUMBERS else int(api)
     if outcome.kind != recorded.kind:
-        differences.append(Found("outcome", recorded.kind, outcome.kind))
-    elif outcome.kind == ANSWER:
-        comparison = Comparison(f"{api}Response", names)
-        try:
-            body_version = 0 if number == 18 and recorded.frame[4:6] == b"\0\x23" else version
-            expected, actual = (
-                decode_response(frame, number, body_version)[1] for frame in (recorded.frame, outcome.frame)
-            )
-            comparison.compare(expected.to_dict(), actual.to_dict())
-        except ProtocolError as error:
-            comparison.add("bytes", "a response", str(error))
-        differences = comparison.found
-    for difference in differences:
-        rule = session_rule_for(release, api, step["name"], difference.path)
-        if rule:
-            found.allowed[rule.reason] += 1
-        else:
-            found.differences.append(Difference(str(api), version, f"{step['step']}: {step['name']}", difference))
+        return [Found("outcome", recorded.kind, outcome.kind)]
+    if outcome.kind != ANSWER:
+        return []
+    comparison = Comparison(f"{api}Response", names)
+    try:
+        body_version = 0 if number == 18 and recorded.frame[4:6] == b"\0\x23" else version
+        expected, actual = (
+            decode_response(frame, number, body_version)[1] for frame in (recorded.frame, outcome.frame)
+        )
+        comparison.compare(expected.to_dict(), actual.to_dict())
+    except ProtocolError as error:
+        comparison.add("bytes", "a response", str(error))
+    return comparison.found
 
 
 def _translated(request: bytes, names: Names) -> bytes:
@@ -193,19 +219,7 @@ def _why_not(step: dict[str, Any], served: set[int]) -> str:
         return "offsets cannot be committed"
     if "Share" in str(step["api"]):
         return "share groups are switched off; how that is answered is compared with a Kafka of which it is true"
-    if step["name"] in OF_TRANSACTIONS or _is_transactional(step):
-        return "there are no transactions yet"
     return ""
-
-
-def _is_transactional(step: dict[str, Any]) -> bool:
-    try:
-        message: Any = decode_request(bytes.fromhex(step["request"]))[1]
-    except (ProtocolError, LookupError):
-        return False
-    if getattr(message, "key_type", None) == TRANSACTION or step["api"] == "ListTransactions":
-        return True
-    return any(getattr(message, name, None) for name in TRANSACTIONAL_IDS)
 
 
 def _served(side: Side) -> set[int]:

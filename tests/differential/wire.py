@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ANSWER, CLOSED, NOTHING = "answer", "closed connection", "no answer"
 ANSWER_SECONDS_MAX = 20.0  # what never comes must not stop a run for long, and what is slow is not wrong
 LENGTH_BYTES = 4
+PAUSE_MS = 10
 CORRELATION_ID = 77  # of every request; there is one under way at a time
 PROBE_ID = 78
 PROBE = bytes.fromhex("00120000") + PROBE_ID.to_bytes(4, "big") + (0xFFFF).to_bytes(2, "big")  # ApiVersions v0
@@ -117,6 +118,10 @@ class VirtualSide(Side):
             self._broker.pass_ms(1)
         self.close()
         return Outcome(NOTHING)
+
+    def pause(self) -> None:
+        """Let a little time pass before something is asked again."""
+        self._broker.pass_ms(PAUSE_MS)
 
     def close(self) -> None:
         if self._transport is not None:

@@ -11,8 +11,11 @@ import pytest
 from minibroker.broker.broker import Node
 from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers import group_offsets
+from minibroker.broker.handlers.group_offsets import WRITTEN_TOGETHER
+from minibroker.coordinator import log
 from minibroker.errors import Error
 from minibroker.groups import OFFSETS_TOPIC
+from minibroker.groups.classic import ClassicGroup
 from minibroker.protocol.messages.join_group import JoinGroupRequest
 from minibroker.protocol.messages.leave_group import LeaveGroupRequest
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
@@ -100,3 +103,46 @@ async def test_offsets_that_a_member_reads_from_meanwhile_are_not_deleted(count:
         await joined(client)
         assert codes(await waiting) == {Error.GROUP_SUBSCRIBED_TO_TOPIC}
         assert stored(node) == count
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_many_offsets_are_written_some_at_a_time_by_whoever_is_a_member_then(
+    leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 4 * WRITTEN_TOGETHER
+    writes: list[int] = []
+    async with running(SETTINGS) as node, connected(node) as client:
+        node.create_topic("t", count)
+        node.create_topic(OFFSETS_TOPIC, 1)
+        member = await joined(client)
+        led = node.groups.coordinator.find("g")
+        write = led.write
+
+        def noted(group_id: str, records: Any, *given: Any, **named: Any) -> None:
+            writes.append(len(records))
+            write(group_id, records, *given, **named)
+            if leaves and len(writes) == 2:
+                group = led.shard.groups["g"]
+                assert isinstance(group, ClassicGroup)
+                group.leave(member.member_id, None)
+
+        monkeypatch.setattr(led, "write", noted)
+        request = commit_of(
+            count, unknown=False, member_id=member.member_id, generation_id_or_member_epoch=member.generation_id
+        )
+        found = codes(await client.ask(request, 7))
+        assert found == ({Error.UNKNOWN_MEMBER_ID} if leaves else {Error.NONE})
+        assert writes == [WRITTEN_TOGETHER] * (2 if leaves else 4)
+        assert stored(node) == sum(writes)
+
+
+async def test_more_offsets_than_a_batch_may_have_are_refused_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = 2 * WRITTEN_TOGETHER
+    async with running(SETTINGS) as node, connected(node) as client:
+        node.create_topic("t", count)
+        node.create_topic(OFFSETS_TOPIC, 1, {"max.message.bytes": "10000"})
+        monkeypatch.delattr(log, "build_batch")
+        assert codes(await client.ask(commit_of(count, unknown=False), 8)) == {Error.UNKNOWN_SERVER_ERROR}
+        assert stored(node) == 0

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from minibroker.errors import Error, KafkaError
-from minibroker.log import reading
+from minibroker.log.aborted import aborted_between
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.partition_log import PartitionLog
@@ -86,7 +86,7 @@ class Log:
             f"{-1 if each.transaction_first_offset is None else each.transaction_first_offset}"
             for producer_id, each in sorted(log.producers.producers.items())
         )
-        aborted = reading.aborted_between(log, log.log_start_offset, log.log_end_offset)
+        aborted = aborted_between(log, log.log_start_offset, log.log_end_offset)
         offsets = f"{log.log_end_offset} {self.high_watermark} {log.last_stable_offset(self.high_watermark)}"
         entries = " ".join(f"{entry.producer_id}:{entry.first_offset}" for entry in aborted)
         return f"{outcome} | {offsets} | {producers} | {entries}"

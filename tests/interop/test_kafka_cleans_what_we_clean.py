@@ -21,9 +21,9 @@ from minibroker.cleaner.candidates import cleanable, pick
 from minibroker.cleaner.cleaner import clean
 from minibroker.cleaner.offset_map import OffsetMap
 from minibroker.in_pieces import finish
+from minibroker.log.aborted import aborted_between
 from minibroker.log.batches import Batch, batches
 from minibroker.log.partition_log import PartitionLog
-from minibroker.log.reading import aborted_between
 
 from .kafka_cleaner import RELEASES, KafkaCleaner, Pass
 from .random_logs import RandomLog

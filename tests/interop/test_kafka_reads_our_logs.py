@@ -16,6 +16,7 @@ from minibroker.cli import main
 from minibroker.log.batches import Batch
 from minibroker.log.directory import LogDirectory
 from minibroker.log.partition_log import PartitionLog
+from minibroker.log.producers import read_snapshot
 from minibroker.log.records import Record
 from minibroker.log.storage import OsStorage
 from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
@@ -149,8 +150,7 @@ def facts_of(log: PartitionLog) -> dict[str, list[tuple[str, ...]]]:
                 *(entry.producer_id, entry.epoch, entry.last_sequence, entry.last_offset),
                 *(entry.coordinator_epoch, entry.current_txn_first_offset),
             )
-            for producer_id, producer in sorted(log.producers.producers.items())
-            for entry in [producer.snapshot_entry(producer_id)]
+            for entry in read_snapshot(log.producers.snapshot_bytes())
         ],
         "epoch": [(entry.epoch, entry.start_offset) for entry in log.epochs.entries],
     }

@@ -35,7 +35,10 @@ WRONG = [
     ("heal\n----\nstate: orders-7 leader=1", "there is no partition orders-7"),
     ("heal\n----\nstate: b2 paused", "b2 is running"),
     ("pause 2\nkill 2\n----\nstate: orders-0 b2 leo=0", "b2 does not run"),
-    ("offsets orders-0\n----\ntold: earliest is 1,*", r"was not told; this was:\n    earliest is 0, latest is 0"),
+    (
+        "offsets orders-0\n----\ntold: earliest is 1,*",
+        r"was not told; this was, in this order:\n    told: earliest is 0, latest is 0",
+    ),
     ("kill 9", "made.txt:6: there is no broker 9: there are controller, 1, 2, 3"),
     ("start 1", "made.txt:6: broker 1 is running; it would have to be stopped or killed"),
     ("step", "no step waits; held are nothing"),
@@ -50,11 +53,28 @@ WRONG = [
     ),
     ('produce orders-0 "a" keyed', 'a keyed record is "key=value", or "-key" to delete it; not "a"'),
     ("compact lost-0", "UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'lost'"),
+    ("commit anna", "there is no producer anna: init anna, or init anna for ID"),
+    ("init anna\ncommit anna", "anna has no transactional id: init anna for ID"),
+    ("init anna\nresend anna", "anna has sent nothing"),
+    ("init anna\narrive anna", "nothing of anna is on its way"),
+    (
+        'init anna for shop\nproduce orders-0 "a" as=anna\ninit ben for shop\nproduce orders-0 "b" as=ben',
+        "ben has no producer id yet",
+    ),
+    (
+        "heal\n----\nstate: orders-0 b1 lso=1 markers=0",
+        "lso is 0 and not 1, markers is none and not 0",
+    ),
     (
         "heal\n----\nstate: orders-0 b1 records=a segments=1 clean=0",
         "records is none and not a, segments is 0 .* never",
     ),
-    ("heal\n----\nerror: *", "was not refused; this was:\n    nothing"),
+    ("heal\n----\nerror: *", "was not refused; this was, in this order:\n    nothing"),
+    (
+        "resend anna\noffsets orders-0\n----\ntold: earliest is 0,*\nerror: there is no producer*",
+        "was not refused; this was, in this order:\n    error: there is no producer anna.*\n    told: .*latest is 0$",
+    ),
+    ("heal\ninit anna\nresend anna", "made.txt:8: anna has sent nothing"),
 ]
 
 
@@ -90,6 +110,15 @@ def test_a_producer_may_speak_to_a_leader_that_was() -> None:
             'isolate 1\nadvance 20s\nheal 1 clients\nproduce orders-0 "lost" acks=1 to=1\n----\n'
             "leader orders-0 b1->b2 *\nack b1->lesson orders-0 acks=1 offset=0\n"
             "state: orders-0 leader=2\nstate: orders-0 b1 role=leader leo=1\nstate: orders-0 b2 role=leader leo=0"
+        )
+    )
+
+
+def test_a_producer_may_speak_to_any_broker_while_nobody_leads() -> None:
+    check(
+        made(
+            'topic single replicas=1\nkill 1\nproduce single-0 "a"\nproduce single-0 "b" to=2\n----\n'
+            "error: LEADER_NOT_AVAILABLE: nobody leads\nerror: NOT_LEADER_OR_FOLLOWER: *"
         )
     )
 

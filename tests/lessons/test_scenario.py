@@ -87,6 +87,35 @@ COMMANDS = [
     ("sync anna", "sync", {"MEMBER": "anna"}),
     ("heartbeat anna", "heartbeat", {"MEMBER": "anna"}),
     ("leave anna", "leave", {"MEMBER": "anna"}),
+    (
+        "consume orders-0 for readers committed",
+        "consume for",
+        {"PARTITION": ("orders", 0), "GROUP": "readers", "committed": True},
+    ),
+    ("init anna", "init", {"PRODUCER": "anna"}),
+    (
+        "init anna for shop-1 classic timeout=5s",
+        "init for",
+        {"PRODUCER": "anna", "ID": "shop-1", "classic": True, "timeout": "5s"},
+    ),
+    (
+        'produce orders-0 "a" as=anna lost',
+        "produce",
+        {"PARTITION": ("orders", 0), "TEXTS": ["a"], "as": "anna", "lost": True},
+    ),
+    ("resend anna", "resend", {"PRODUCER": "anna"}),
+    ("commit anna lost", "commit", {"PRODUCER": "anna", "lost": True}),
+    (
+        "commit orders-0 3 for readers as=anna",
+        "commit for",
+        {"PARTITION": ("orders", 0), "OFFSET": 3, "GROUP": "readers", "as": "anna"},
+    ),
+    ("abort anna delayed", "abort", {"PRODUCER": "anna", "delayed": True}),
+    ("arrive anna", "arrive", {"PRODUCER": "anna"}),
+    ("transactions in orders-0", "transactions in", {"PARTITION": ("orders", 0)}),
+    ("find hanging orders-0 timeout=5m", "find hanging", {"PARTITION": ("orders", 0), "timeout": "5m"}),
+    ("abort hanging orders-0 2", "abort hanging", {"PARTITION": ("orders", 0), "OFFSET": 2}),
+    ("hold marker", "hold", {"KINDS": ["marker"]}),
 ]
 
 

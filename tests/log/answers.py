@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from minibroker.errors import InvalidValue
 from minibroker.log import reading
+from minibroker.log.aborted import aborted_transactions
 from minibroker.log.batches import batches
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.records import Record
@@ -43,7 +44,7 @@ def answers(log: PartitionLog, times: list[int] | None = None) -> Answers:
             and not is_control
             and any(
                 entry.producer_id == producer_id and entry.first_offset <= record.offset <= entry.last_offset
-                for entry in reading.aborted_transactions(log, piece, offset)
+                for entry in aborted_transactions(log, piece, offset)
             )
         )
         if times is None and record is not None and record.timestamp >= 0:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from minibroker.log import reading
+from minibroker.log.aborted import aborted_transactions
 from minibroker.log.batches import Batch, batches
 from minibroker.log.partition_log import PartitionLog
 from minibroker.log.producers import ProducerStates
@@ -101,7 +102,7 @@ def _audit_aborted(log: PartitionLog, aborted: list[AbortedTxn], exact: bool) ->
     offset = log.log_start_offset
     while (piece := reading.read(log, offset, 300, limit_offset=log.log_end_offset)) is not None:
         found = list(batches(piece.view()))
-        answered = reading.aborted_transactions(log, piece, offset)
+        answered = list(aborted_transactions(log, piece, offset))
         due = [
             entry
             for entry in aborted

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from minibroker.log import reading
+from minibroker.log.aborted import aborted_transactions
 from minibroker.log.batches import batches
 from minibroker.log.directory import METADATA_LOG, LogDirectory, split_name
 from minibroker.log.memory_storage import MemoryStorage
@@ -87,7 +88,7 @@ def committed(log: PartitionLog) -> list[int]:
     limit = log.last_stable_offset(log.log_end_offset)
     offset, seen = log.log_start_offset, []
     while (piece := reading.read(log, offset, 100, limit_offset=limit)) is not None:
-        aborted = reading.aborted_transactions(log, piece, offset)
+        aborted = aborted_transactions(log, piece, offset)
         for batch in batches(piece.view()):
             for record in () if batch.is_control else batch.records(check_crc=True):
                 is_aborted = batch.is_transactional and any(

@@ -419,6 +419,28 @@ def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() -> None:
     assert values_of(log) == [b"a", b"c"]
 
 
+@pytest.mark.parametrize("by_plan", [False, True])
+def test_what_a_segment_gets_when_it_ends_is_on_the_disk_too(by_plan: bool) -> None:
+    """All of its records had been flushed before it ended; then its indexes are cut, and the last time is noted."""
+    storage = SimulatedStorage()
+    log = opened(storage)
+    storage.sync_directory("")
+    produce(log, [b"a"])
+    log.flush()
+    log.roll()
+    produce(log, [b"b"])
+    if by_plan:
+        plan = log.flush_plan()
+        plan.carry_out(storage)
+        log.flushed(plan)
+    else:
+        log.flush()
+    for kind in (".index", ".timeindex"):
+        path = log.segments[0].path_of(kind)
+        left = {storage.crashed(Random(seed)).size_bytes(path) for seed in range(30)}
+        assert left == {storage.size_bytes(path)}
+
+
 def test_after_a_failed_flush_the_log_is_offline_until_it_is_opened_again() -> None:
     storage = SimulatedStorage()
     log = opened(storage)

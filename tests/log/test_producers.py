@@ -512,17 +512,16 @@ def test_golden_snapshots_are_written_as_they_were_read(directory: str, partitio
         assert states.snapshot_bytes() == data
         shown = [
             {
-                "producerId": producer_id,
-                "producerEpoch": producer.epoch,
-                "coordinatorEpoch": producer.coordinator_epoch,
-                "lastTimestamp": producer.last_timestamp,
+                "producerId": entry.producer_id,
+                "producerEpoch": entry.epoch,
+                "coordinatorEpoch": entry.coordinator_epoch,
+                "lastTimestamp": entry.timestamp,
                 "currentTxnFirstOffset": entry.current_txn_first_offset,
-                "lastSequence": producer.last_sequence,
+                "lastSequence": states.producers[entry.producer_id].last_sequence,
                 "lastOffset": entry.last_offset,
                 "offsetDelta": entry.offset_delta,
             }
-            for producer_id, producer in states.producers.items()
-            for entry in [producer.snapshot_entry(producer_id)]
+            for entry in read_snapshot(data)
         ]
         assert shown == meaning[f"{offset:020}"]
 

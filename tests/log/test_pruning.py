@@ -9,6 +9,7 @@ import pytest
 
 from minibroker.errors import Error, KafkaError, StorageError
 from minibroker.log import pruning, reading, recovery
+from minibroker.log.aborted import aborted_transactions
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.checkpoints import read_offsets
 from minibroker.log.directory import LogDirectory
@@ -273,7 +274,7 @@ def test_aborted_transactions_are_still_told() -> None:
     for found in (log, reopened(log)):
         piece = reading.read(found, 0, 1000, limit_offset=5)
         assert piece is not None
-        assert [entry.producer_id for entry in reading.aborted_transactions(found, piece, 0)] == [7]
+        assert [entry.producer_id for entry in aborted_transactions(found, piece, 0)] == [7]
 
 
 def test_readers_of_each_generation_see_their_own() -> None:
@@ -381,7 +382,7 @@ def found_after_swapping(storage: SimulatedStorage, known: Contents) -> None:
     assert not known or found in known
     piece = reading.read(log, 0, 1, limit_offset=3, whole_batch=True)
     if known and piece is not None:
-        assert [entry.last_offset for entry in reading.aborted_transactions(log, piece, 0)] == [2]
+        assert [entry.last_offset for entry in aborted_transactions(log, piece, 0)] == [2]
     for suffix in (CLEANED, SWAP, DELETED):
         assert names(log, suffix) == []
 

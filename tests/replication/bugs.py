@@ -143,6 +143,11 @@ def confirm_sent(request: FollowerFetch) -> None:
     take(request)
 
 
+def confirm_refused(request: FollowerFetch) -> None:
+    request.session.refused.clear()
+    take(request)
+
+
 BUGS: dict[str, list[tuple[object, str, object]]] = {
     "acks-before-hw": [(Replica, "replicated", is_replicated)],
     "acks-ignore-min-isr": [(Replica, "_check_in_sync", lambda replica: None)],
@@ -167,6 +172,7 @@ BUGS: dict[str, list[tuple[object, str, object]]] = {
     ],
     "pending-isr-does-not-count": [(LeaderState, "maximal_in_sync", property(lambda led: led.in_sync))],
     "progress-outlives-epoch": [(LeaderState, "__init__", keep_progress)],
+    "refused-counts-as-heard": [(FollowerFetch, "take", confirm_refused)],
     "rises-under-min-isr": [(LeaderState, "is_under_min", False)],
     "same-epoch-ends-proposal": [(LeaderState, "learn", forget_proposal)],
     "sent-counts-as-received": [(FollowerFetch, "take", confirm_sent)],

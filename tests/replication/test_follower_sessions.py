@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from minibroker.broker.metadata_in_cluster import ClusterMetadata
@@ -403,12 +405,14 @@ class SessionByHand:
         await lab.cluster.waits.in_sync()
         return cls(lab)
 
-    def fetch(self, session_epoch: int, offset: int | None = None) -> FetchResponse:
-        """Ask; offset: names the partition, where the follower's log ends."""
+    def fetch(
+        self, session_epoch: int, offset: int | None = None, *, leader_epoch: int | None = None, forgets: bool = False
+    ) -> FetchResponse:
+        """Ask; offset: names the partition, where the follower's log ends; forgets: asks for it no more."""
         topic = FetchRequest.FetchTopic(topic_id=self.leader.topic_id, partitions=[])
         if offset is not None:
             epochs = {
-                "current_leader_epoch": self.leader.leader_epoch,
+                "current_leader_epoch": self.leader.leader_epoch if leader_epoch is None else leader_epoch,
                 "last_fetched_epoch": self.leader.leader_epoch if offset else -1,
             }
             partition = FetchRequest.FetchTopic.FetchPartition(
@@ -423,7 +427,9 @@ class SessionByHand:
                 session_id=self.id,
                 session_epoch=session_epoch,
                 topics=[topic],
-                forgotten_topics_data=[],
+                forgotten_topics_data=[
+                    FetchRequest.ForgottenTopic(topic_id=topic.topic_id, partitions=[0] if forgets else [])
+                ],
             )
         )
         assert isinstance(answer, FetchResponse)
@@ -459,11 +465,31 @@ def test_a_session_sends_again_what_no_request_has_confirmed() -> None:
     in_cluster(main, brokers=2)
 
 
+def test_a_session_refuses_again_until_the_follower_has_heard_of_it() -> None:
+    async def main(lab: Lab) -> None:
+        session = await SessionByHand.opened(lab)
+        ahead = session.leader.leader_epoch + 1
+
+        def codes(session_epoch: int, offset: int | None = None, **more: Any) -> list[int]:
+            answer = session.fetch(session_epoch, offset, **more)
+            return [each.error_code for topic in answer.responses for each in topic.partitions if each.error_code]
+
+        refused = [Error.UNKNOWN_LEADER_EPOCH]
+        assert codes(0, 0, leader_epoch=ahead) == refused
+        assert codes(1) == refused  # the answer has been lost, or given up
+        assert codes(2, forgets=True) == codes(3) == []
+        assert codes(4, 0, leader_epoch=ahead) == refused
+        assert codes(5, 0) == codes(6) == []
+
+    in_cluster(main, brokers=2)
+
+
 # Bugs that no schedule has shown, and the test that each must fail.
 FAILED_BY = {
     "any-session-epoch": test_a_session_refuses_a_request_whose_epoch_is_not_due,
     "joining-is-not-waited-for": test_leader.test_a_replica_that_is_about_to_join_is_waited_for_as_long_as_it_may_lag,
     "never-looks-again": test_cluster.test_replicas_move_and_leave_nothing_behind,
+    "refused-counts-as-heard": test_a_session_refuses_again_until_the_follower_has_heard_of_it,
     "sent-counts-as-received": test_a_session_sends_again_what_no_request_has_confirmed,
 }
 

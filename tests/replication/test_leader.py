@@ -7,6 +7,7 @@ import pytest
 from minibroker.errors import Error, KafkaError
 from minibroker.replication.follower import FetchPosition
 from minibroker.replication.leader import LeaderState, Proposal
+from minibroker.replication.replica import HELD_BYTES
 
 from .made import LAG_MS_MAX, Cluster, Known, read_for_follower
 
@@ -118,7 +119,7 @@ def test_who_waits_is_told_when_the_high_watermark_moves() -> None:
     assert told == [cluster.replicas[1].log.size_bytes - size_bytes]
     leader.on_fetch(2, 1, 0, 0, 1)
     leader.on_fetch(2, 1, 0, 0, 1)
-    assert told[1:] == [0, 0]  # its log start is news as well, once
+    assert told[1:] == [HELD_BYTES, 0]  # its log start is news as well, once
 
 
 # acks=all

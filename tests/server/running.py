@@ -68,7 +68,9 @@ async def running(
     try:
         yield node
         await turns(3)
-        led = {led.replica for led in node.groups.led()}  # whose coordinator waits for ever
+        # Whose coordinator waits for ever.
+        made = (node.groups.made, node.transactions.made)
+        led = {led.replica for coordinator in made if coordinator for led in coordinator.led.values()}
         waiting = [
             (key, len(left))
             for key, replica in replicas.items()

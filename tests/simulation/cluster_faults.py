@@ -193,7 +193,9 @@ class ClusterFaults:
 
     async def reassign(self) -> None:
         number = self._struck_partition()
-        replicas = self.chance.sample(self.cluster.broker_ids, 3 if self.chance.random() < 0.5 else 2)
+        self._reassign(number, self.chance.sample(self.cluster.broker_ids, 3 if self.chance.random() < 0.5 else 2))
+
+    def _reassign(self, number: int, replicas: list[int]) -> None:
         try:
             self.cluster.reassign(self.struck, number, replicas)
         except KafkaError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from minibroker.cluster.cluster import Cluster
+from minibroker.coordinator.log import CoordinatorLog
 from minibroker.events import Event
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
@@ -110,6 +111,9 @@ class Invariants:
     # One replica
 
     def _check_log(self, key: Key, replica: Replica, event: Event) -> None:
+        coordinators = [each for each in replica.waiters if isinstance(getattr(each, "__self__", None), CoordinatorLog)]
+        if len(coordinators) > 1:
+            raise Violation("R13", f"{key} on {replica.node_id} has {len(coordinators)} coordinators")
         log = replica.log
         stable = log.last_stable_offset(replica.high_watermark)
         if not log.log_start_offset <= stable <= replica.high_watermark <= log.log_end_offset:

@@ -93,6 +93,7 @@ class Runs:
             print(f"seed {options.seed}: {result} {self._counted}, {outcome.virtual_s:.0f} s, {outcome.trace_hash}")
             return 0
         begun, virtual_s, failed, count = time.perf_counter(), 0.0, 0, 0
+        gc.freeze()  # what is there before is no garbage of a run
         for seed in range(options.first, options.first + options.seeds):
             outcome = self.run_seed(seed, foreign=foreign)
             gc.collect()  # a run makes much garbage, and collects none

@@ -1,5 +1,8 @@
 """What runs in Spark to be killed: one query from a topic into Parquet files, one from that topic to another.
 
+The other one's rows are shuffled, so that a task that is repeated has them in another order, and records go out one by
+one, so that there is time to be killed between them.
+
     python -m tests.spark.killed '{"servers": ..., "source": ..., "target": ..., "files": ..., "checkpoints": ...}'
 
 It says "running" when both queries are, and ends if one of them does. At the end of its input it waits until all that
@@ -19,10 +22,11 @@ from minibroker.spark.source import MinibrokerSource
 from tests.spark.worker import SETTINGS
 
 STEP_OFFSETS = 40  # so that there are many micro-batches
+OF_SHUFFLE = {"spark.sql.execution.sortBeforeRepartition": "false"}  # without it no repetition has the order of before
 
 
 def main(told: dict[str, str]) -> None:
-    spark = SparkSession.builder.master("local[2]").config(map=SETTINGS).getOrCreate()
+    spark = SparkSession.builder.master("local[2,4]").config(map=SETTINGS | OF_SHUFFLE).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(MinibrokerSource)
     read = {"kafka.bootstrap.servers": told["servers"], "subscribe": told["source"], "startingOffsets": "earliest"}
@@ -34,9 +38,10 @@ def main(told: dict[str, str]) -> None:
         .trigger(processingTime="0 seconds")
         .start()
     )
-    write = {"kafka.bootstrap.servers": told["servers"], "topic": told["target"], "exactlyOnce": "true"}
+    write = {"kafka.bootstrap.servers": told["servers"], "topic": told["target"], "kafka.batch.size": "1"}
     copy = (
-        rows.select("key", "value")
+        rows.select("key", "value", "timestamp")
+        .repartition(3)
         .writeStream.format("minibroker")
         .options(checkpointLocation=f"{told['checkpoints']}/copy", **write)
         .trigger(processingTime="0 seconds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession  # pyright: ignore
@@ -32,7 +33,7 @@ def stream(
 ) -> int:
     """Write what is there in one topic to another, from the checkpoint on; return the number of micro-batches."""
     frame = spark.readStream.format("kafka").options(**given).load().selectExpr(*columns)
-    writer = frame.writeStream.format(OURS).outputMode(mode).options(**{"exactlyOnce": "true", **options})
+    writer = frame.writeStream.format(OURS).outputMode(mode).options(**options)
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     return finished(query)
 
@@ -45,12 +46,28 @@ def each_batch(
     checkpoint: str,
     columns: list[str],
     fails: str = "",
+    threaded: bool = False,
 ) -> int:
-    """Do so in foreachBatch, with several writes; fail behind all of them, once, if `fails` names a file."""
+    """Do so in foreachBatch, with several writes; fail behind all of them, once, if `fails` names a file.
+
+    threaded: they are written in a thread of the function's own, which knows nothing of the query.
+    """
 
     def save(frame: DataFrame, batch: int) -> None:
-        for options in writes:
-            frame.write.format(OURS).mode("append").options(**options).save()
+        def write_all() -> None:
+            if threaded:
+                # Without an active session Spark finds no source that Python has registered.
+                session = frame.sparkSession
+                session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+            for options in writes:
+                told = {name: value.replace("BATCH", str(batch)) for name, value in options.items()}
+                frame.write.format(OURS).mode("append").options(**told).save()
+
+        if threaded:
+            with ThreadPoolExecutor(1) as threads:
+                threads.submit(write_all).result()
+        else:
+            write_all()
         if fails and not os.path.exists(fails):
             with open(fails, "w"):
                 raise RuntimeError("killed behind the writes")

@@ -12,7 +12,7 @@ from minibroker.errors import Error, KafkaError
 from minibroker.stored.transactions import TransactionLogValue
 from minibroker.transactions.metadata import ProducerIdAndEpoch, TopicPartition
 from minibroker.transactions.records import decode, encode
-from minibroker.transactions.shard import NoProducerId, TransactionShard, Transition
+from minibroker.transactions.shard import NoProducerId, TransactionLimits, TransactionShard, Transition
 from minibroker.transactions.states import PREPARE_COMMIT
 from tests.goldens import transaction_steps
 
@@ -37,9 +37,7 @@ class Player:
         self.wanted: list[list[Any]] = []
 
     def _shard(self) -> TransactionShard:
-        return TransactionShard(
-            timeout_ms_max=900_000, expiration_ms=604_800_000, allows_two_phase=False, level_of=lambda: self.level
-        )
+        return TransactionShard(TransactionLimits(900_000, 604_800_000, allows_two_phase=False), lambda: self.level)
 
     def new_producer_id(self) -> int:
         if self._next_id is None:
@@ -111,8 +109,10 @@ class Player:
             found = decode(b"\0\0" + len(name).to_bytes(2, "big") + name.encode(), bytes.fromhex(value))
             assert found is not None
             self.shard.replay(*found)
-        for completion in self.shard.loaded(self.step["now"]):
-            self.want(completion)
+        for found in self.shard.ids.values():
+            completion = self.shard.resume(found, self.step["now"])
+            if completion is not None:
+                self.want(completion)
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
@@ -183,7 +183,8 @@ class Player:
 
     def timeouts(self) -> None:
         number, self.number = self.number, NOBODY
-        for found in sorted(self.shard.timed_out(self.step["now"]), key=lambda found: found.name):  # Kafka: by hash
+        late = [found for found in self.shard.ongoing() if found.is_timed_out(self.step["now"])]
+        for found in sorted(late, key=lambda found: found.name):  # Kafka: by hash
             try:
                 transition = self.shard.abort(found, now_ms=self.step["now"], new_producer_id=self.new_producer_id)
             except NoProducerId:

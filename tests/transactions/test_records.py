@@ -113,3 +113,10 @@ def test_a_transaction_without_any_list_of_partitions_is_refused() -> None:
         decode(key, broken.encode_stored(1))
     with pytest.raises(ProtocolError):
         decode(key, value[:-1])
+
+
+@pytest.mark.parametrize(("level", "version"), [(0, 0), (1, 1), (2, 1)])
+def test_values_have_tags_from_the_first_level_on(level: int, version: int) -> None:
+    _, value = encode("id", METADATA, level=level)
+    assert value is not None
+    assert int.from_bytes(value[:2], "big") == version

@@ -16,6 +16,7 @@ def replica(start: int, high_watermark: int, end: int, text: str = "", **more: o
     found: ReplicaState = {
         "start_offset": start,
         "high_watermark": high_watermark,
+        "last_stable_offset": high_watermark,
         "end_offset": end,
         "leader_epoch": 0,
         "is_leader": False,
@@ -23,6 +24,7 @@ def replica(start: int, high_watermark: int, end: int, text: str = "", **more: o
         "segments": [0],
         "clean_offset": -1,
         "texts": {str(start + index): letter for index, letter in enumerate(text)},
+        "markers": {},
         "gaps": [],
     }
     return {**found, **more}  # type: ignore[typeddict-item]
@@ -155,6 +157,15 @@ def test_segments_gaps_and_the_clean_tail_are_seen() -> None:
     bar: dict[str, Any] = {"segments": [0, 40], "clean_offset": 40, "gaps": [(0, 20)]}
     (line,) = [line for line in frame(state(partition(replica(0, 100, 100, **bar))), 74) if "leader  " in line]
     assert line.split()[2] == "." * 5 + "#" * 20
+
+
+def test_markers_and_the_last_stable_offset_are_seen() -> None:
+    more: dict[str, Any] = {"markers": {"1": "commit", "3": "abort"}, "last_stable_offset": 4}
+    lines = frame(state(partition(replica(0, 5, 6, "a?b?cd", **more), replica(0, 4, 6, "a?b?cd", **more))), 84)
+    assert lines[4:6] == [
+        "  b1 leader    a + b ! c|d                            hw 5  lso 4  leo 6  e0@0",
+        "  b2 in sync   a + b !|c d                            hw 4  leo 6  e0@0",
+    ]
 
 
 def test_a_long_log_is_a_bar_to_scale() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -23,6 +24,19 @@ from minibroker.lessons.show import Show
 from minibroker.lessons.stage import Stage
 
 pytestmark = pytest.mark.outside
+
+
+def test_a_cluster_is_seen_while_it_starts() -> None:
+    async def main(stage: Stage) -> None:
+        show, seen = Show(stage), []
+        starting = asyncio.get_running_loop().create_task(stage.do(parse_command("start 2 brokers")))
+        while not starting.done():
+            seen.append(show.lines(80, 24, colour=False))
+            await asyncio.sleep(0)
+        await starting
+        assert ["00:00:00.000", ">b1 starting  b2 starting"] in [lines[:2] for lines in seen]  # no port is open yet
+
+    in_virtual_time(main)
 
 
 def test_keys_move_a_cluster() -> None:
@@ -132,6 +146,18 @@ def test_watch_at_a_terminal() -> None:
         screen.type("q")
         screen.wait_for(r"\x1b\[\?1049l")
         assert screen.process.wait(20) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_colours", [True, False])
+def test_a_lesson_at_a_terminal_obeys_no_color(has_colours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if not has_colours:
+        monkeypatch.setenv("NO_COLOR", "1")
+    with terminal("lesson", "zombies") as screen:
+        screen.wait_for(r"\[Enter\] ")
+        screen.type("\n")
+        assert ("\x1b[" in screen.wait_for(r".*orders-0.*\[Enter\] ")) == has_colours
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ ProducerState = ProducersPartition.ProducerState
 
 BROKERS, CONTROLLERS = 1, 2
 DESCRIBED_US, PRODUCER_US = 5, 5
+PRODUCERS_PIECE = 100  # producers
 
 
 def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
@@ -117,30 +118,34 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context
 
 
 def describe_producers(request: DescribeProducersRequest, context: Context) -> Work[DescribeProducersResponse]:
-    """Tell what each partition knows of its producers."""
+    """Tell what each replica knows of its producers; followers do so, too: tools may ask broker by broker."""
     topics = []
     made: dict[tuple[str, int], ProducersPartition] = {}  # who asks twice gets the same
     for topic in request.topics:
         answers = []
         for partition in topic.partition_indexes:
-            known = made.get((topic.name, partition))
-            if known is not None:
-                answers.append(known)
+            same = made.get((topic.name, partition))
+            if same is not None:
+                answers.append(same)
                 continue
             answer = made[topic.name, partition] = ProducersPartition(
                 partition_index=partition, error_code=Error.NONE, active_producers=[]
             )
             try:
                 replica = find_replica(context.node, topic.name, NO_ID, partition)
-                replica.check_leader()
-                answer.active_producers = [_producer(*each) for each in replica.log.producers.producers.items()]
+                known = replica.log.producers.producers
+                ids = list(known)
+                for start in range(0, len(ids), PRODUCERS_PIECE):
+                    piece = ids[start : start + PRODUCERS_PIECE]
+                    answer.active_producers += [_producer(each, known[each]) for each in piece if each in known]
+                    yield PRODUCER_US * len(piece)
             except KafkaError as error:
                 answer.error_code = error.code
                 # Kafka has no words for a partition that a topic does not have.
                 if error.code != Error.UNKNOWN_TOPIC_OR_PARTITION or topic.name not in context.node.image.topics:
                     answer.error_message = error.message
             answers.append(answer)
-            yield DESCRIBED_US + PRODUCER_US * len(answer.active_producers)
+            yield DESCRIBED_US
         topics.append(ProducersTopic(name=topic.name, partitions=answers))
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 

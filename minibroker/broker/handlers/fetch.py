@@ -22,20 +22,23 @@ from minibroker.broker.dispatch import Context, code_for, find_replica, known_le
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE, Session
 from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError
+from minibroker.in_pieces import finish
 from minibroker.log import reading
 from minibroker.log.compression import ZSTD
+from minibroker.log.index import FIRST, PRODUCER_ID, TXN_ENTRY
 from minibroker.log.segment import Slice
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from minibroker.server.large_answer import LARGE_BYTES
-from minibroker.turns import SHARE_US, Work
+from minibroker.turns import FIRST_US, SHARE_US, Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.broker.handlers.fetch_sessions import Key
     from minibroker.clock import Timer
     from minibroker.in_pieces import InPieces
+    from minibroker.log.aborted import Aborted
 
     PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 
@@ -56,6 +59,8 @@ OPEN_BYTES = LARGE_BYTES
 OPEN_PARTITION_BYTES = 4096  # CHUNK_BYTES_MIN of the messages: shorter ones are joined with what stands around them
 AT_ONCE_MAX = 200  # partitions that are read without a pause
 READ_US = 12
+ABORTED_US = 1
+ABORTED_BYTES_AT_ONCE = FIRST_US // ABORTED_US * TXN_ENTRY.size  # of all partitions together
 CONVERTED_US = 50  # each batch, beside what is said of its records
 
 
@@ -72,7 +77,7 @@ def fetch(
     if round_.to_read_count > AT_ONCE_MAX:
         return _fetch_in_shares(round_, request, context)
     if round_.read() or request.max_wait_ms <= 0:
-        return round_.response() if round_.version >= FORMAT_2_SINCE else round_.response_in_pieces()
+        return round_.response()
     round_.watch(list(round_.watched.changed))
     return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end, REQUEST))
 
@@ -98,9 +103,8 @@ def _fetch_in_shares(
         is_due = round_.read()  # what has changed behind the reading, too
         round_.read_cleaned()
         if is_due or request.max_wait_ms <= 0 or session.is_closed:
-            if round_.version >= FORMAT_2_SINCE:
-                return round_.response()
-            return (yield from round_.response_in_pieces())
+            made = round_.response()
+            return made if isinstance(made, FetchResponse) else (yield from made)
         is_left = True
         return _wait(round_, context.node.clock.after(request.max_wait_ms, round_.end, REQUEST))
     finally:
@@ -151,9 +155,8 @@ async def _wait(round_: Round, deadline: Timer) -> FetchResponse:
         if not is_due:
             round_.read()
         round_.read_cleaned()
-        if round_.version >= FORMAT_2_SINCE:
-            return round_.response()
-        return await round_.context.node.shares.run(round_.response_in_pieces())
+        made = round_.response()
+        return made if isinstance(made, FetchResponse) else await round_.context.node.shares.run(made)
     finally:
         deadline.cancel()
         if session is not round_.session:
@@ -195,6 +198,8 @@ class Round:
         self._unknown: set[Key] = set()  # of them those without a replica here: they come last
         self._read: dict[Key, tuple[Replica, Slice | None]] = {}  # without an error
         self._leaders: tuple[int, ...] = ()  # that the answer names
+        self._aborted: dict[Key, tuple[Replica, Aborted]] = {}  # not yet in the answer
+        self._aborted_bytes = 0  # of their entries
 
     def _find_session(self) -> Session | None:
         """Return the session that the request opens or goes on with."""
@@ -244,10 +249,10 @@ class Round:
     def watch(self, keys: Iterable[Key]) -> None:
         """Hear of the next change of partitions that have been read; all of them could be."""
         self.has_waited = True
-        session = self.watched
+        session, isolation_level = self.watched, self.request.isolation_level
         for key in keys:
             session.changed.pop(key, None)
-            session.partitions[key].watch(self._read[key][0])
+            session.partitions[key].watch(self._read[key][0], isolation_level)
 
     def watch_readable(self, keys: Iterable[Key]) -> None:
         """Hear of the next change of those partitions that could be read; the others are yet to be read."""
@@ -276,7 +281,7 @@ class Round:
                 and replica.readable_end(self.request.isolation_level) <= cached.fetch_offset
             ):
                 session.changed.pop(key, None)
-                cached.watch(replica)
+                cached.watch(replica, self.request.isolation_level)
             else:
                 session.changed.setdefault(key)
 
@@ -369,10 +374,12 @@ class Round:
                 self._check_codec(replica)
             answer.records = self._bytes_of(found)
             if self.request.isolation_level == READ_COMMITTED:
-                answer.aborted_transactions = [
-                    AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-                    for entry in reading.aborted_transactions(replica.log, found, offset)
-                ]
+                from minibroker.log.aborted import aborted_transactions  # few ask for it
+
+                aborted = aborted_transactions(replica.log, found, offset)
+                if aborted.size_bytes:
+                    self._aborted[key] = replica, aborted
+                    self._aborted_bytes += aborted.size_bytes
         except KafkaError as error:
             self.context.node.say_if_damaged(error)
             self._refuse(key, answer, error, replica)
@@ -469,14 +476,39 @@ class Round:
             answer.current_leader = LeaderHint(leader_id=leader, leader_epoch=epoch)
             self._leaders += (leader,)
 
-    def response(self) -> FetchResponse:
+    def response(self) -> FetchResponse | Work[FetchResponse]:
         """Return the answer: of a session only what is news."""
+        if self.version < FORMAT_2_SINCE:
+            return self._response_in_pieces()
         for key, (replica, found) in self._read.items():
             if found is not None:
                 self._fill(key, replica, found)
+        if self._aborted_bytes > ABORTED_BYTES_AT_ONCE:
+            return self._tell_aborted_in_shares(self._response())  # of which all else is decided now
+        if self._aborted:
+            finish(self._tell_aborted())
         return self._response()
 
-    def response_in_pieces(self) -> Work[FetchResponse]:
+    def _tell_aborted_in_shares(self, response: FetchResponse) -> Work[FetchResponse]:
+        response.is_long = True
+        yield from self._tell_aborted()
+        return response
+
+    def _tell_aborted(self) -> InPieces[None]:
+        """Say in the answers which transactions were aborted."""
+        for key, (replica, aborted) in self._aborted.items():
+            answer = self._answers[key]
+            told: list[AbortedTransaction] = []
+            try:
+                for rows in aborted.in_pieces():
+                    told += [AbortedTransaction(producer_id=row[PRODUCER_ID], first_offset=row[FIRST]) for row in rows]
+                    yield ABORTED_US * len(rows)
+                answer.aborted_transactions = told
+            except KafkaError as error:
+                self.context.node.say_if_damaged(error)
+                self._refuse(key, answer, error, replica)
+
+    def _response_in_pieces(self) -> Work[FetchResponse]:
         """Return the answer to a client below v4. What is stored is converted, and others have their turn meanwhile.
 
         However long it takes: the client may ask for no less.

@@ -17,6 +17,7 @@ have something to say is in `changed`; of every other one the session is told wh
 from __future__ import annotations
 
 from minibroker.errors import Error, KafkaError
+from minibroker.replication.replica import READ_COMMITTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class CachedPartition:
     """What the client wants of a partition, and what it has been told; called when the partition has changed."""
 
     __slots__ = (
-        *("high_watermark", "key", "log_start_offset", "position", "read_high_watermark", "replica", "session"),
-        "wanted",
+        *("high_watermark", "key", "log_start_offset", "position", "read_high_watermark", "read_stable_end"),
+        *("replica", "session", "wanted"),
     )
 
     def __init__(self, session: Session, key: Key, wanted: Any, position: int):
@@ -53,6 +54,7 @@ class CachedPartition:
         self.log_start_offset = -1
         self.replica: Replica | None = None  # that is watched
         self.read_high_watermark = -1  # when it was read last
+        self.read_stable_end = -1  # then, too, if only what is committed was read; else -1
 
     @property
     def fetch_offset(self) -> int:
@@ -62,19 +64,24 @@ class CachedPartition:
     def __call__(self, added_bytes: int) -> None:
         """Hear that the partition has changed: it is to be read again."""
         replica = self.replica
-        if added_bytes and replica is not None and replica.high_watermark == self.read_high_watermark:
-            return  # nobody who fetches may read yet what was added
+        if added_bytes and replica is not None:
+            if replica.high_watermark == self.read_high_watermark:
+                return  # nobody who fetches may read yet what was added
+            if 0 <= self.read_stable_end == replica.readable_end(READ_COMMITTED):
+                self.session.changed[self.key] = None  # the next answer tells its high watermark; none waits for that
+                return
         self.unwatch()
         self.session.changed[self.key] = None
         self.session.wake()
 
-    def watch(self, replica: Replica) -> None:
+    def watch(self, replica: Replica, isolation_level: int) -> None:
         """Hear of the next change; what there was before has been read."""
         if self.replica is not replica:
             self.unwatch()
             self.replica = replica
             replica.waiters[self] = None
         self.read_high_watermark = replica.high_watermark
+        self.read_stable_end = replica.readable_end(READ_COMMITTED) if isolation_level == READ_COMMITTED else -1
 
     def unwatch(self) -> None:
         if self.replica is not None:

@@ -3,7 +3,10 @@
 Behaviour: a commit is answered when every replica in sync has it, and shown then. Who is no member may commit for a
 group that nobody is in, and makes it by that.
 What must hold: what is written was decided in the same turn of the loop. A large request is looked through in several,
-and meanwhile members come and go.
+and written in several, and meanwhile members come and go.
+
+Kafka: writes all offsets of a commit in one batch; here some hundreds at a time, so a part of a large one may count
+though it is answered with an error, or not at all.
 
 Versions:
   OffsetCommit 0-10  v0: kept in ZooKeeper once, by anybody; v1: by members of a generation, with a time; v2 to v4: with
@@ -17,19 +20,23 @@ from __future__ import annotations
 
 from minibroker.broker.dispatch import NO_ID
 from minibroker.broker.handlers.groups import check_id
+from minibroker.coordinator.log import RECORD_BYTES_MIN
 from minibroker.errors import Error, KafkaError
 from minibroker.groups.classic import ClassicGroup
 from minibroker.groups.offsets import commit_record, tombstone
+from minibroker.groups.offsets_partition import Joint, encoded_of
 from minibroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from minibroker.server.later import Later
+from minibroker.turns import SHARE_US
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from minibroker.broker.dispatch import Context
+    from minibroker.coordinator.log import EncodedRecord
     from minibroker.groups.consumer import CheckPartition
     from minibroker.groups.offsets_partition import OffsetsPartition
     from minibroker.groups.records import CoordinatorRecord
@@ -57,7 +64,8 @@ TOP_LEVEL_ERROR_SINCE = 2  # of fetch
 BATCHES_SINCE = 8  # of fetch: many groups
 NO_OFFSET = -1
 COMMITTED_US, FETCHED_US = 8, 4
-# What a client is told instead, when a record of offsets could not be written.
+WRITTEN_US, WRITTEN_TOGETHER = 5, 250  # offsets of one request that are written down in one turn of the loop
+UNKNOWN = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.UNSUPPORTED_VERSION)
 TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
 
 
@@ -69,10 +77,8 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
     version = context.api_version
     topics: list[CommitTopic] = []
     wanted: list[tuple[Topic, CoordinatorRecord, CommitAnswer]] = []
-    try:
-        _check_member(request, context)
-    except KafkaError as error:
-        return _commit_refused(request, error.code)
+    encoded: list[EncodedRecord] = []
+    least_bytes = 0
     merges = context.node.emulated.is_before_4 and version > 0
     for asked in _each_once(request.topics) if merges else request.topics:
         topic = _topic_of(asked.name, asked.topic_id, context)
@@ -80,44 +86,76 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         for each in asked.partitions:
             answer = CommitAnswer(partition_index=each.partition_index, error_code=Error.NONE)
             try:
-                wanted.append((*_record(request, topic, each, context), answer))
+                found, record = _record(request, topic, each, context)
+                encoded.append(encoded_of(request.group_id, record, context.node))
+                least_bytes += least_bytes_of(encoded[-1])
+                wanted.append((found, record, answer))
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
             yield COMMITTED_US
         if answers:
             topics.append(CommitTopic(topic_id=bytes(asked.topic_id), name=asked.name, partitions=answers))
-    try:  # others may have had their turn
-        led, check_partition = _check_member(request, context)
-    except KafkaError as error:
-        return _commit_refused(request, error.code)
-    records: list[CoordinatorRecord] = []
-    written: list[CommitAnswer] = []
-    for known, record, answer in wanted:
-        try:
-            if check_partition is not None:
-                check_partition(known.name, known.id, answer.partition_index)
-            records.append(record)
-            written.append(answer)
-        except KafkaError as error:
-            answer.error_code = error.code
     response = OffsetCommitResponse(topics=topics)
+    records = [record for _, record, _ in wanted]
+    written = [answer for _, _, answer in wanted]
+    try:  # others may have had their turn
+        led = _check_rows(request, wanted[:WRITTEN_TOGETHER], context)
+    except KafkaError as error:
+        led, records = None, []
+        for each_topic in topics:
+            for told in each_topic.partitions:
+                if told.error_code not in UNKNOWN:  # of those the group is not asked
+                    told.error_code = error.code
     if not context.node.emulated.is_before_3:
         _put_errors_first(response)
     if version == 0 and context.node.emulated.refuses_version_0_offsets:
         _refuse_all_if_one_is_known(response)
-    if not records:
+    if led is None or not records:
         return response
+
+    def committed(error: Error) -> OffsetCommitResponse:
+        for answer in written if error != Error.NONE else ():
+            answer.error_code = not_written(error, context)
+        return response
+
     later = Later()
-    led.write(request.group_id, records, later)
-    led.arm(request.group_id)
-    return later.into(lambda error: _committed(response, written, error))
+    safe = Joint(-(-len(records) // WRITTEN_TOGETHER), later)
+    try:
+        led.log.check_size(least_bytes)
+        for start in range(0, len(records), WRITTEN_TOGETHER):
+            end = start + WRITTEN_TOGETHER
+            if start:
+                yield WRITTEN_US * WRITTEN_TOGETHER
+                led = _check_rows(request, wanted[start:end], context)
+            led.write(request.group_id, records[start:end], safe, encoded=encoded[start:end])
+            led.arm(request.group_id)
+    except KafkaError as error:
+        return committed(Error(error.code))
+    return later.into(committed)
 
 
-def _committed(response: OffsetCommitResponse, written: list[CommitAnswer], error: Error) -> OffsetCommitResponse:
-    for answer in written if error != Error.NONE else ():
-        answer.error_code = Error.INVALID_COMMIT_OFFSET_SIZE if error in TOO_LARGE else error
-    return response
+def least_bytes_of(record: EncodedRecord) -> int:
+    """Return what a record takes in a batch at least."""
+    key, value = record
+    return RECORD_BYTES_MIN + len(key) + len(value or b"")
+
+
+def _check_rows(
+    request: OffsetCommitRequest, wanted: list[tuple[Topic, CoordinatorRecord, CommitAnswer]], context: Context
+) -> OffsetsPartition:
+    """Raise unless these offsets may be committed; return who writes them."""
+    led, check_partition = _check_member(request, context)
+    for known, _, answer in wanted if check_partition is not None else ():
+        check_partition(known.name, known.id, answer.partition_index)  # type: ignore[misc]
+    return led
+
+
+def not_written(error: Error, context: Context) -> Error:
+    """Return what a client is told of offsets that could not be written."""
+    if error not in TOO_LARGE:
+        return error
+    return Error.INVALID_COMMIT_OFFSET_SIZE if context.node.emulated.is_before_4 else Error.UNKNOWN_SERVER_ERROR
 
 
 def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[OffsetsPartition, CheckPartition | None]:
@@ -197,21 +235,6 @@ def _put_errors_first(response: OffsetCommitResponse) -> None:
     response.topics.sort(key=lambda topic: all(each.error_code == Error.NONE for each in topic.partitions))
 
 
-def _commit_refused(request: OffsetCommitRequest, code: Error) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            CommitTopic(
-                topic_id=topic.topic_id,
-                name=topic.name,
-                partitions=[
-                    CommitAnswer(partition_index=each.partition_index, error_code=code) for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 # Fetch
 
 
@@ -289,6 +312,13 @@ def _fetch_group(
         group = led.shard.find(wanted.group_id)
         if group is not None and not isinstance(group, ClassicGroup):
             group.check_fetch(wanted.member_id, wanted.member_epoch)
+        ending = led.shard.offsets.ending(wanted.group_id) if require_stable else ()
+        if require_stable and (ending or not led.is_safe(wanted.group_id)):
+            yield from _all_safe(wanted.group_id, led)
+            while any(not ended.is_settled for ended in ending):
+                led.log.check_open()
+                yield SHARE_US
+            led = context.node.groups.coordinator.find(wanted.group_id)
     except KafkaError as error:
         answer.error_code = error.code
         return answer
@@ -320,6 +350,15 @@ def _fetch_group(
             answer.topics.append(FetchTopic(topic_id=topic_id, name=wanted_name or "", partitions=partitions))
         yield FETCHED_US
     return answer
+
+
+def _all_safe(group_id: str, led: OffsetsPartition) -> Work[None]:
+    """Wait until all that is written of a group is committed: who wants stable offsets wants the last of them."""
+    safe = Later()
+    led.write(group_id, (), safe)
+    yield safe
+    if safe.value != Error.NONE:
+        raise KafkaError(safe.value, f"what was written of {group_id!r} is not committed")
 
 
 def _fetch_all(

@@ -18,7 +18,7 @@ from types import GeneratorType
 from typing import Any
 
 from minibroker.broker.broker_parts import BrokerParts
-from minibroker.broker.dispatch import Context, code_for, find_replica, is_internal, known_leader, no_transactions
+from minibroker.broker.dispatch import Context, code_for, find_replica, is_internal, known_leader
 from minibroker.errors import Error, KafkaError
 from minibroker.in_pieces import finish
 from minibroker.log.append_conversion import Looked
@@ -40,12 +40,13 @@ from minibroker.turns import Work
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.in_pieces import InPieces
+    from minibroker.log.producers import Verification
 
     Answer = ProduceResponse | Coroutine[None, None, ProduceResponse | None] | None
     Whole = tuple[KafkaError | None, Allowance]
     TopicRequest = ProduceRequest.TopicProduceData
     Topics = dict[tuple[str, bytes], "TopicResponse"]
-    LongAppend = tuple[TopicRequest, "PartitionRequest", bytes, Replica, "PartitionResponse"]
+    LongAppend = tuple[TopicRequest, "PartitionRequest", Replica, "PartitionResponse", Verification | None]
     Wait = tuple[Replica, int, int, "PartitionResponse"]  # until its high watermark is there, in the same epoch
 
 PartitionRequest = ProduceRequest.TopicProduceData.PartitionProduceData
@@ -75,6 +76,7 @@ UNKNOWN_LOG = {
     Error.CORRUPT_MESSAGE,
     Error.KAFKA_STORAGE_ERROR,
     Error.UNKNOWN_TOPIC_ID,
+    Error.INVALID_TOPIC_EXCEPTION,
 }  # with these Kafka does not say where the log begins
 
 
@@ -183,6 +185,7 @@ def _produce(request: ProduceRequest, context: Context, whole: Whole | None = No
     failed = False
     waits: list[Wait] = []
     long: list[LongAppend] = []
+    unverified: list[LongAppend] = []
     clock = context.node.clock
     now_ms, steady_ms = clock.now_ms(), clock.steady_ms()
     refusal, allowance = whole or _whole(request, context)
@@ -205,6 +208,14 @@ def _produce(request: ProduceRequest, context: Context, whole: Whole | None = No
                     _check_batches(partition.records, context.api_version, answer)
                 if request.acks not in ACKS:
                     raise KafkaError(Error.INVALID_REQUIRED_ACKS, f"acks is {request.acks}")
+                if request.transactional_id is not None:
+                    from minibroker.broker.handlers.produce_verification import start_verification
+
+                    verification = start_verification(partition.records, found, context, now_ms)
+                    if verification is not None:
+                        unverified.append((topic, _kept(partition), found, answer, verification))
+                        answers.append(answer)
+                        continue
                 replica = found
                 waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms, allowance)
             except KafkaError as error:
@@ -213,9 +224,7 @@ def _produce(request: ProduceRequest, context: Context, whole: Whole | None = No
                 failed = True
             except LongValidation:
                 assert replica is not None
-                records = bytes(partition.records or b"")  # what lies in the receive buffer does not stay there
-                partition = PartitionRequest(index=partition.index, records=records)
-                long.append((topic, partition, records, replica, answer))
+                long.append((topic, _kept(partition), replica, answer, None))
             else:
                 if waits_for > replica.high_watermark:
                     waits.append((replica, waits_for, replica.leader_epoch, answer))
@@ -225,8 +234,8 @@ def _produce(request: ProduceRequest, context: Context, whole: Whole | None = No
             topics[key].partition_responses += answers
         else:
             topics[key] = TopicResponse(topic_id=topic.topic_id, name=topic.name, partition_responses=answers)
-    if long:
-        return _produce_long(request, context, long, topics, waits, allowance, failed)
+    if long or unverified:
+        return _produce_long(request, context, long, unverified, topics, waits, allowance, failed)
     return _answer(request, context, topics, waits, failed)
 
 
@@ -234,18 +243,44 @@ def _produce_long(
     request: ProduceRequest,
     context: Context,
     long: list[LongAppend],
+    unverified: list[LongAppend],
     topics: Topics,
     waits: list[Wait],
     allowance: Allowance,
     failed: bool,
 ) -> Work[Answer]:
-    """Append what takes long to look at: one after the other, and with others in between. The rest has been done."""
-    yield LOOK_US_MAX  # so much has been tried without a pause
-    for topic, partition, records, replica, answer in long:
+    """Append what takes long to look at, or has to be verified first, one after the other, and with others in between.
+
+    The rest has been done.
+    """
+    if long:
+        yield LOOK_US_MAX  # so much has been tried without a pause
+    if unverified:
+        from minibroker.broker.handlers.produce_verification import refusal, verified
+
+        assert request.transactional_id is not None
+        replicas = [replica for _, _, replica, _, _ in unverified]
+        first = bytes(unverified[0][1].records or b"")
+        errors = yield from verified(request.transactional_id, first, replicas, context)
+        for each in unverified:
+            topic, _, replica, answer, _ = each
+            error = errors[replica.topic, replica.partition]
+            if error is Error.NONE:
+                long.append(each)
+                continue
+            # Kafka has not looked at the log yet, and does not say where it begins.
+            code, text = refusal(error, context.api_version)
+            _refuse(answer, KafkaError(code), [], None, topic, context)
+            answer.error_message = text
+            failed = True
+    for topic, partition, replica, answer, verification in long:
+        records = bytes(partition.records or b"")
         try:
             looked = yield from replica.log.look(records, now_ms=context.now_ms, allowance=allowance)
             now_ms, steady_ms = context.now_ms, context.steady_ms
-            waits_for = _append(request, partition, replica, answer, context, now_ms, steady_ms, allowance, looked)
+            waits_for = _append(
+                request, partition, replica, answer, context, now_ms, steady_ms, allowance, looked, verification
+            )
         except KafkaError as error:
             record_errors = yield from _record_errors(error)
             _refuse(answer, error, record_errors, replica, topic, context)
@@ -275,9 +310,11 @@ def _answer(request: ProduceRequest, context: Context, topics: Topics, waits: li
 def _whole(request: ProduceRequest, context: Context) -> Whole:
     """Return what a request is refused for as a whole, and what all its batches together may cost.
 
-    It is refused for records of a transaction, since nobody could ever end that.
+    It is refused for records of a transaction without a transactional id, since nobody could ever end that, and for
+    records of several producers in one transaction.
     """
     sent_bytes = 0
+    transactional = []
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records
@@ -287,10 +324,18 @@ def _whole(request: ProduceRequest, context: Context) -> Whole:
             if len(records) <= ATTRIBUTES_POSITION or records[MAGIC_POSITION] != 2:
                 continue
             if records[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
-                if request.transactional_id is not None:
-                    return no_transactions(context, request.transactional_id), Allowance()
-                code = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                return KafkaError(code, "there is no transactional id"), Allowance()
+                if request.transactional_id is None:
+                    code = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                    return KafkaError(code, "there is no transactional id"), Allowance()
+                transactional.append((topic, partition))
+    if len(transactional) > 1:
+        from minibroker.broker.handlers.produce_verification import are_of_several
+
+        answer = PartitionResponse(index=0, error_code=Error.NONE, base_offset=-1)  # to nobody
+        check = partial(_check_batches, version=context.api_version, answer=answer)
+        if are_of_several(transactional, check, context):
+            text = "Transactional records contained more than one producer ID"
+            return KafkaError(Error.INVALID_PRODUCER_ID_MAPPING, text), Allowance()
     return None, Allowance(max(DECOMPRESSED_BYTES_MAX, UNPACKED_RATIO_MAX * sent_bytes), LOOK_US_MAX)
 
 
@@ -304,6 +349,7 @@ def _append(
     steady_ms: int,
     allowance: Allowance,
     looked: Looked | None = None,
+    verification: Verification | None = None,
 ) -> int:
     """Append to one partition; return the offset that the high watermark has to reach."""
     if is_internal(replica.topic) and context.client_id != ADMIN_CLIENT:
@@ -317,11 +363,17 @@ def _append(
         acks=request.acks,
         allowance=allowance,
         looked=looked,
+        verification=verification,
     )
     answer.base_offset = appended.first_offset
     answer.log_append_time_ms = appended.append_time_ms
     answer.log_start_offset = replica.log.log_start_offset
     return appended.last_offset + 1
+
+
+def _kept(partition: PartitionRequest) -> PartitionRequest:
+    """Return what came for a partition such that it may wait: the receive buffer will not."""
+    return PartitionRequest(index=partition.index, records=bytes(partition.records or b""))
 
 
 def _check_batches(records: bytes | memoryview | None, version: int, answer: PartitionResponse) -> None:
@@ -373,7 +425,7 @@ def _refuse(
     answer.error_code = code_for(error, context.api_version <= 3)
     if replica is not None and error.code not in UNKNOWN_LOG:
         answer.log_start_offset = replica.log.log_start_offset
-    if isinstance(error, RecordsRejected):
+    if isinstance(error, RecordsRejected) or error.code == Error.INVALID_PRODUCER_ID_MAPPING:
         answer.error_message = error.message
         answer.record_errors = record_errors
     if error.code == Error.NOT_LEADER_OR_FOLLOWER:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from minibroker.broker.broker_parts import TOPIC_US, BrokerParts, topic_shares
-from minibroker.broker.dispatch import NO_ID, Context
+from minibroker.broker.dispatch import NO_ID, Context, is_internal
 from minibroker.controller.controller import RECORDS_MAX
 from minibroker.errors import Error, KafkaError
 from minibroker.metadata.metadata_log import Prepared
@@ -241,6 +241,13 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Wor
         try:
             if names[topic.name] > 1:
                 raise KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
+            if is_internal(topic.name) and topic.name in node.image.topics:
+                # Kafka: takes it, and from the next start of a broker on groups and transactional ids belong elsewhere,
+                # where nothing is known of them.
+                raise KafkaError(
+                    Error.INVALID_PARTITIONS,
+                    f"{topic.name} keeps its partitions: with more, its contents would belong to other coordinators.",
+                )
             wish = topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
             if request.validate_only:
                 yield from node.controller.try_partitions(topic.name, *wish)

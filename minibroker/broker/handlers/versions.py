@@ -29,7 +29,7 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
     if request.cluster_id not in (None, node.cluster_id) or request.node_id not in (-1, node.node_id):
         # The client's list of brokers is out of date, and we are not who it thinks.
         return ApiVersionsResponse(error_code=Error.REBOOTSTRAP_REQUIRED, api_keys=[])
-    features, features_epoch = node.emulated.finalized_features(node.image)
+    features, features_epoch = node.emulated.finalized_features(node.metadata)
     return ApiVersionsResponse(
         error_code=Error.NONE,
         api_keys=[

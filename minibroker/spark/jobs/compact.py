@@ -25,7 +25,7 @@ from minibroker.cleaner.candidates import cleanable, segments_between
 from minibroker.cleaner.cleaner import ends_of, grouped
 from minibroker.cleaner.transactions import Transactions
 from minibroker.clock import LoopClock
-from minibroker.log.reading import aborted_between
+from minibroker.log.aborted import aborted_between
 from minibroker.log.segment import Segment
 from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
 from minibroker.spark.jobs.compact_keys import Keys

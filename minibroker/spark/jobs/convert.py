@@ -21,13 +21,13 @@ from minibroker.cleaner.cleaner import Scan
 from minibroker.cleaner.transactions import Transactions
 from minibroker.clock import LoopClock
 from minibroker.errors import ProtocolError, UnknownCodec
+from minibroker.log.aborted import aborted_between
 from minibroker.log.batches import Batch, batches
 from minibroker.log.compression import CODEC_NAMES, ZSTD, check_level
 from minibroker.log.convert import RUN_BYTES_MAX
 from minibroker.log.convert import convert as convert_batches
 from minibroker.log.epochs import LeaderEpochs
 from minibroker.log.producers import ProducerStates
-from minibroker.log.reading import aborted_between
 from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
 from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
 from minibroker.spark.jobs.directory_in import SourceDirectory, SourceLog, opened

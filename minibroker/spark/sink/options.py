@@ -9,13 +9,14 @@ What must hold: an option that nobody knows is refused; so is a producer setting
 producer waits and buffers have no meaning here, as rows come in large pieces: they are taken, as Spark takes them.
 Spark: unknown options, and columns of no meaning, are passed over. Here such options are refused, and columns whose
 names are nearly right.
-Not here: sending (task.py). No pyspark: this can be tested without.
+Not here: sending (sender.py). No pyspark: this can be tested without.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from os.path import abspath
 
 from minibroker.log.compression import CODEC_NAMES, check_level
 from minibroker.spark.option_table import KAFKA, OptionTable
@@ -41,11 +42,16 @@ WRITE_OPTIONS = OptionTable(
     kafka.bootstrap.servers | servers: word | | brokers to write to, as HOST:PORT with commas between them
     topic | topic: word | | the topic of all rows; it goes before a column `topic`
     includeHeaders | include_headers: flag | true | whether a column `headers` is written, if there is one
-    exactlyOnce | exactly_once: flag | false
-    | whether a batch or task that is repeated leaves out what is written already
+    exactlyOnce | exactly_once: flag |
+    | whether all rows of a batch become visible once, in a transaction; true for streams, false for other writes
     sinkName | sink_name: word | | tells apart several writes with `exactlyOnce` in one foreachBatch function
-    groupIdPrefix | group_prefix: word | minibroker-sink
-    | how the names of the groups begin in which `exactlyOnce` keeps its notes
+    txnAppId | app_id: word |
+    | with `txnVersion`, for a function that names its writes itself: who writes; nobody else may have the name
+    txnVersion | app_version: version | | which write of that one it is, rising; one that is repeated is there once
+    spoolLocation | spool_location: word |
+    | a folder that driver and workers reach, for the rows of large batches; a stream has its checkpoint for it
+    transactionalIdPrefix | id_prefix: word | minibroker-spark
+    | how transactional ids begin, and the groups with the numbers of batches
     kafka.acks | acks: acks | all |
     kafka.batch.size | batch_bytes: number | {BATCH_BYTES} |
     kafka.client.id | client_id: text | minibroker-spark |
@@ -61,8 +67,9 @@ WRITE_OPTIONS = OptionTable(
     kafka.retries | retry_count: number | {INT32_MAX} |
     kafka.retry.backoff.max.ms | retry_pause_ms_max: number | 1000 |
     kafka.retry.backoff.ms | retry_pause_ms: number | 100 |
+    kafka.transaction.timeout.ms | transaction_timeout_ms: positive | |
     """,
-    readers={"acks": _acks},
+    readers={"acks": _acks, "version": number},
     settings="""
         buffer.memory client.dns.lookup connections.max.idle.ms enable.metrics.push interceptor.classes key.serializer
         linger.ms max.block.ms max.in.flight.requests.per.connection metadata.max.age.ms metadata.max.idle.ms
@@ -70,16 +77,17 @@ WRITE_OPTIONS = OptionTable(
         metrics.recording.level metrics.sample.window.ms partitioner.adaptive.partitioning.enable
         partitioner.availability.timeout.ms partitioner.class receive.buffer.bytes reconnect.backoff.max.ms
         reconnect.backoff.ms security.protocol security.providers send.buffer.bytes
-        socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms transaction.timeout.ms
-        transactional.id transaction.two.phase.commit.enable value.serializer
+        socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms transactional.id
+        transaction.two.phase.commit.enable value.serializer
     """,
     refused={
         "key.serializer": "keys are columns of strings or bytes; turn them into bytes in the query",
         "value.serializer": "values are columns of strings or bytes; turn them into bytes in the query",
         "interceptor.classes": "interceptors are code of the JVM, which does not write here",
         "partitioner.class": "partitioners are code of the JVM; a column `partition` says where a row goes",
-        "transactional.id": "transactions cannot be written yet; exactlyOnce does without them",
-        "transaction.two.phase.commit.enable": "transactions cannot be written yet; exactlyOnce does without them",
+        "transactional.id": "exactlyOnce writes transactions, whose ids begin with transactionalIdPrefix: one for each "
+        "query, so that no other can fence it",
+        "transaction.two.phase.commit.enable": "a transaction is begun and ended by the driver alone",
     },
     refusal="a write has no option {!r}",
     page="docs/spark-writing.md",
@@ -94,7 +102,12 @@ class WriteOptions:
     include_headers: bool
     exactly_once: bool
     sink_name: str
-    group_prefix: str
+    id_prefix: str
+    app_id: str  # empty: the query says who writes, and which batch
+    app_version: int | None
+    spool_location: str  # empty: none was told
+    checkpoint: str  # of the query; empty: nobody knows it
+    transaction_timeout_ms: int | None  # None: by the size of the write
     acks: int
     idempotent: bool
     compression: str  # the codec by its name
@@ -113,7 +126,7 @@ class WriteOptions:
     security: dict[str, str]  # security.protocol, ssl. and sasl., as they were told
 
 
-def parse(given: Mapping[str, str]) -> WriteOptions:
+def parse(given: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     """Read the options of a write; raise OptionError for the first that cannot be used."""
     own = {name: value for name, value in given.items() if name.lower() not in GIVEN_BY_SPARK}
     for name in own:
@@ -124,21 +137,47 @@ def parse(given: Mapping[str, str]) -> WriteOptions:
     vars(found).update(WRITE_OPTIONS.values(told))
     if not found.servers:
         raise OptionError("nowhere to write to: set kafka.bootstrap.servers to HOST:PORT of a broker")
+    if "exactlyOnce" not in told:
+        found.exactly_once = streaming
     if not re.fullmatch(r"[A-Za-z0-9_-]*", found.sink_name, re.ASCII):
         raise OptionError(f"sinkName is {found.sink_name!r}: it can have letters, digits, - and _")
-    if not found.group_prefix:
-        raise OptionError("groupIdPrefix is empty: names of groups must begin with something")
+    _check_app(found, streaming)
+    if not found.id_prefix:
+        raise OptionError("transactionalIdPrefix is empty: transactional ids must begin with something")
     found.topic = found.topic or None
+    of_spark = {name.lower(): value for name, value in given.items()}
+    found.spool_location = _absolute(found.spool_location)
+    found.checkpoint = _absolute(of_spark.get("checkpointlocation", ""))
     _check_idempotence(told, found)
     found.codec, found.level = CODEC_NAMES.index(found.compression), _level(told, found.compression)
     found.batch_bytes = min(max(1, found.batch_bytes), 1 << 30)
     found.request_bytes = found.record_bytes_max or REQUEST_BYTES
+    if found.transaction_timeout_ms is not None:
+        found.transaction_timeout_ms = min(found.transaction_timeout_ms, INT32_MAX)  # brokers allow less
     found.security = {
         name.removeprefix(KAFKA): value
         for name, value in told.items()
         if name.startswith(("kafka.security.", "kafka.ssl.", "kafka.sasl."))
     }
     return found
+
+
+def _absolute(location: str) -> str:
+    """As Spark does with a path that begins nowhere; workers may begin elsewhere."""
+    return abspath(location) if location and ":" not in location else location
+
+
+def _check_app(found: WriteOptions, streaming: bool) -> None:
+    if (found.app_id == "") is not (found.app_version is None):
+        raise OptionError("txnAppId and txnVersion go together: set both of them, or none")
+    if found.app_id and not found.exactly_once:
+        raise OptionError("txnAppId names writes with exactlyOnce: set that to true, too")
+    if found.app_id and streaming:
+        raise OptionError(
+            "txnAppId is for writes in foreachBatch and in jobs: a stream has its id and numbers from Spark"
+        )
+    if not re.fullmatch(r"[A-Za-z0-9._-]*", found.app_id, re.ASCII):
+        raise OptionError(f"txnAppId is {found.app_id!r}: it can have letters, digits, ., - and _")
 
 
 def _check_idempotence(told: Mapping[str, str], found: WriteOptions) -> None:

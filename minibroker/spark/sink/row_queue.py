@@ -1,13 +1,14 @@
 """Rows of one partition on their way out: the batch that is next, the rows that are left, since when it fails.
 
 What must hold: a batch that may have arrived is sent again with the same bytes, and so with its sequence numbers.
-Not here: who sends and when (task.py).
+Not here: who sends and when (sender.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minibroker.client.accumulator import ProducerId
 from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import SEQUENCE_MAX
 from minibroker.spark.columns.building import BuiltBatch, build_batches
@@ -15,12 +16,23 @@ from minibroker.spark.sink.options import WriteOptions
 from minibroker.spark.sink.rows import Rows
 
 NO_OFFSET = bytes(8)  # each batch begins at 0 when clients send it; the checksum does not cover it
+FENCED = (
+    "another run of the query has taken over, or the write took longer than kafka.transaction.timeout.ms: then raise "
+    "it, or let a batch have fewer rows. Nothing of this write is visible"
+)
 ADVICE = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic, and brokers have made none: create it before",
     Error.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name, or must not be written to",
     Error.TOPIC_AUTHORIZATION_FAILED: "the user may not write to the topic: grant WRITE",
-    Error.GROUP_AUTHORIZATION_FAILED: "exactlyOnce keeps notes in groups: grant READ on groups that begin with "
-    "groupIdPrefix, or set exactlyOnce to false",
+    Error.GROUP_AUTHORIZATION_FAILED: "the number of a batch is an offset of a group: grant READ on groups that begin "
+    "with transactionalIdPrefix, or set exactlyOnce to false",
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant WRITE and DESCRIBE on transactional ids that begin with "
+    "transactionalIdPrefix, or set exactlyOnce to false",
+    Error.INVALID_TRANSACTION_TIMEOUT: "set kafka.transaction.timeout.ms to no more than transaction.max.timeout.ms of "
+    "the brokers",
+    Error.INVALID_PRODUCER_EPOCH: FENCED,
+    Error.PRODUCER_FENCED: FENCED,
+    Error.INVALID_TXN_STATE: FENCED,
     Error.CLUSTER_AUTHORIZATION_FAILED: "grant IDEMPOTENT_WRITE, or set kafka.enable.idempotence to false",
     Error.MESSAGE_TOO_LARGE: "raise max.message.bytes of the topic, or leave such rows out",
     Error.RECORD_LIST_TOO_LARGE: "segment.bytes of the topic is too small for it",
@@ -48,13 +60,14 @@ def error_in(where: str, error: KafkaError) -> str:
 class RowQueue:
     """Rows of one partition, and the batches that are made of them."""
 
-    def __init__(self, rows: Rows, options: WriteOptions, producer: tuple[int, int] | None):
+    def __init__(self, rows: Rows, options: WriteOptions, producer: ProducerId | None, *, transactional: bool):
         self.topic = rows.topic
         self.partition = int(rows.partitions[0])
         self.sequence = 0  # of the next record that is not acknowledged
         self._rows = rows
         self._options = options
         self._producer = producer
+        self._transactional = transactional
         self._done = 0  # rows that are acknowledged
         self._batch_bytes = options.batch_bytes
         self._built: Iterator[BuiltBatch] | None = None
@@ -82,9 +95,6 @@ class RowQueue:
                     self._head.data = NO_OFFSET + self._head.data[len(NO_OFFSET) :]
         return self._head
 
-    def head_rows(self) -> Rows:
-        return self._rows.take(slice(self._done, self._done + self.head().count))
-
     def advance(self) -> None:
         """The batch has been acknowledged."""
         count = self.head().count
@@ -97,10 +107,6 @@ class RowQueue:
         """The batch is too large for the broker, which has refused it as a whole."""
         self._batch_bytes = max(1, min(self._batch_bytes, self.head().size_bytes) // 2)
         self._head = self._built = None
-
-    def left(self) -> Rows:
-        """Return the rows that are not acknowledged."""
-        return self._rows.take(slice(self._done, len(self._rows)))
 
     def failed(self, error: KafkaError, now_ms: int) -> None:
         """Take note of a failure; raise if it will not pass, or has not for too long."""
@@ -122,13 +128,13 @@ class RowQueue:
         return f"a batch of {self._head.count} records, {self._head.size_bytes} bytes, could not be written"
 
     def _build(self) -> Iterator[BuiltBatch]:
-        producer_id, epoch = self._producer or (-1, -1)
         return build_batches(
             self._rows.take(slice(self._done, len(self._rows))).columns(),
             codec=self._options.codec,
             level=self._options.level,
             batch_bytes=self._batch_bytes,
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            producer_id=self._producer.id if self._producer else -1,
+            producer_epoch=self._producer.epoch if self._producer else -1,
             base_sequence=self.sequence if self._producer else -1,
+            transactional=self._transactional,
         )

@@ -5,10 +5,10 @@
 Partitions are chosen as Kafka's producer does: what the column `partition` says, else murmur2 of the key, else any:
 rows without a key go to one partition for `batch.size` bytes, then to the next, so that batches are filled.
 What must hold: rows of a partition stay in their order. The same rows in the same order go to the same partitions, in
-whatever record batches they come, so that a task that is repeated does what it did.
+whatever record batches they come.
 Spark: a column `timestamp` is passed over there, and records get the time at which they are written; here only rows
 without one do.
-Not here: batches, requests (task.py).
+Not here: batches, requests (sender.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BadRow(ValueError):
 class Rows:
     """Rows for one topic."""
 
-    __slots__ = ("are_free", "are_timed", "headers", "keys", "partitions", "timestamps", "topic", "values")
+    __slots__ = ("headers", "keys", "partitions", "timestamps", "topic", "values")
 
     def __init__(
         self,
@@ -55,8 +55,6 @@ class Rows:
         headers: pa.ListArray | None,
         timestamps: Int64s,
         partitions: Int32s,
-        are_free: Bools | None = None,
-        are_timed: Bools | None = None,
     ):
         self.topic = topic
         self.keys = keys  # None: no row has one
@@ -64,8 +62,6 @@ class Rows:
         self.headers = headers  # of type HEADERS; None: no row has any
         self.timestamps = timestamps
         self.partitions = partitions  # ANY where it is still to be chosen
-        self.are_timed = are_timed  # where the time is the row's own, and not that of the write; None: nowhere
-        self.are_free = are_free  # where any partition would have done; None: not known yet
 
     def __len__(self) -> int:
         return len(self.values)
@@ -106,17 +102,13 @@ class Rows:
             taken(self.headers),
             self.timestamps[which],
             self.partitions[which],
-            None if self.are_free is None else self.are_free[which],
-            None if self.are_timed is None else self.are_timed[which],
         )
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """Return rows of one topic as one, in their order; all have their partitions, or none."""
+    """Return rows of one topic as one, in their order."""
     if len(parts) == 1:
         return parts[0]
-    free = [part.are_free for part in parts if part.are_free is not None]
-    timed = [part.are_timed for part in parts if part.are_timed is not None]  # of all parts, or of none
     return Rows(
         parts[0].topic,
         _concatenated([part.keys for part in parts], [len(part) for part in parts], pa.binary()),
@@ -124,8 +116,6 @@ def joined(parts: Sequence[Rows]) -> Rows:
         _concatenated([part.headers for part in parts], [len(part) for part in parts], HEADERS),
         np.concatenate([part.timestamps for part in parts]),
         np.concatenate([part.partitions for part in parts]),
-        np.concatenate(free) if free else None,
-        np.concatenate(timed) if timed else None,
     )
 
 
@@ -173,7 +163,6 @@ def _of_batch(batch: pa.RecordBatch, options: WriteOptions, now_ms: int) -> Iter
         None if headers is None else _headers(headers),
         times_of(columns.get("timestamp"), batch.num_rows, now_ms),
         _partitions(columns.get("partition"), batch.num_rows),
-        are_timed=np.asarray(columns["timestamp"].is_valid()) if "timestamp" in columns else None,
     )
     if rows.keys is not None and rows.keys.null_count == len(rows):
         rows.keys = None
@@ -258,7 +247,7 @@ class Spread:
         if free.any():
             self._spread(rows, partitions, free, partition_count)
         order = np.argsort(partitions, kind="stable")
-        rows.partitions, rows.are_free = partitions, free
+        rows.partitions = partitions
         return rows if (np.diff(partitions) >= 0).all() else rows.take(order)
 
     def _spread(self, rows: Rows, partitions: Int32s, free: Bools, partition_count: int) -> None:

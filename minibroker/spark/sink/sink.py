@@ -3,19 +3,19 @@
     orders.write.format("minibroker").mode("append").option("kafka.bootstrap.servers", ...).option("topic", ...).save()
 
 Spark makes a writer in a process for planning, for each micro-batch anew, and hands it to the workers; there `write`
-gets the record batches of one task. Both writers are Arrow's: Spark 4.0 has such only for batches, but all that it asks
-is whether a writer is one, so the stream's is one too.
+gets the record batches of one task, and `commit` on the driver a message of one attempt of each. Both writers are
+Arrow's: Spark 4.0 has such only for batches, but all that it asks is whether a writer is one, so the stream's is one
+too.
+With `exactlyOnce` tasks write nothing to brokers: they spool their rows, and `commit` writes them all in a transaction.
+Its id comes from that of the query, which Spark sets where streams work and within foreachBatch, or from what the write
+itself is told; a batch outside of streams has one that a broker gives out.
 What must hold: what cannot be written is refused in planning, as far as it can be known there.
-Where `exactlyOnce` holds, a task finds by the ids of query and batch, which Spark sets where streams work and within
-foreachBatch, what it has written of this batch before. A batch outside of streams has an id that a broker gives out, so
-that a task that Spark repeats is found, and a job that is begun again is another one.
-Not here: sending (task.py), options (options.py), directories (spark/bulk_load/sink.py).
+Not here: sending (sender.py), transactions (transaction.py), options (options.py), directories (bulk_load/sink.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
 import pyarrow as pa
 from pyspark import TaskContext  # pyright: ignore
@@ -26,20 +26,22 @@ from pyspark.sql.datasource import (  # pyright: ignore
 )
 from pyspark.sql.types import StructType  # pyright: ignore
 
-from minibroker.client.groups import Groups
 from minibroker.client.produce import new_producer
 from minibroker.errors import KafkaError
 from minibroker.spark.brokers.planning import run
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.sink.batch_notes import NotRepeatable
-from minibroker.spark.sink.exactly_once import unclaimed
+from minibroker.spark.sink.checkpoint import Checkpoint
 from minibroker.spark.sink.options import WriteOptions, check_columns, parse
 from minibroker.spark.sink.row_queue import WriteFailed, error_in
-from minibroker.spark.sink.task import TaskResult, open_cluster, write_rows
+from minibroker.spark.sink.sender import open_cluster, write_rows
+from minibroker.spark.sink.spool import Spool, SpooledRows
+from minibroker.spark.sink.transaction import WriteTransaction
 from minibroker.spark.workers import naming_packages, prepare, settle
 
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 NO_WRITE = -1
+TIMEOUT_MS, TIMEOUT_MS_MAX = 60_000, 900_000  # Kafka's producer's default, and what its brokers allow by default
+BYTES_PER_MS = 10_000  # so slow may writing be
 
 
 def wire_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> TopicWriter:
@@ -55,7 +57,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool) -> WriteOptions:
     prepare()
-    told = parse(options)
+    told = parse(options, streaming=streaming)
     if overwrite:
         what = "output mode complete" if streaming else 'mode("overwrite")'
         raise OptionError(f"{what}: records of a topic cannot be overwritten, only appended to: set append")
@@ -65,6 +67,8 @@ def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *,
 
 
 def _new_write(options: WriteOptions) -> int:
+    """Return a number that no other write has."""
+
     async def ask() -> int:
         async with open_cluster(options) as cluster:
             return (await new_producer(cluster))[0]
@@ -75,13 +79,17 @@ def _new_write(options: WriteOptions) -> int:
         raise WriteFailed(error_in(f"brokers at {options.servers}", error)) from error
 
 
-class WriteResult(WriterCommitMessage):
-    """What a task tells the driver."""
+class TaskRows(WriterCommitMessage):
+    """What a task tells the driver that has written nothing."""
 
-    def __init__(self, name: str, batch: int, sent: TaskResult):
-        self.name = name  # of the groups with notes; empty: there are none
+    def __init__(
+        self, transactional_id: str, batch: int | None, checkpoint: Checkpoint, spool: Spool, spooled: SpooledRows
+    ):
+        self.transactional_id = transactional_id
         self.batch = batch
-        self.sent = sent
+        self.checkpoint = checkpoint
+        self.spool = spool
+        self.spooled = spooled
 
 
 class TopicWriter(DataSourceArrowWriter):
@@ -95,23 +103,10 @@ class TopicWriter(DataSourceArrowWriter):
         return write_task(iterator, self.options, self.write_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Forget the notes of a batch that nobody will repeat; those of streams are used again."""
-        check_claims(messages, self.options)
-        own = f"{self.options.group_prefix}-write-{self.write_id}"
-        slots = [each.sent.slot for each in messages if isinstance(each, WriteResult) and each.name == own]
-        slots = [slot for slot in slots if slot]
-        if not slots:
-            return
-
-        async def forget() -> None:
-            async with open_cluster(self.options) as cluster:
-                await Groups(cluster).delete_groups(slots)
-
-        with suppress(KafkaError):  # everything is written; brokers forget the notes later by themselves
-            run(forget)
+        commit_tasks(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing can be taken back."""
+        clear_spool(messages)
 
 
 class TopicStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
@@ -124,43 +119,67 @@ class TopicStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
         return write_task(iterator, self.options, NO_WRITE)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # pyright: ignore
-        check_claims(messages, self.options)
+        commit_tasks(messages, self.options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # pyright: ignore
-        """Nothing can be taken back; the batch will be repeated."""
+        clear_spool(messages)
 
 
-def check_claims(messages: list[WriterCommitMessage | None], options: WriteOptions) -> None:
-    """Raise if a task of a run before has written records that no task has taken for its own."""
-    tasks = [each for each in messages if isinstance(each, WriteResult)]
-    left = {slot for task in tasks for slot in task.sent.in_doubt} - {task.sent.slot for task in tasks}
-    if not left:
-        return
-
-    async def ask() -> str:
-        async with open_cluster(options) as cluster:
-            return await unclaimed(cluster, tasks[0].name, sorted(left), tasks[0].batch)
-
-    found = run(ask)
-    if found:
-        raise NotRepeatable(
-            f"batch {tasks[0].batch}: records that were written before it was repeated belong to none of its tasks "
-            f"now ({found}). The query gives other rows each time, or cuts them into other tasks. All rows of the "
-            "batch are written, but some may be there twice. To go on, run it once with exactlyOnce false"
-        )
-
-
-def write_task(iterator: Iterator[pa.RecordBatch], options: WriteOptions, write_id: int) -> WriteResult:
-    """Write what one task has."""
+def write_task(iterator: Iterator[pa.RecordBatch], options: WriteOptions, write_id: int) -> WriterCommitMessage:
+    """Write what one task has, or spool it."""
     settle()
+    if not options.exactly_once:
+        with naming_packages():
+            write_rows(iterator, options)
+        return WriterCommitMessage()
     context = TaskContext.get()
     assert context is not None, "only tasks write"
-    query, batch = context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID) or 0)
-    name = ""
-    if options.exactly_once:
-        names = [query, options.sink_name] if query else ["write", str(write_id)]
-        name = "-".join([options.group_prefix, *filter(None, names)])
-    query_run = context.getLocalProperty(RUN_ID) if query else None
+    query: str | None = context.getLocalProperty(QUERY_ID)
+    batch = int(context.getLocalProperty(BATCH_ID)) if query else None
+    if options.app_id:
+        query, batch = options.app_id, options.app_version
+    elif query and write_id != NO_WRITE and not options.sink_name:
+        raise OptionError(
+            "exactlyOnce in foreachBatch needs a sinkName, another one for each write: with the same one the second "
+            "write of a batch would be taken for the first, repeated"
+        )
+    elif options.sink_name and not query:
+        raise OptionError(
+            "sinkName is for exactlyOnce in foreachBatch, and here nobody knows the query: outside of streams, with "
+            "Spark Connect, and in threads that the function has begun (pyspark.inheritable_thread_target hands it "
+            "on). Set txnAppId to a name that only this write has, and txnVersion to the number of the batch"
+        )
+    transactional_id = "-".join(filter(None, [options.id_prefix, query or f"write-{write_id}", options.sink_name]))
+    checkpoint = Checkpoint(options.checkpoint, query or "")
+    spool = Spool(options, transactional_id, checkpoint)
+    query_run = str(context.getLocalProperty(RUN_ID)).replace("/", "-")
+    spooled = spool.put(iterator, f"{query_run}-{context.taskAttemptId()}")
+    return TaskRows(transactional_id, batch, checkpoint, spool, spooled)
+
+
+def commit_tasks(messages: list[WriterCommitMessage | None], options: WriteOptions) -> None:
+    """Write what tasks have spooled, all of it in one transaction."""
+    tasks = [each for each in messages if isinstance(each, TaskRows)]
+    size_bytes = sum(each.spooled.size_bytes for each in tasks)
+    if not size_bytes:
+        return
+    one = tasks[0]
+    by_size_ms = min(TIMEOUT_MS + size_bytes // BYTES_PER_MS, TIMEOUT_MS_MAX)
+    transaction = WriteTransaction(
+        one.transactional_id,
+        one.batch,
+        options.transaction_timeout_ms or by_size_ms,
+        topic=options.topic,
+        plan="" if one.batch is None else one.checkpoint.plan_of(one.batch),
+    )
     with naming_packages():
-        sent = write_rows(iterator, options, name, batch, context.partitionId(), query_run or "")
-    return WriteResult(name, batch, sent)
+        write_rows(one.spool.rows([each.spooled for each in tasks]), options, transaction)
+    clear_spool(messages)
+
+
+def clear_spool(messages: list[WriterCommitMessage | None]) -> None:
+    """Delete the files of tasks, if there are any."""
+    for each in messages:
+        if isinstance(each, TaskRows) and each.spooled.path:
+            each.spool.clear()
+            return

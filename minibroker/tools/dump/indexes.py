@@ -14,7 +14,7 @@ from os.path import abspath
 
 from minibroker.errors import InvalidLength, InvalidValue, ProtocolError, Truncated
 from minibroker.log.batches import SEQUENCE_MAX, Batch, crc32c
-from minibroker.log.index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY_BYTES
+from minibroker.log.index import NO_TIMESTAMP, OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY
 from minibroker.stored.producers import AbortedTxn, ProducerSnapshot
 from minibroker.tools.dump.batches import NEWEST, OLDEST, base_offset_of, file_batches, optional
 
@@ -161,14 +161,14 @@ def _batch_with(log: memoryview, offset: int, path: str) -> Batch | None:
 
 def transaction_lines(path: str, data: memoryview) -> Iterator[str]:
     """Yield the entries of a .txnindex file."""
-    for start in range(0, len(data) - TXN_ENTRY_BYTES + 1, TXN_ENTRY_BYTES):
+    for start in range(0, len(data) - TXN_ENTRY.size + 1, TXN_ENTRY.size):
         version = int.from_bytes(data[start : start + 2], "big", signed=True)
         if version > 0:
             reason = (
                 f"Unexpected aborted transaction version {version} in transaction index {path}, current version is 0"
             )
             raise InvalidValue(reason, start, "AbortedTxn.version")
-        entry = AbortedTxn.decode(bytes(data[start + 2 : start + TXN_ENTRY_BYTES]), 0)
+        entry = AbortedTxn.decode(bytes(data[start + 2 : start + TXN_ENTRY.size]), 0)
         yield (
             f"version: {version} producerId: {entry.producer_id} firstOffset: {entry.first_offset}"
             f" lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"

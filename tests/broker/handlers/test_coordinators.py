@@ -11,10 +11,10 @@ from minibroker.coordinator.hashing import partition_of
 from minibroker.errors import Error
 from minibroker.groups import OFFSETS_TOPIC
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from minibroker.transactions import TRANSACTION_STATE_TOPIC
 from tests.broker.virtual_broker import VirtualBroker, virtual_broker
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-TRANSACTIONAL_ID_REFUSED = 53
 
 
 def find(broker: VirtualBroker, *keys: str, kind: int = GROUP, version: int = 6) -> list[Any]:
@@ -26,18 +26,37 @@ def find(broker: VirtualBroker, *keys: str, kind: int = GROUP, version: int = 6)
     return list(answer.coordinators)
 
 
-@pytest.mark.parametrize("version", range(7))
-def test_the_broker_coordinates_every_group_and_has_a_topic_for_them(broker: VirtualBroker, version: int) -> None:
-    for found in find(broker, "g", "", "h", version=version):
+# Kind of coordinator -> the topic of its state, and the setting that says how many partitions that has.
+KEPT_IN = {
+    GROUP: (OFFSETS_TOPIC, "offsets.topic.num.partitions"),
+    TRANSACTION: (TRANSACTION_STATE_TOPIC, "transaction.state.log.num.partitions"),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"), [*((GROUP, version) for version in range(7)), *((TRANSACTION, each) for each in range(1, 7))]
+)
+def test_the_broker_coordinates_every_group_and_transactional_id_and_has_a_topic_for_them(
+    broker: VirtualBroker, kind: int, version: int
+) -> None:
+    for found in find(broker, "g", "i", "h", kind=kind, version=version):
         assert (found.error_code, found.node_id) == (Error.NONE, 1)
         assert (found.host, found.port) == broker.connection.local_address
         assert found.error_message == ("" if version >= 4 else "NONE" if version else "")
-    assert len(broker.node.image.topics[OFFSETS_TOPIC].partitions) == broker.node.config["offsets.topic.num.partitions"]
+    topic, setting = KEPT_IN[kind]
+    assert {name: len(each.partitions) for name, each in broker.node.image.topics.items()} == {
+        topic: broker.node.config[setting]
+    }
+
+
+def test_an_empty_name_has_a_coordinator_though_no_transaction_may_have_it(broker: VirtualBroker) -> None:
+    for kind in (GROUP, TRANSACTION):
+        (found,) = find(broker, "", kind=kind)
+        assert (found.error_code, found.node_id) == (Error.NONE, broker.node.node_id)
 
 
 def test_no_other_kind_of_coordinator_makes_a_topic_or_is_there(broker: VirtualBroker) -> None:
     for kind, code in (
-        (TRANSACTION, TRANSACTIONAL_ID_REFUSED),
         (SHARE, Error.INVALID_REQUEST),
         (9, Error.INVALID_REQUEST),
     ):
@@ -64,20 +83,25 @@ def test_a_group_whose_partition_nobody_leads_has_no_coordinator() -> None:
         first.leader = second.leader
 
 
-def test_the_partition_of_a_group_is_opened_before_all_others_and_for_groups_only(broker: VirtualBroker) -> None:
+@pytest.mark.parametrize("kind", [GROUP, TRANSACTION])
+def test_the_partition_of_a_key_is_opened_before_all_others_and_for_its_kind_only(
+    broker: VirtualBroker, kind: int
+) -> None:
+    topic, _ = KEPT_IN[kind]
+
     def create() -> None:
-        for name, count in (("wide", 1_000), (OFFSETS_TOPIC, 2)):
+        for name, count in (("wide", 1_000), (topic, 2)):
             broker.node.create_topic(name, count, at_once=False)
 
     broker.run(create)
     wanted, other = partition_of("g", 2), 1 - partition_of("g", 2)
-    (found,) = find(broker, "g", kind=TRANSACTION)
-    assert found.error_code == TRANSACTIONAL_ID_REFUSED
-    assert (OFFSETS_TOPIC, wanted) not in broker.node.replicas
-    (found,) = find(broker, "g")
+    (found,) = find(broker, "g", kind=SHARE)
+    assert found.error_code == Error.INVALID_REQUEST
+    assert (topic, wanted) not in broker.node.replicas
+    (found,) = find(broker, "g", kind=kind)
     assert found.error_code == Error.NONE
-    assert (OFFSETS_TOPIC, wanted) in broker.node.replicas
-    assert (OFFSETS_TOPIC, other) not in broker.node.replicas
+    assert (topic, wanted) in broker.node.replicas
+    assert (topic, other) not in broker.node.replicas
     assert not broker.node.partitions.is_settled
 
 

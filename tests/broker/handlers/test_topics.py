@@ -244,6 +244,18 @@ def test_topics_get_more_partitions(broker: VirtualBroker) -> None:
     assert counts(broker) == {"t": 4, "u": 3, "v": 2}
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_a_topic_of_coordinators_keeps_its_partitions(broker: VirtualBroker, name: str) -> None:
+    assert extend(broker, (name, 4, None))[name][0] == Error.UNKNOWN_TOPIC_OR_PARTITION
+    broker.run(broker.node.create_topic, name, 3)
+    for trial in (True, False):
+        code, message = extend(broker, (name, 4, None), trial=trial)[name]
+        assert code == Error.INVALID_PARTITIONS
+        assert message is not None
+        assert message.startswith(f"{name} keeps its partitions")
+    assert counts(broker)[name] == 3
+
+
 def test_no_more_partitions_are_added_than_a_request_may(
     broker: VirtualBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from tests.differential.play import Play
-from tests.differential.scenario import broken, cluster, configs, fetch, groups, offsets, produce, topics, unused
+from tests.differential.scenario import (
+    broken,
+    cluster,
+    configs,
+    fetch,
+    groups,
+    offsets,
+    produce,
+    topics,
+    transactions,
+    unused,
+)
 
 
 def play_all(play: Play) -> None:
@@ -11,6 +22,7 @@ def play_all(play: Play) -> None:
     cluster.ask_what_is_served(play)
     cluster.ask_of_an_empty_cluster(play)
     unused.ask_all(play)
+    transactions.ask_before_there_is_a_coordinator(play)
     topics.create(play)
     topics.create_badly(play)
     cluster.ask_of_topics(play)
@@ -34,4 +46,5 @@ def play_all(play: Play) -> None:
     topics.create_partitions(play)
     topics.delete(play)
     groups.play_groups(play)
+    transactions.play_transactions(play)
     broken.ask_with_broken_bytes(play)

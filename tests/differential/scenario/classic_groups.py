@@ -45,8 +45,7 @@ def find_coordinators(play: Play) -> None:
                     play.wait_for(
                         "a coordinator of transactions",
                         request,
-                        # 53 is our last word as long as there are no transactions.
-                        lambda found: (found.coordinators[0] if found.coordinators else found).error_code in (0, 53),
+                        lambda found: (found.coordinators[0] if found.coordinators else found).error_code == 0,
                         version,
                     )
                 play.ask(f"coordinator of {step}", request, version)

@@ -152,8 +152,7 @@ def _sized(size: int) -> bytes:
 
 def produce_with_sequences(play: Play) -> None:
     """Number batches rightly and wrongly, and look at what the broker remembers."""
-    producer = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
-    play.wait_for("a block of producer ids", producer, lambda answer: answer.error_code == 0)
+    producer = await_producer_ids(play)
     for version in play.versions(InitProducerIdRequest):
         play.ask("a producer id", producer, version)
         if version >= 3:
@@ -189,6 +188,13 @@ def produce_with_sequences(play: Play) -> None:
             data = batch(count, producer_id=answer.producer_id, producer_epoch=epoch, base_sequence=sequence)
             play.ask(f"sequence: {step}", produce("sequences", data, ids=play.ids), version)
     _describe_producers(play)
+
+
+def await_producer_ids(play: Play) -> InitProducerIdRequest:
+    """Wait until there is a block of producer ids; return a request for one of them."""
+    producer = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
+    play.wait_for("a block of producer ids", producer, lambda answer: answer.error_code == 0)
+    return producer
 
 
 def _describe_producers(play: Play) -> None:

@@ -1,10 +1,8 @@
-"""What nobody has set up: access rules, logins, tokens, quotas, transactions, and the quorum of one controller."""
+"""What nobody has set up: access rules, logins, tokens, quotas, and the quorum of one controller."""
 
 from __future__ import annotations
 
 from minibroker.protocol.headers import Request
-from minibroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from minibroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from minibroker.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from minibroker.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from minibroker.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
@@ -19,13 +17,10 @@ from minibroker.protocol.messages.describe_client_quotas import DescribeClientQu
 from minibroker.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from minibroker.protocol.messages.describe_quorum import DescribeQuorumRequest
 from minibroker.protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
-from minibroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from minibroker.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from minibroker.protocol.messages.end_txn import EndTxnRequest
 from minibroker.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from minibroker.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest
 from minibroker.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from minibroker.protocol.messages.list_transactions import ListTransactionsRequest
 from minibroker.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
 from minibroker.protocol.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
 from minibroker.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -49,7 +44,6 @@ from tests.differential.play import Play
 
 TOPIC, CLUSTER, LITERAL = 2, 4, 3
 ANY, READ, ALLOW = 1, 3, 3
-NOBODY = "nobody"
 DIRECTORY = bytes(range(16))
 MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -59,7 +53,6 @@ def ask_all(play: Play) -> None:
     ask_for_access_rules(play)
     ask_for_logins(play)
     ask_for_quotas(play)
-    ask_for_transactions(play)
     ask_of_the_quorum(play)
     change_features(play)
     ask_groups_that_are_switched_off(play)
@@ -168,43 +161,6 @@ def ask_for_quotas(play: Play) -> None:
             for strict in (False, True):
                 request = DescribeClientQuotasRequest(components=components, strict=strict)
                 play.ask(f"quotas: {what}, strict={strict}", request, version)
-
-
-def ask_for_transactions(play: Play) -> None:
-    for version in play.versions(DescribeTransactionsRequest):
-        for ids in ([], [NOBODY], [NOBODY, NOBODY, ""]):
-            play.ask(f"transactions of {ids}", DescribeTransactionsRequest(transactional_ids=ids), version)
-    for version in play.versions(ListTransactionsRequest):
-        for states in ([], ["Ongoing"], ["Ongoing", "Sleeping", "Empty"]):
-            request = ListTransactionsRequest(state_filters=states, producer_id_filters=[])
-            play.ask(f"transactions in {states}", request, version)
-        if version >= 1:
-            request = ListTransactionsRequest(state_filters=[], producer_id_filters=[5], duration_filter=1000)
-            play.ask("long transactions of a producer", request, version)
-        if version >= 2:
-            for pattern in ("", "a.*", "("):
-                request = ListTransactionsRequest(
-                    state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern
-                )
-                play.ask(f"transactions of {pattern!r}", request, version)
-    Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-    topics = [AddPartitionsToTxnTopic(name="no-such-topic", partitions=[0, 1])]
-    for version in play.versions(AddPartitionsToTxnRequest):
-        if version < 4:  # later ones are for brokers
-            request = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=NOBODY, v3_and_below_producer_id=5, v3_and_below_topics=topics
-            )
-        else:
-            one = Transaction(transactional_id=NOBODY, producer_id=5, producer_epoch=0, topics=topics)
-            request = AddPartitionsToTxnRequest(transactions=[one])
-        play.ask("partitions for a transaction of nobody", request, version)
-    for version in play.versions(AddOffsetsToTxnRequest):
-        request = AddOffsetsToTxnRequest(transactional_id=NOBODY, producer_id=5, producer_epoch=0, group_id="g")
-        play.ask("offsets for a transaction of nobody", request, version)
-    for version in play.versions(EndTxnRequest):
-        for committed in (False, True):
-            request = EndTxnRequest(transactional_id=NOBODY, producer_id=5, producer_epoch=0, committed=committed)
-            play.ask(f"the end of a transaction of nobody: {committed}", request, version)
 
 
 def ask_of_the_quorum(play: Play) -> None:

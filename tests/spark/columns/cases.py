@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from minibroker.client.transactions import AbortedFilter
+from minibroker.client.aborted import AbortedFilter
 from minibroker.errors import DecompressionFailed, ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.formats import APPEND_TIME

@@ -12,7 +12,7 @@ import pytest
 
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
-from minibroker.log.index import TXN_ENTRY_BYTES
+from minibroker.log.index import TXN_ENTRY
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
 from minibroker.spark.columns.rows_of_query import ROWS, CorruptBatch, Manner
@@ -415,7 +415,7 @@ def test_transactions_are_known_without_their_index(seed: int, tmp_path: Path) -
     last.with_suffix(".txnindex").unlink(missing_ok=True)
     assert read(tmp_path, "random", **told) == wanted
     for path in log.path.glob("*.txnindex"):
-        path.write_bytes(path.read_bytes() + b"\xff" * (TXN_ENTRY_BYTES - 1))
+        path.write_bytes(path.read_bytes() + b"\xff" * (TXN_ENTRY.size - 1))
     for path in log.path.glob("*.snapshot"):
         path.write_bytes(b"\0\1broken")
     before = tree(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from minibroker.log.compression import GZIP, ZSTD
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.sink.options import WRITE_OPTIONS, WriteOptions, check_columns, parse
-from minibroker.spark.sink.task import open_cluster
+from minibroker.spark.sink.sender import open_cluster
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -22,6 +22,30 @@ def test_defaults_are_those_of_kafkas_producer() -> None:
     assert found.topic is None
     assert not found.exactly_once
     assert parse(SERVERS | {"exactlyOnce": "true"}).exactly_once
+    assert parse(SERVERS, streaming=True).exactly_once
+    assert not parse(SERVERS | {"exactlyOnce": "false"}, streaming=True).exactly_once
+    assert (found.spool_location, found.transaction_timeout_ms) == ("", None)
+    assert parse(SERVERS | {"checkpointLocation": "/points"}).checkpoint == "/points"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"txnAppId": "shop"}, "txnAppId and txnVersion go together"),
+        ({"txnVersion": "1"}, "txnAppId and txnVersion go together"),
+        ({"txnAppId": "shop", "txnVersion": "1", "exactlyOnce": "false"}, "set that to true, too"),
+        ({"txnAppId": "a shop", "txnVersion": "1"}, "it can have letters, digits"),
+        ({"txnAppId": "shop", "txnVersion": "-1"}, "it must be a number from 0"),
+    ],
+)
+def test_a_write_that_names_itself_has_to_do_so_wholly(told: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        parse(SERVERS | {"exactlyOnce": "true"} | told)
+
+
+def test_a_stream_has_its_name_from_spark() -> None:
+    with pytest.raises(OptionError, match="a stream has its id and numbers"):
+        parse(SERVERS | {"txnAppId": "shop", "txnVersion": "1"}, streaming=True)
 
 
 def test_settings_of_the_producer_are_read() -> None:
@@ -49,7 +73,7 @@ def test_settings_of_the_producer_are_read() -> None:
         ({"kafka.acks": "1", "exactlyOnce": "true"}, "kafka.acks 1 and exactlyOnce exclude each other"),
         ({"kafka.compression.type": "lzma"}, "it can be none or gzip or snappy or lz4 or zstd"),
         ({"kafka.compression.type": "gzip", "kafka.compression.gzip.level": "17"}, "gzip level 17 is outside"),
-        ({"kafka.transactional.id": "x"}, "transactions cannot be written yet"),
+        ({"kafka.transactional.id": "x"}, "whose ids begin with transactionalIdPrefix"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set"),
         ({"kafka.partitioner.class": "x"}, "a column `partition` says where a row goes"),
         ({"kafka.acks": ""}, "kafka.acks is '': it can be all, 1 or 0"),
@@ -59,7 +83,7 @@ def test_settings_of_the_producer_are_read() -> None:
         ({"kafka.request.timeout.ms": "3000000000"}, "it must be a number from 1 to 2147483647"),
         ({"kafka.batch.size": "many"}, "kafka.batch.size is 'many': it must be a number"),
         ({"includeHeaders": "maybe"}, "includeHeaders is 'maybe'"),
-        ({"groupIdPrefix": " "}, "groupIdPrefix is empty"),
+        ({"transactionalIdPrefix": " "}, "transactionalIdPrefix is empty"),
         ({"sinkName": "a.0"}, "sinkName is 'a.0': it can have letters, digits, - and _"),
         ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "x"}, "kafka.sasl.mechanism"),
     ],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -11,13 +12,15 @@ from typing import Any, Literal
 import pytest
 
 from minibroker import Broker
-from minibroker.client import Cluster
-from minibroker.client.groups import Groups
 from minibroker.client.partitioner import partition_of_key
 from minibroker.spark.sink.options import parse
+from minibroker.spark.sink.sender import write_rows
+from minibroker.spark.sink.transaction import LaterBatch, WriteTransaction
+from tests.client.committed import committed_records
 from tests.differential.kafka import Kafka, missing_tools
 from tests.interop.spark import SparkFailed
 from tests.spark.session import CONNECTOR, Session
+from tests.spark.sink.test_transaction import batches, leave_open
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -36,9 +39,6 @@ def shared() -> Iterator[Broker]:
 
 def fill(address: str) -> None:
     """Write the topic that streams read: numbers, whose order for each key must stay."""
-    from minibroker.spark.sink.task import write_rows
-    from tests.spark.sink.test_exactly_once import batches
-
     write_rows(batches(range(ROWS)), parse({"kafka.bootstrap.servers": address, "topic": "numbers"}))
 
 
@@ -46,14 +46,6 @@ def to(broker: Broker, **told: object) -> dict[str, str]:
     return {"kafka.bootstrap.servers": broker.bootstrap_servers} | {
         name.replace("_", "."): str(value) for name, value in told.items()
     }
-
-
-def groups(address: str) -> list[str]:
-    async def ask() -> list[str]:
-        async with Cluster(address) as cluster:
-            return [group.id for group in await Groups(cluster).list_groups()]
-
-    return asyncio.run(ask())
 
 
 ALL_COLUMNS = """
@@ -134,12 +126,18 @@ def test_topics_are_only_appended_to(spark: Session, shared: Broker) -> None:
         spark.call("tests.spark.sinks:write", query="select 'a' as value", options=told, mode="overwrite")
 
 
-def test_tasks_of_a_batch_can_be_exactly_once_too(spark: Session, shared: Broker) -> None:
-    shared.create_topic("tasks", 2)
-    query = "select cast(id as string) as value from range(0, 100, 1, 2)"
-    spark.call("tests.spark.sinks:write", query=query, options=to(shared, topic="tasks", exactlyOnce="true"))
-    assert sorted(int(record.value or b"") for record in shared.records("tasks")) == list(range(100))
-    assert not [group for group in groups(shared.bootstrap_servers) if "-write-" in group]  # nobody needs them any more
+def test_a_batch_can_be_written_whole_or_not_at_all(spark: Session, shared: Broker, tmp_path: Path) -> None:
+    shared.create_topic("whole", 2)
+    # More than a commit message takes.
+    target = to(shared, topic="whole", exactlyOnce="true", spoolLocation=tmp_path)
+    query = "select rpad(cast(id as string), 10000, ' ') as value{} from range(0, 100, 1, 2)"
+    with pytest.raises(SparkFailed, match="partition 9: topic whole has 2"):
+        bad = query.format(", if(id = 99, 9, null) as partition")
+        spark.call("tests.spark.sinks:write", query=bad, options=target)
+    assert of(shared, "whole") == []
+    spark.call("tests.spark.sinks:write", query=query.format(""), options=target)
+    assert sorted(int(value or b"") for _, value in of(shared, "whole")) == list(range(100))
+    assert [path.name for path in tmp_path.rglob("*")] == ["minibroker-spool"]
 
 
 # Streams
@@ -160,15 +158,19 @@ def check_once_and_in_order(records: list[tuple[int, bytes | None]]) -> None:
 
 
 def of(broker: Broker, topic: str) -> list[tuple[int, bytes | None]]:
-    return [(record.partition, record.value) for record in broker.records(topic)]
+    return [(record.partition, record.value) for record in committed_records(broker.bootstrap_servers, topic)]
 
 
 def test_a_stream_goes_on_from_its_checkpoint(spark: Session, shared: Broker, tmp_path: Path) -> None:
     shared.create_topic("plain", 3)
     target = to(shared, topic="plain")
-    assert spark.call("tests.spark.sinks:stream", **streamed(shared, target, tmp_path)) == 2
+    # More than a commit message takes: rows come to the driver by way of the checkpoint.
+    told = streamed(shared, target, tmp_path, columns=["key", "rpad(cast(value as string), 3000, ' ') as value"])
+    assert spark.call("tests.spark.sinks:stream", **told) == 2
     check_once_and_in_order(of(shared, "plain"))
-    spark.call("tests.spark.sinks:stream", **streamed(shared, target, tmp_path))
+    assert [path.name for path in tmp_path.glob("minibroker-*")] == ["minibroker-spool"]
+    assert not list((tmp_path / "minibroker-spool").iterdir())
+    spark.call("tests.spark.sinks:stream", **told)
     check_once_and_in_order(of(shared, "plain"))
 
 
@@ -184,6 +186,7 @@ def test_a_micro_batch_that_is_repeated_is_written_once(spark: Session, shared: 
         ):
             spark.call("tests.spark.sinks:stream", **streamed(shared, hasty, tmp_path))
     assert shared.records("repeated")
+    assert of(shared, "repeated") == []
     spark.call("tests.spark.sinks:stream", **streamed(shared, patient, tmp_path))
     check_once_and_in_order(of(shared, "repeated"))
 
@@ -195,6 +198,10 @@ def test_each_batch_can_be_written_once_to_several_topics(spark: Session, shared
         to(shared, topic="one", exactlyOnce="true", sinkName="first"),
         to(shared, topic="two", exactlyOnce="true", sinkName="second"),
     ]
+    nameless = streamed(shared, {}, tmp_path / "nameless") | {"writes": [to(shared, topic="one", exactlyOnce="true")]}
+    del nameless["options"]
+    with pytest.raises(SparkFailed, match="exactlyOnce in foreachBatch needs a sinkName"):
+        spark.call("tests.spark.sinks:each_batch", **nameless)
     told = streamed(shared, {}, tmp_path / "checkpoint") | {"writes": writes, "fails": str(tmp_path / "failed")}
     del told["options"]
     with pytest.raises(SparkFailed, match="killed behind the writes"):
@@ -202,6 +209,54 @@ def test_each_batch_can_be_written_once_to_several_topics(spark: Session, shared
     spark.call("tests.spark.sinks:each_batch", **told)
     check_once_and_in_order(of(shared, "one"))
     check_once_and_in_order(of(shared, "two"))
+
+
+def test_a_checkpoint_that_was_put_back_loses_nothing_in_silence(
+    spark: Session, shared: Broker, tmp_path: Path
+) -> None:
+    shared.create_topic("restored", 2)
+    checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
+    told = streamed(shared, to(shared, topic="restored"), checkpoint)
+    told["given"] |= {"maxOffsetsPerTrigger": "300"}
+    spark.call("tests.spark.sinks:stream", **told)
+    check_once_and_in_order(of(shared, "restored"))
+    shutil.copytree(checkpoint, copy)
+    for name in ("offsets/1", "commits/1", "offsets/.1.crc", "commits/.1.crc"):
+        (checkpoint / name).unlink()
+    told["given"] |= {"maxOffsetsPerTrigger": "10"}  # so the batch is another one than that of its number before
+    with pytest.raises(SparkFailed, match=r"batch 1: one of this number with other rows has been written"):
+        spark.call("tests.spark.sinks:stream", **told)
+    check_once_and_in_order(of(shared, "restored"))
+    # Only its note of the commit is missing: as if the driver had been killed in between.
+    (copy / "commits/1").unlink()
+    (copy / "commits/.1.crc").unlink()
+    spark.call("tests.spark.sinks:stream", **told | {"checkpoint": str(copy)})
+    check_once_and_in_order(of(shared, "restored"))
+
+
+def test_a_copy_of_a_checkpoint_writes_to_another_topic(spark: Session, shared: Broker, tmp_path: Path) -> None:
+    for topic in ("first", "second"):
+        shared.create_topic(topic, 2)
+    spark.call("tests.spark.sinks:stream", **streamed(shared, to(shared, topic="first"), tmp_path / "checkpoint"))
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / "checkpoint/metadata", tmp_path / "copy/metadata")
+    spark.call("tests.spark.sinks:stream", **streamed(shared, to(shared, topic="second"), tmp_path / "copy"))
+    check_once_and_in_order(of(shared, "first"))
+    check_once_and_in_order(of(shared, "second"))
+
+
+def test_who_does_not_know_the_query_names_its_writes_itself(spark: Session, shared: Broker, tmp_path: Path) -> None:
+    shared.create_topic("named", 2)
+    named = to(shared, topic="named", exactlyOnce="true")
+    told = streamed(shared, {}, tmp_path / "checkpoint") | {"threaded": True}
+    del told["options"]
+    with pytest.raises(SparkFailed, match=r"here nobody knows the query: .*inheritable_thread_target.*Set txnAppId"):
+        spark.call("tests.spark.sinks:each_batch", **told, writes=[named | {"sinkName": "first"}])
+    told |= {"writes": [named | {"txnAppId": "shop", "txnVersion": "BATCH"}], "fails": str(tmp_path / "failed")}
+    with pytest.raises(SparkFailed, match="killed behind the writes"):
+        spark.call("tests.spark.sinks:each_batch", **told)
+    spark.call("tests.spark.sinks:each_batch", **told)
+    check_once_and_in_order(of(shared, "named"))
 
 
 def test_a_stream_cannot_replace_what_is_there(spark: Session, shared: Broker, tmp_path: Path) -> None:
@@ -213,29 +268,30 @@ def test_a_stream_cannot_replace_what_is_there(spark: Session, shared: Broker, t
 # Kafka's own broker
 
 
-def test_real_kafka_takes_each_row_once(spark: Session, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["3.9.2", "4.4.0"])
+def test_real_kafka_takes_each_row_once(version: str, spark: Session, tmp_path: Path) -> None:
     if missing := missing_tools():
         pytest.skip(f"needs {missing}: Kafka takes what Spark writes")
-    from minibroker.spark.sink.task import write_rows
-    from tests.spark.sink.test_exactly_once import GROUP, Killed, batches
-
-    with Kafka("4.4.0", tmp_path / "kafka", {"auto.create.topics.enable": "true", "num.partitions": "3"}) as kafka:
+    with Kafka(version, tmp_path / "kafka", {"auto.create.topics.enable": "true", "num.partitions": "3"}) as kafka:
         fill(kafka.address)
         servers = {"kafka.bootstrap.servers": kafka.address}
-        told = servers | {"topic": "task", "kafka.batch.size": "500", "kafka.compression.type": "zstd"}
-        for done in (150, 300, 250):
-            with pytest.raises(Killed):
-                write_rows(batches(range(done), killed=True), parse(told), GROUP, 7)
-        write_rows(batches(range(ROWS)), parse(told), GROUP, 7)
-        write_rows(batches(range(ROWS, ROWS)), parse(told), GROUP, 8)
         given = servers | {"subscribe": "numbers", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
         asked = {"given": given, "options": servers | {"topic": "out"}, "checkpoint": str(tmp_path / "checkpoint")}
         assert spark.call("tests.spark.sinks:stream", **asked, columns=KEYED) == 2
-        # As if the last micro-batch had not been committed.
+        # As if Spark had been killed behind the transaction of the last micro-batch.
         (tmp_path / "checkpoint/commits/1").unlink()
         (tmp_path / "checkpoint/commits/.1.crc").unlink()
         spark.call("tests.spark.sinks:stream", **asked, columns=KEYED)
-        for topic in ("task", "out"):
-            rows = spark.rows(CONNECTOR, **servers, subscribe=topic, startingOffsets="earliest")
-            rows.sort(key=lambda row: row[4])
-            check_once_and_in_order([(row[3], bytes.fromhex(row[1])) for row in rows])
+        (query,) = json.loads((tmp_path / "checkpoint/metadata").read_text()).values()
+        told = parse(servers | {"topic": "out", "kafka.batch.size": "500", "kafka.compression.type": "zstd"})
+        transactional_id = f"minibroker-spark-{query}"
+        for _ in range(2):  # drivers that were killed while they wrote the next micro-batch
+            leave_open(told, transactional_id, 2, range(ROWS, 800))
+        with pytest.raises(LaterBatch):
+            write_rows(batches(range(ROWS)), told, WriteTransaction(transactional_id, 0, 60_000))
+        assert write_rows(batches(range(ROWS)), told, WriteTransaction(transactional_id, 1, 60_000)) == 0
+        rows = spark.rows(
+            CONNECTOR, **servers, subscribe="out", startingOffsets="earliest", kafka_isolation_level="read_committed"
+        )
+        rows.sort(key=lambda row: row[4])
+        check_once_and_in_order([(row[3], bytes.fromhex(row[1])) for row in rows])

@@ -1,0 +1,104 @@
+"""Spool: rows of tasks on their way to the driver, which alone writes a transaction.
+
+The rows of a task are an Arrow stream: in its commit message, so that Spark itself brings them, or, where there are
+many, in a file of a folder that the task and the driver both reach.
+What must hold: of the attempts of a task the driver gets one message; what the others have spooled is never read.
+Not here: which rows these are (sink.py), writing them (sender.py), whether a checkpoint serves as the folder
+(checkpoint.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from minibroker.spark.sink.checkpoint import Checkpoint
+from minibroker.spark.sink.options import COLUMNS, WriteOptions
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+MESSAGE_BYTES_MAX = 256 * 1024  # of rows in a commit message, where there is a folder; Spark bounds their sum
+FOLDER = "minibroker-spool"
+COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class SpooledRows(NamedTuple):
+    """Rows of one task."""
+
+    size_bytes: int = 0  # about what they take in memory
+    data: bytes = b""
+    path: str = ""  # in the folder, if they are in a file
+
+
+class Spool:
+    """The folder of one query; picklable."""
+
+    def __init__(self, options: WriteOptions, transactional_id: str, checkpoint: Checkpoint):
+        self._location = options.spool_location.replace("s3a://", "s3://")
+        self._checkpoint = checkpoint
+        self._name = f"{FOLDER}/{transactional_id}"
+
+    def put(self, batches: Iterator[pa.RecordBatch], name: str) -> SpooledRows:
+        """Spool what an attempt of a task has; no other attempt has its name."""
+        parts = (batch.select([each for each in batch.schema.names if each in COLUMNS]) for batch in batches)
+        first: list[pa.RecordBatch] = []
+        size_bytes = 0
+        while size_bytes <= MESSAGE_BYTES_MAX and (part := next(parts, None)) is not None:
+            first.append(part)
+            size_bytes += part.nbytes
+        if not first:
+            return SpooledRows()
+        found = self._folder() if size_bytes > MESSAGE_BYTES_MAX else None
+        if found is None:
+            sink = pa.BufferOutputStream()
+            return SpooledRows(_write(chain(first, parts), first[0].schema, sink), sink.getvalue().to_pybytes())
+        files, folder = found
+        files.create_dir(folder, recursive=True)
+        path = f"{folder}/{name}.arrow"
+        with files.open_output_stream(path) as file:
+            return SpooledRows(_write(chain(first, parts), first[0].schema, file), path=path)
+
+    def rows(self, spooled: list[SpooledRows]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of tasks, one task after another."""
+        found = self._folder() if any(each.path for each in spooled) else None
+        for each in spooled:
+            if each.path:
+                assert found, f"{self._location or self._checkpoint.location} was a folder when a task wrote to it"
+                with found[0].open_input_stream(each.path) as source, pa.ipc.open_stream(source) as reader:
+                    yield from reader
+            elif each.data:
+                with pa.ipc.open_stream(each.data) as reader:
+                    yield from reader
+
+    def clear(self) -> None:
+        """Forget all that is there of this query and those of its runs that were killed."""
+        if found := self._folder():
+            files, folder = found
+            with suppress(OSError):  # another attempt of a task may be writing; the next batch clears again
+                files.delete_dir(folder)
+
+    def _folder(self) -> tuple[FileSystem, str] | None:
+        """Return where files can be, if they can."""
+        if self._location:
+            from pyarrow.fs import FileSystem
+
+            found = FileSystem.from_uri(self._location)
+        elif (found := self._checkpoint.opened()) is None:
+            return None
+        files, path = found
+        return files, f"{path.rstrip('/')}/{self._name}"
+
+
+def _write(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: pa.NativeFile) -> int:
+    """Write batches as a stream; return how many bytes they take in memory."""
+    size_bytes = 0
+    with pa.ipc.new_stream(sink, schema, options=COMPRESSED) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            size_bytes += batch.nbytes
+    return size_bytes
