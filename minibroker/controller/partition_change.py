@@ -184,7 +184,9 @@ class PartitionChange:
         for broker in first:
             if broker in (self.isr or self._elr) and self._may_lead(broker):
                 return broker, False
-        if self.controller.has_elr and not self.isr and not self._elr and len(self.before.last_known_elr) == 1:
+        # Kafka: waits also for an eligible one that is a replica no more, for ever.
+        is_anyone_left = self.isr or any(broker in self.replicas for broker in self._elr)
+        if self.controller.has_elr and not is_anyone_left and len(self.before.last_known_elr) == 1:
             # Better the one that led last, with what it has kept, than nobody.
             last = self.before.last_known_elr[0]
             if self._may_lead(last):

@@ -181,3 +181,15 @@ def test_when_all_may_have_lost_something_the_last_leader_leads_and_recovers(car
     partition = careful.partition()
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (last[0], last, RECOVERING)
     assert (partition.elr, partition.last_known_elr) == ([], [])
+
+
+def test_one_that_was_eligible_and_is_a_replica_no_more_is_not_waited_for(careful: SmallCluster) -> None:
+    careful.set("min.insync.replicas", "3")
+    assert careful.reassign([1, 3]) == (0, None)
+    careful.set("min.insync.replicas", "2")
+    careful.kill(1, 3)
+    assert careful.state == (-1, [], [1, 2, 3])
+    careful.start(1, previous_broker_epoch=-1)
+    assert careful.state == (-1, [], [2, 3])
+    careful.start(3, previous_broker_epoch=-1)
+    assert careful.state == (3, [3], [])
