@@ -31,6 +31,7 @@ OFFSETS = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "L
 @pytest.fixture(scope="module", autouse=True)
 def _records(shell: Shell) -> None:
     """Five records in the first partition, one for each second from the first on; three in the next, then none."""
+    shell.good("configs", "-t", "orders", "--alter", "retention.ms=-1")  # they are old
     for partition, count in ((0, 5), (1, 3)):
         lines = "".join(f'{{"payload":"x","ts":{SECOND + number}000}}\n' for number in range(1, count + 1))
         shell.good("produce", "-t", "orders", "-p", str(partition), "-J", stdin=lines.encode())
