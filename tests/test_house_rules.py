@@ -162,6 +162,10 @@ LIGHT_PARTS = {
     *("in_pieces", "metadata", "config", "controller"),
 }
 
+# Types and nothing else: imported by type checkers and the compiler, never when something runs.
+TYPES_ONLY = {"minibroker/log/batch_info.py", "minibroker/replication/known_broker.py"}
+TYPES_ONLY_PACKAGES = {"mypy_extensions"}
+
 FILE_LINES_MAX = 700  # a whole thought may be long; what one request crosses is counted in test_reading_path.py
 
 # An optional part may import what its extra installs.
@@ -424,7 +428,7 @@ def test_using_a_door_is_allowed(name: str, source: str) -> None:
 def test_nothing_heavy_is_imported_at_the_top_of_a_light_module() -> None:
     found = []
     for path in MODULES:
-        if part_of(path) not in LIGHT_PARTS:
+        if part_of(path) not in LIGHT_PARTS or path.relative_to(ROOT).as_posix() in TYPES_ONLY:
             continue
         for statement in statements_at_import(tree_of(path).body):
             for dotted in names_imported(statement, path).values():
@@ -452,6 +456,16 @@ def test_importing_a_format_loads_nothing_heavy(module: str) -> None:
     assert not loaded & HEAVY
 
 
+def test_types_are_not_imported_when_something_runs() -> None:
+    types = {path.removesuffix(".py").replace("/", ".") for path in TYPES_ONLY} | TYPES_ONLY_PACKAGES
+    found = []
+    for path in MODULES:
+        for node in statements_at_import(tree_of(path).body):
+            if isinstance(node, ast.ImportFrom) and node.module in types:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}")
+    assert not found, "\n".join(found)
+
+
 def test_every_module_says_what_it_is() -> None:
     silent = [path.relative_to(ROOT).as_posix() for path in MODULES + SCRIPTS if not ast.get_docstring(tree_of(path))]
     assert not silent, f"a module opens with what it is, what must hold, what it does not do: {silent}"
@@ -475,7 +489,7 @@ def test_every_import_is_declared() -> None:
         declared = {normalised(requirement) for requirement in wanted}
         for line, dotted in modules_imported(tree_of(path), path):
             top = dotted.split(".")[0]
-            if top in {"minibroker", ""} or top in sys.stdlib_module_names:
+            if top in {"minibroker", ""} | TYPES_ONLY_PACKAGES or top in sys.stdlib_module_names:
                 continue
             if not declared & {normalised(name) for name in packages_of.get(top, [top])}:
                 missing.append(f"{path.relative_to(ROOT)}:{line}: {top}")

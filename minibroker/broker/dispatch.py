@@ -35,7 +35,7 @@ from minibroker.server.later import Later
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
-    from typing import Any
+    from typing import Any, Final
 
     from minibroker.broker.broker_parts import BrokerParts
     from minibroker.replication.replica import Replica
@@ -49,17 +49,18 @@ if TYPE_CHECKING:
     # Returns what answers in the place of a request's handler, given that and the correlation id; None: nothing does.
     Injection = Callable[["Route", Request, "Context"], Callable[[Handler, int], Answer] | None]
 
-PRODUCE, API_VERSIONS = 0, 18
+PRODUCE: Final = 0
+API_VERSIONS: Final = 18
 # What the controller of a cluster answers, whichever broker is asked.
-FORWARDED = frozenset((19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 64, 80, 81, 94))
-SMALL_FRAME_BYTES_MAX = 8 * 1024 * 1024
-LARGE_FRAME_BYTES = 8 * 1024  # from here on a request is read in pieces: some 2,000 elements are in one
-ANSWER_BYTES_MAX = 64 * 1024 * 1024  # but for records: a client of librdkafka reads no more than 100 MB
-CLIENT_IDS_MAX = 1000  # so many are remembered, if they are not longer than
-CLIENT_ID_BYTES_MAX = 256
-HEADER_START = Layout(">hhih")  # api, version, correlation id, length of the client id
-ANSWER_START = Layout(">ii")  # length of what follows, correlation id
-NO_ID = bytes(16)
+FORWARDED: Final = frozenset((19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 64, 80, 81, 94))
+SMALL_FRAME_BYTES_MAX: Final = 8 * 1024 * 1024
+LARGE_FRAME_BYTES: Final = 8 * 1024  # from here on a request is read in pieces: some 2,000 elements are in one
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024  # but for records: a client of librdkafka reads no more than 100 MB
+CLIENT_IDS_MAX: Final = 1000  # so many are remembered, if they are not longer than
+CLIENT_ID_BYTES_MAX: Final = 256
+HEADER_START: Final = Layout(">hhih")  # api, version, correlation id, length of the client id
+ANSWER_START: Final = Layout(">ii")  # length of what follows, correlation id
+NO_ID: Final = bytes(16)
 
 
 class Context:
@@ -320,7 +321,7 @@ def code_for(error: KafkaError, is_old: bool) -> Error:
     return error.code
 
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
 def is_internal(topic: str) -> bool:

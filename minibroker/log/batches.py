@@ -44,12 +44,13 @@ from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record, RecordPieces,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Final
 
     from minibroker.in_pieces import InPieces
 
-COVERED_POSITION = 21  # in a v2 batch
-NO_SEQUENCE = -1
-SEQUENCE_MAX = 0x7FFFFFFF  # the next one is 0
+COVERED_POSITION: Final = 21  # in a v2 batch
+NO_SEQUENCE: Final = -1
+SEQUENCE_MAX: Final = 0x7FFFFFFF  # the next one is 0
 
 
 def batches(
@@ -326,7 +327,7 @@ def _wrapped(batch: Batch, limit_bytes: int, check_crc: bool) -> Iterator[Record
 # Checksums: CRC-32C over v2 batches, CRC-32 over v0 and v1 messages
 
 
-CRC_PIECE_BYTES = 64 * 1024  # stays in the processor's cache between copying and summing up
+CRC_PIECE_BYTES: Final = 64 * 1024  # stays in the processor's cache between copying and summing up
 _extend: Callable[[int, bytes], int] | None = None
 
 
@@ -359,8 +360,12 @@ def _load_crc32c() -> Callable[[int, bytes], int]:
     return extend
 
 
-_NAMES = (MessageV0.__name__, MessageV1.__name__, BatchHeader.__name__)
+_NAMES: Final = (MessageV0.__name__, MessageV1.__name__, BatchHeader.__name__)
 _read_header = layout(BatchHeader).unpack_from
 _read_v0 = layout(MessageV0).unpack_from
 _read_v1 = layout(MessageV1).unpack_from
-_INT8, _INT16, _INT32, _INT64, _UINT32 = Layout(">b"), Layout(">h"), Layout(">i"), Layout(">q"), Layout(">I")
+_INT8: Final = Layout(">b")
+_INT16: Final = Layout(">h")
+_INT32: Final = Layout(">i")
+_INT64: Final = Layout(">q")
+_UINT32: Final = Layout(">I")

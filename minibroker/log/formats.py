@@ -30,6 +30,10 @@ from minibroker.schema.types import (
     Varlong,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 class MessageV0(Message, versions="0"):
     """A message of format v0: 26 bytes, key and value. Written by clients and brokers below 0.10."""
@@ -105,23 +109,24 @@ def layout(cls: type[Message], first: str = "", end: str = "") -> Layout:
     return Layout(formats)
 
 
-PREFIX_BYTES = 12  # offset and size: what `size` does not count
-MAGIC_POSITION = 16
-ATTRIBUTES_POSITION = 22  # in a v2 batch: of the byte that says anything
-HEADER_BYTES = layout(BatchHeader).size
-MESSAGE_BYTES_MIN = (26, 34)  # of v0 and v1 with neither key nor value
-RECORD_BYTES_MIN = 7  # of v2: one byte per field
+PREFIX_BYTES: Final = 12  # offset and size: what `size` does not count
+MAGIC_POSITION: Final = 16
+ATTRIBUTES_POSITION: Final = 22  # in a v2 batch: of the byte that says anything
+HEADER_BYTES: Final = layout(BatchHeader).size
+MESSAGE_BYTES_MIN: Final = (26, 34)  # of v0 and v1 with neither key nor value
+RECORD_BYTES_MIN: Final = 7  # of v2: one byte per field
 
 # Attributes, all formats.
-CODEC_MASK = 0b111
-APPEND_TIME_BIT = 1 << 3
+CODEC_MASK: Final = 0b111
+APPEND_TIME_BIT: Final = 1 << 3
 # Of v2 only.
-TRANSACTIONAL_BIT = 1 << 4
-CONTROL_BIT = 1 << 5
-DELETE_HORIZON_BIT = 1 << 6
+TRANSACTIONAL_BIT: Final = 1 << 4
+CONTROL_BIT: Final = 1 << 5
+DELETE_HORIZON_BIT: Final = 1 << 6
 
-CREATE_TIME, APPEND_TIME = 0, 1
-NO_TIMESTAMP_TYPE = -1  # of v0
+CREATE_TIME: Final = 0
+APPEND_TIME: Final = 1
+NO_TIMESTAMP_TYPE: Final = -1  # of v0
 
 # Types of control records: the second int16 of their key.
 ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(7)

@@ -25,15 +25,20 @@ from minibroker.stored.producers import AbortedTxn
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
     from minibroker.log.storage import File, Storage
 
-OFFSET_ENTRY = Layout(">ii")
-TIME_ENTRY = Layout(">qi")
-TXN_ENTRY, TXN_VERSION = Layout(">hqqqq"), 0
-PRODUCER_ID, FIRST, LAST, LAST_STABLE = 1, 2, 3, 4  # columns of .txnindex, behind the version: three of offsets
-NO_TIMESTAMP = -1
-WINDOW_ENTRIES = 256  # read at once
+OFFSET_ENTRY: Final = Layout(">ii")
+TIME_ENTRY: Final = Layout(">qi")
+TXN_ENTRY: Final = Layout(">hqqqq")
+TXN_VERSION: Final = 0
+PRODUCER_ID: Final = 1  # columns of .txnindex, behind the version: three of offsets
+FIRST: Final = 2
+LAST: Final = 3
+LAST_STABLE: Final = 4
+NO_TIMESTAMP: Final = -1
+WINDOW_ENTRIES: Final = 256  # read at once
 
 
 class _SparseIndex:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
-from weakref import ref
 
 from minibroker.errors import Error, KafkaError, LogOffline, ProtocolError, StorageError
 from minibroker.in_pieces import finish
@@ -77,23 +76,19 @@ class Appended:
 
 
 class _OfflineOnFailure:
-    """Around what must not fail half way: a disk that refuses there takes the log offline.
+    """Around what must not fail half way: a disk that refuses there takes the log offline."""
 
-    It does not hold the log: a log that is deleted goes at once, and does not wait for the garbage collector.
-    """
+    __slots__ = ("_log",)
 
     def __init__(self, log: PartitionLog):
-        self._log = ref(log)
+        self._log = log
 
     def __enter__(self) -> None:
-        log = self._log()
-        assert log is not None
-        log.check_online()
+        self._log.check_online()
 
     def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: object) -> None:
-        log = self._log()
-        if isinstance(failure, StorageError) and log is not None:
-            log.fail(failure)
+        if isinstance(failure, StorageError):
+            self._log.fail(failure)
 
 
 class PartitionLog:
@@ -128,7 +123,6 @@ class PartitionLog:
         self.recovery = recovery or Recovery()
         self.offline: StorageError | None = None
         self.on_offline: Callable[[], object] | None = None  # told when that happens
-        self.or_offline = _OfflineOnFailure(self)
         self.cuts = 0  # how often segments or parts of them went: who is at work on some of them looks whether it moved
         # Called before records from an offset on go: what the disk says of the log must not go beyond it any more.
         self.before_cut: Callable[[int], object] = _nobody
@@ -141,6 +135,11 @@ class PartitionLog:
         self.names_changed = not is_settled  # whether the directory has names that may not be on the disk
         self._epochs_unwritten = self._epochs_unsynced = False
         self._flushed_ms = 0
+
+    @property
+    def or_offline(self) -> _OfflineOnFailure:
+        # One each time: a log that held it would wait for the garbage collector when it is deleted.
+        return _OfflineOnFailure(self)
 
     @property
     def active(self) -> Segment:

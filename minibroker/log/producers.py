@@ -36,30 +36,16 @@ from minibroker.stored.producers import AbortedTxn, ProducerSnapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol, Self
+    from typing import Final, Self, TypeAlias
 
-    from minibroker.log.records import Record
+    from minibroker.log.batch_info import BatchInfo
 
-    class BatchInfo(Protocol):
-        """What must be known of a v2 batch that is to be appended; `AcceptedBatch` of the validator says it."""
+    AnyBatch: TypeAlias = Batch | BatchInfo  # to be appended, or read from the log
 
-        producer_id: int
-        producer_epoch: int
-        base_sequence: int
-        last_sequence: int
-        first_offset: int
-        last_offset: int
-        max_timestamp: int
-        is_transactional: bool
-        is_control: bool
-        control: Record | None  # the record of a control batch
-
-    AnyBatch = Batch | BatchInfo  # to be appended, or read from the log
-
-SNAPSHOT_VERSION = 1
-BATCHES_KEPT = 5  # as many as a producer may have under way (max.in.flight.requests.per.connection)
-EPOCH_MAX = 0x7FFF
-NO_OFFSET = -1
+SNAPSHOT_VERSION: Final = 1
+BATCHES_KEPT: Final = 5  # as many as a producer may have under way (max.in.flight.requests.per.connection)
+EPOCH_MAX: Final = 0x7FFF
+NO_OFFSET: Final = -1
 
 
 class Verification:
@@ -388,7 +374,7 @@ class StoredBatch:
         return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
 
 
-NO_BATCH = StoredBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
+NO_BATCH: Final = StoredBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
 
 
 class Producer:
@@ -500,8 +486,9 @@ def read_marker(batch: AnyBatch) -> Marker | None:
 
 # Snapshots
 
-_HEAD = Layout(">hI")  # version, CRC-32C of all that follows
-_COUNT, _ENTRY = Layout(">i"), Layout(">qhiqiqiq")  # of stored/producers.py
+_HEAD: Final = Layout(">hI")  # version, CRC-32C of all that follows
+_COUNT: Final = Layout(">i")  # of stored/producers.py
+_ENTRY: Final = Layout(">qhiqiqiq")
 
 
 def read_snapshot(data: bytes) -> list[ProducerSnapshot.ProducerEntry]:

@@ -22,6 +22,7 @@ from minibroker.log.segment import Slice
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
@@ -29,17 +30,20 @@ if TYPE_CHECKING:
     from minibroker.log.records import Record
 
 # What stands for a timestamp in ListOffsets.
-LATEST = -1  # where the next record comes
-EARLIEST = -2
-MAX_TIMESTAMP = -3  # the record with the largest timestamp
-EARLIEST_LOCAL = -4  # of what is on this disk: everything is
-LATEST_TIERED = -5  # of what is in remote storage: nothing is
-EARLIEST_PENDING_UPLOAD = -6  # of what is to go there: nothing is
+LATEST: Final = -1  # where the next record comes
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3  # the record with the largest timestamp
+EARLIEST_LOCAL: Final = -4  # of what is on this disk: everything is
+LATEST_TIERED: Final = -5  # of what is in remote storage: nothing is
+EARLIEST_PENDING_UPLOAD: Final = -6  # of what is to go there: nothing is
 
-NO_OFFSET = -1
-HOPS_PIECE = 500  # batches, a microsecond each
+NO_OFFSET: Final = -1
+HOPS_PIECE: Final = 500  # batches, a microsecond each
 # Going to the next batch, or segment, takes as long as reading so many bytes; so much is sought without a pause.
-SOUGHT_BYTES, SEGMENT_BYTES, SOUGHT_BYTES_PIECE, SOUGHT_US = 2000, 20_000, 1 << 20, 500
+SOUGHT_BYTES: Final = 2000
+SEGMENT_BYTES: Final = 20_000
+SOUGHT_BYTES_PIECE: Final = 1 << 20
+SOUGHT_US: Final = 500
 
 
 class Found:

@@ -28,11 +28,12 @@ from minibroker.log.index import (
     TimeIndex,
     TransactionIndex,
 )
+from minibroker.log.shared_file import OpenSlice, SharedFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
-    from typing import TypeVar
+    from typing import Final, TypeAlias, TypeVar
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.storage import Chunk, File, Storage
@@ -40,21 +41,23 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    Added = Batch | AcceptedBatch  # to the log
+    Added: TypeAlias = Batch | AcceptedBatch  # to the log
 
-KINDS = ".log", ".index", ".timeindex", ".txnindex"
-DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+KINDS: Final = ".log", ".index", ".timeindex", ".txnindex"
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
 # BASE.END.rolled.deleted: when the segment BASE began, the log ended with offset END, and that was not yet on the disk.
 # Kafka removes what is called so when it opens a log: of what others wrote, nobody can know it any more.
-ROLLED = ".rolled.deleted"
-OFFSET_DELTA_MAX = 0x7FFFFFFF  # relative offsets are int32
-OFFSET_MAX = (1 << 63) - 1
-SCAN_BYTES = 4 * 1024  # read at once while hopping: an index interval
-INDEX_INTERVAL_BYTES = 4096
-READ_BYTES = 1 << 20  # read at once while whole batches are looked at; more if one is larger
+ROLLED: Final = ".rolled.deleted"
+OFFSET_DELTA_MAX: Final = 0x7FFFFFFF  # relative offsets are int32
+OFFSET_MAX: Final = (1 << 63) - 1
+SCAN_BYTES: Final = 4 * 1024  # read at once while hopping: an index interval
+INDEX_INTERVAL_BYTES: Final = 4096
+READ_BYTES: Final = 1 << 20  # read at once while whole batches are looked at; more if one is larger
 
 # Up to the last offset delta of a v2 batch: base offset, size, leader epoch, magic, crc, attributes, delta.
-_HOP = Layout(">qiibIhi")
+_HOP: Final = Layout(">qiibIhi")
 
 
 class Place:
@@ -93,49 +96,6 @@ class Slice:
     def open(self) -> OpenSlice:
         """Return the bytes to be read later; StorageError if they are not all there now."""
         return OpenSlice(self.segment.share(), self.position, self.size_bytes)
-
-
-class SharedFile:
-    """The file of a segment as answers read it that are being sent, however long that takes.
-
-    It stays open until the last of them is done with it, whether the segment is renamed, removed or closed meanwhile.
-    What is cut off cannot be read any more, though something else may have been appended in its place.
-
-    Kafka: sends what is in its place then; only a file that is shorter than it was closes the connection.
-    """
-
-    __slots__ = ("__weakref__", "end_position", "file", "path")
-
-    def __init__(self, path: str, file: File):
-        self.path = path
-        self.file = file
-        self.end_position: int | None = None  # where it has been cut
-
-    def view(self, position: int, size_bytes: int) -> memoryview:
-        end = self.end_position
-        found = self.file.view(position, size_bytes if end is None else max(min(size_bytes, end - position), 0))
-        if len(found) < size_bytes:
-            raise StorageError(f"read {self.path}: it ends at byte {position + len(found)} now")
-        return found
-
-
-class OpenSlice:
-    """Some bytes of a segment that are read as they are sent."""
-
-    __slots__ = ("position", "shared", "size_bytes")
-
-    def __init__(self, shared: SharedFile, position: int, size_bytes: int):
-        self.shared = shared
-        self.position = position
-        self.size_bytes = size_bytes
-        shared.view(position + size_bytes - 1, 1)  # another program may have cut the file: then nothing is sent of it
-
-    def __len__(self) -> int:
-        return self.size_bytes
-
-    def read(self, start: int, size_bytes: int) -> memoryview:
-        """Return a piece of it; StorageError if the file has become shorter."""
-        return self.shared.view(self.position + start, size_bytes)
 
 
 class Segment:

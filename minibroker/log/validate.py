@@ -61,7 +61,7 @@ from minibroker.log.scan import STEPS, check_sizes_in_pieces, scan_few, scan_in_
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import TypeVar
+    from typing import Final, TypeVar
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.records import Record
@@ -71,19 +71,23 @@ if TYPE_CHECKING:
     Made = TypeVar("Made")
 
 # Who appends. Only clients are held to the rules for clients: offsets from 0, no control batches, sequence numbers.
-CLIENT, COORDINATOR, RAFT_LEADER = "client", "coordinator", "raft leader"
-REPLICATION = "replication"
+CLIENT: Final = "client"
+COORDINATOR: Final = "coordinator"
+RAFT_LEADER: Final = "raft leader"
+REPLICATION: Final = "replication"
 
 # Batches that surely take longer than may be are not begun with.
-RECORDS_AT_ONCE_MAX = 3000
-PACKED_BYTES_AT_ONCE_MAX = 256 * 1024
-FEW_BYTES_MAX = 2048  # of records that are few: they may have hundreds of headers
-BATCHES_PIECE, BATCHES_PIECE_US = 32, 200
-FAULT_US = 4
+RECORDS_AT_ONCE_MAX: Final = 3000
+PACKED_BYTES_AT_ONCE_MAX: Final = 256 * 1024
+FEW_BYTES_MAX: Final = 2048  # of records that are few: they may have hundreds of headers
+BATCHES_PIECE: Final = 32
+BATCHES_PIECE_US: Final = 200
+FAULT_US: Final = 4
 
-ATTRIBUTE_BITS = (0b111, 0b1111, 0b111_1111)  # that mean something, by format
-TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
-ERRORS_SHOWN_MAX = 3  # in the message; the list has them all
+ATTRIBUTE_BITS: Final = (0b111, 0b1111, 0b111_1111)  # that mean something, by format
+TIME_MIN: Final = -(1 << 63)
+TIME_MAX: Final = (1 << 63) - 1
+ERRORS_SHOWN_MAX: Final = 3  # in the message; the list has them all
 
 
 def validate_in_place(

@@ -17,9 +17,13 @@ from minibroker.errors import InvalidLength
 from minibroker.protocol.headers import Request, RequestHeader, Response, ResponseHeader
 from minibroker.protocol.registry import request_class, response_class
 
-FRAME_BYTES_MAX = 104857600  # Kafka's socket.request.max.bytes
-LENGTH = Layout(">i")
-API_AND_VERSION = Layout(">hh")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+FRAME_BYTES_MAX: Final = 104857600  # Kafka's socket.request.max.bytes
+LENGTH: Final = Layout(">i")
+API_AND_VERSION: Final = Layout(">hh")
 
 
 class FrameReader:

@@ -38,34 +38,23 @@ from minibroker.log.segment import Slice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Final, TypeAlias
 
     from minibroker.replication.follower import FetchPosition, ReplicaState
+    from minibroker.replication.known_broker import KnownBroker
 
-    class KnownBroker(Protocol):
-        """What the metadata say of a broker; RegisterBrokerRecord has all of it."""
+    FindBroker: TypeAlias = Callable[[int], KnownBroker | None]
 
-        @property
-        def broker_epoch(self) -> int: ...
-        @property
-        def fenced(self) -> bool: ...
-        @property
-        def in_controlled_shutdown(self) -> bool: ...
-        @property
-        def rack(self) -> str | None: ...
-
-    FindBroker = Callable[[int], KnownBroker | None]
-
-LAG_MS_MAX = 30_000  # replica.lag.time.max.ms
-UNKNOWN_OFFSET = -1
-UNKNOWN_EPOCH = -1
-NEVER_MS = -(1 << 62)
-STAY_HERE = -1  # preferred read replica: the leader itself
+LAG_MS_MAX: Final = 30_000  # replica.lag.time.max.ms
+UNKNOWN_OFFSET: Final = -1
+UNKNOWN_EPOCH: Final = -1
+NEVER_MS: Final = -(1 << 62)
+STAY_HERE: Final = -1  # preferred read replica: the leader itself
 
 # The controller has refused, and nothing was or will be changed: what was in force still is.
-NOT_APPLIED = (Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED)
+NOT_APPLIED: Final = (Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED)
 # This broker is behind. The proposal may have been accepted, and its answer lost, so it counts until the metadata come.
-METADATA_TO_COME = (
+METADATA_TO_COME: Final = (
     Error.FENCED_LEADER_EPOCH,
     Error.INVALID_REQUEST,
     Error.INVALID_UPDATE_VERSION,

@@ -12,7 +12,7 @@ has failed. They look at the state themselves. No I/O but the log's, no waiting.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from minibroker.errors import Error, KafkaError
 from minibroker.event_kinds import Append, Delete, Epoch, Roll
@@ -31,12 +31,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.log.storage import Chunk
     from minibroker.replication.follower import CutLog
-    from minibroker.replication.leader import FindBroker, KnownBroker
+    from minibroker.replication.known_broker import KnownBroker
+    from minibroker.replication.leader import FindBroker
 
 Waiter = Callable[[int], object]  # told how many bytes were added
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-HELD_BYTES = 1  # told as added where the high watermark has come to records that had been there
-NOBODY_WATCHES = EventStream()
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+HELD_BYTES: Final = 1  # told as added where the high watermark has come to records that had been there
+NOBODY_WATCHES: Final = EventStream()
 
 
 def nobody_known(broker_id: int) -> KnownBroker | None:

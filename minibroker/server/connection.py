@@ -254,7 +254,9 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self._fail(error, "read")
             return
-        if type(answer) is Later:
+        if type(answer) is list:  # nearly always
+            self.write(answer)
+        elif type(answer) is Later:
             self.task = answer
             answer.then(self._take_answer)
         elif asyncio.iscoroutine(answer):

@@ -52,8 +52,8 @@ def test_what_a_handler_notes_of_versions_is_served_and_what_it_looks_at_is_note
     constants = {
         name: value.value
         for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         for name, value in zip(re.findall(r"\w+_SINCE\b", ast.unparse(target)), _elements(node.value))
         if isinstance(value, ast.Constant)
     }

@@ -16,7 +16,7 @@ from minibroker.broker.handlers.fetch import OPEN_BYTES
 from minibroker.errors import Error
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.pruning import drop_oldest, purge
-from minibroker.log.segment import SharedFile
+from minibroker.log.shared_file import SharedFile
 from minibroker.log.storage import OsStorage
 from minibroker.protocol.framing import decode_response
 from minibroker.protocol.messages.metadata import MetadataRequest

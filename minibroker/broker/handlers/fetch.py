@@ -16,7 +16,7 @@ their ids.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from minibroker.broker.dispatch import Context, code_for, find_replica, known_leader
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, TOPIC_IDS_SINCE, Session
@@ -48,20 +48,22 @@ AbortedTransaction = PartitionResponse.AbortedTransaction
 DivergingEpoch = PartitionResponse.EpochEndOffset
 LeaderHint = PartitionResponse.LeaderIdAndEpoch
 
-CANNOT_CONVERT = (Error.UNSUPPORTED_VERSION, Error.UNSUPPORTED_COMPRESSION_TYPE)
-SOFT_LIMITS_SINCE = 3  # before, a partition gets no byte more than it asked for, even if that cuts its first batch
-FORMAT_2_SINCE = 4
-ZSTD_SINCE = 10
-FOLLOWERS_SINCE = 11
+CANNOT_CONVERT: Final = (Error.UNSUPPORTED_VERSION, Error.UNSUPPORTED_COMPRESSION_TYPE)
+# before, a partition gets no byte more than it asked for, even if that cuts its first batch
+SOFT_LIMITS_SINCE: Final = 3
+FORMAT_2_SINCE: Final = 4
+ZSTD_SINCE: Final = 10
+FOLLOWERS_SINCE: Final = 11
 # Records that are more together than a connection sends at once are read when they are sent, but for partitions with
 # less than a few kilobytes.
-OPEN_BYTES = LARGE_BYTES
-OPEN_PARTITION_BYTES = 4096  # CHUNK_BYTES_MIN of the messages: shorter ones are joined with what stands around them
-AT_ONCE_MAX = 200  # partitions that are read without a pause
-READ_US = 12
-ABORTED_US = 1
-ABORTED_BYTES_AT_ONCE = FIRST_US // ABORTED_US * TXN_ENTRY.size  # of all partitions together
-CONVERTED_US = 50  # each batch, beside what is said of its records
+OPEN_BYTES: Final = LARGE_BYTES
+# CHUNK_BYTES_MIN of the messages: shorter ones are joined with what stands around them
+OPEN_PARTITION_BYTES: Final = 4096
+AT_ONCE_MAX: Final = 200  # partitions that are read without a pause
+READ_US: Final = 12
+ABORTED_US: Final = 1
+ABORTED_BYTES_AT_ONCE: Final = FIRST_US // ABORTED_US * TXN_ENTRY.size  # of all partitions together
+CONVERTED_US: Final = 50  # each batch, beside what is said of its records
 
 
 def fetch(

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterator
 from copy import copy
 from functools import partial
 from types import GeneratorType
-from typing import Any
+from typing import Any, Final
 
 from minibroker.broker.broker_parts import BrokerParts
 from minibroker.broker.dispatch import Context, code_for, find_replica, is_internal, known_leader
@@ -55,20 +55,21 @@ PartitionResponse = TopicResponse.PartitionProduceResponse
 RecordError = PartitionResponse.BatchIndexAndErrorMessage
 LeaderHint = PartitionResponse.LeaderIdAndEpoch
 
-CHECKED_SINCE = 3  # version from which batches are looked at before anything else
-ZSTD_SINCE = 7
-IDS_SINCE = 13
-UNPACKED_RATIO_MAX = 20  # what compressed batches of one request may unpack to, by their length; or that of one batch
-ACKS = (-1, 0, 1)
-ALL = -1
-TOLD = frozenset(("produce", "ack"))  # kinds of events
-AT_ONCE_MAX = 100  # partitions, or topics, of a request that is handled without a pause
-PARTITION_US = 20
-RECORD_ERRORS_PIECE = 500  # each takes about a microsecond
-BYTES_PER_US = 2_000  # checksum and copies
-LOOK_US_MAX = 2_500  # for looking at the records of a request without a pause
-ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with Kafka
-UNKNOWN_LOG = {
+CHECKED_SINCE: Final = 3  # version from which batches are looked at before anything else
+ZSTD_SINCE: Final = 7
+IDS_SINCE: Final = 13
+# what compressed batches of one request may unpack to, by their length; or that of one batch
+UNPACKED_RATIO_MAX: Final = 20
+ACKS: Final = (-1, 0, 1)
+ALL: Final = -1
+TOLD: Final = frozenset(("produce", "ack"))  # kinds of events
+AT_ONCE_MAX: Final = 100  # partitions, or topics, of a request that is handled without a pause
+PARTITION_US: Final = 20
+RECORD_ERRORS_PIECE: Final = 500  # each takes about a microsecond
+BYTES_PER_US: Final = 2_000  # checksum and copies
+LOOK_US_MAX: Final = 2_500  # for looking at the records of a request without a pause
+ADMIN_CLIENT: Final = "__admin_client"  # may write to internal topics, as with Kafka
+UNKNOWN_LOG: Final = {
     Error.UNKNOWN_TOPIC_OR_PARTITION,
     Error.NOT_LEADER_OR_FOLLOWER,
     Error.MESSAGE_TOO_LARGE,
