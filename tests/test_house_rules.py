@@ -162,9 +162,8 @@ LIGHT_PARTS = {
     *("in_pieces", "metadata", "config", "controller"),
 }
 
-# Types and nothing else: imported by type checkers and the compiler, never when something runs.
+# Types and nothing else: imported by type checkers, never when something runs.
 TYPES_ONLY = {"minibroker/log/batch_info.py", "minibroker/replication/known_broker.py"}
-TYPES_ONLY_PACKAGES = {"mypy_extensions"}
 
 FILE_LINES_MAX = 700  # a whole thought may be long; what one request crosses is counted in test_reading_path.py
 
@@ -457,7 +456,7 @@ def test_importing_a_format_loads_nothing_heavy(module: str) -> None:
 
 
 def test_types_are_not_imported_when_something_runs() -> None:
-    types = {path.removesuffix(".py").replace("/", ".") for path in TYPES_ONLY} | TYPES_ONLY_PACKAGES
+    types = {path.removesuffix(".py").replace("/", ".") for path in TYPES_ONLY}
     found = []
     for path in MODULES:
         for node in statements_at_import(tree_of(path).body):
@@ -489,7 +488,7 @@ def test_every_import_is_declared() -> None:
         declared = {normalised(requirement) for requirement in wanted}
         for line, dotted in modules_imported(tree_of(path), path):
             top = dotted.split(".")[0]
-            if top in {"minibroker", ""} | TYPES_ONLY_PACKAGES or top in sys.stdlib_module_names:
+            if top in {"minibroker", ""} or top in sys.stdlib_module_names:
                 continue
             if not declared & {normalised(name) for name in packages_of.get(top, [top])}:
                 missing.append(f"{path.relative_to(ROOT)}:{line}: {top}")

@@ -2,8 +2,7 @@
 
 Where the fields of a record begin only the record says: a step of Python for each (record_walks.py). But records of one
 batch are often of one size, and then so are their fields: every field of such a run is a column of bytes at one
-distance from each other, and a slice with a step takes it out of all records at once. Where minibroker is compiled a
-plain loop takes the place of such runs (plain_records.py).
+distance from each other, and a slice with a step takes it out of all records at once.
 
 What must hold: both ways see the same, and refuse what the reader of records refuses (records.py): a size that is not
 that of the fields, a field that goes on beyond its record, more or fewer records than the header says. Nothing is
@@ -16,12 +15,10 @@ Not here: which records are taken (validate.py).
 from __future__ import annotations
 
 from struct import unpack
-from types import FunctionType
 
 from minibroker.errors import InvalidRecord, InvalidRecordCount
 from minibroker.in_pieces import finish
 from minibroker.log.formats import RECORD_BYTES_MIN
-from minibroker.log.plain_records import find_plain
 from minibroker.log.record_walks import AT_ONCE, HEADER_NS, HEADERS_MAX, ManyHeaders, make_walk, pass_many_headers
 from minibroker.schema.varint import read_uvarint
 
@@ -30,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from minibroker.in_pieces import InPieces
-    from minibroker.log.plain_records import Part
 
     # Smallest and largest timestamp delta (0 without records), whether a key is null, whether offsets are in order
     Scanned = tuple[int, int, bool, bool]
+    # Where some records end, how many headers they have, and the same of them.
+    Part = tuple[int, int, int, int, bool, bool]
 
 RUN_RECORDS_MIN = 8  # fewer are faster one by one
 RUN_GROWTH = 32  # times as many records as were taken last may be looked at for a run: none of them may be one
@@ -59,7 +57,7 @@ def scan(data: bytes, count: int, start: int = 0, *, in_order: bool = False) -> 
 def scan_few(data: bytes, count: int, start: int = 0) -> Scanned:
     """Go through a unit of records, or less."""
     _check_count(data, count, start)
-    unit, part = find_unit(data, start, 0, count)
+    unit, part = _find_run(data, start, 0, count)
     if part is None or unit < count:
         part = (_step or _make_step())(data, start, 0, count, AT_ONCE)
     position, _, smallest, largest, keyless, consecutive = part
@@ -75,7 +73,7 @@ def scan_in_pieces(data: bytes, count: int, start: int = 0, *, in_order: bool = 
     position, index, looked_at = start, 0, count
     step = _step or _make_step()
     while index < count:
-        unit, part = find_unit(data, position, index, min(count - index, looked_at))
+        unit, part = _find_run(data, position, index, min(count - index, looked_at))
         if part is not None:
             yield (UNIT_NS + RUN_RECORD_NS * unit + RUN_HEADER_NS * part[1]) // 1000
         else:
@@ -285,6 +283,3 @@ PAGE = 8192
 FIRST = bytes(range(0, 128, 2)) + b"\xff" * (PAGE - 64)
 MORE_FIRST = bytes(range(128, 256, 2)) * 128
 SECOND = tuple(b"".join(bytes((high + more,)) * 64 for high in range(128)) for more in (0, 128))
-
-# Compiled, the plain loop is the faster one by far; in Python the columns are.
-find_unit = _find_run if isinstance(find_plain, FunctionType) else find_plain

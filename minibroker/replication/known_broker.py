@@ -1,6 +1,6 @@
 """What a leader must know of a broker, whoever says it: types only, nothing runs here.
 
-In a module of its own: a class in `if TYPE_CHECKING` cannot be compiled.
+In a module of its own: mypyc cannot compile a module that has a class inside `if TYPE_CHECKING`.
 """
 
 from __future__ import annotations

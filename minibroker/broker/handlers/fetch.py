@@ -49,7 +49,7 @@ DivergingEpoch = PartitionResponse.EpochEndOffset
 LeaderHint = PartitionResponse.LeaderIdAndEpoch
 
 CANNOT_CONVERT: Final = (Error.UNSUPPORTED_VERSION, Error.UNSUPPORTED_COMPRESSION_TYPE)
-# before, a partition gets no byte more than it asked for, even if that cuts its first batch
+# Before, a partition gets no byte more than it asked for, even if that cuts its first batch
 SOFT_LIMITS_SINCE: Final = 3
 FORMAT_2_SINCE: Final = 4
 ZSTD_SINCE: Final = 10

@@ -58,7 +58,7 @@ LeaderHint = PartitionResponse.LeaderIdAndEpoch
 CHECKED_SINCE: Final = 3  # version from which batches are looked at before anything else
 ZSTD_SINCE: Final = 7
 IDS_SINCE: Final = 13
-# what compressed batches of one request may unpack to, by their length; or that of one batch
+# What compressed batches of one request may unpack to, by their length; or that of one batch
 UNPACKED_RATIO_MAX: Final = 20
 ACKS: Final = (-1, 0, 1)
 ALL: Final = -1
