@@ -53,7 +53,7 @@ class Row(NamedTuple):
 ROWS = {
     "Produce": Row(13, 3_058),
     "Fetch": Row(11, 2_753),
-    "Produce to three replicas": Row(25, 4_623),
+    "Produce to three replicas": Row(26, 4_745),
     "CreateTopics with three replicas": Row(60, 9_354),
     "JoinGroup": Row(15, 2_358),
     "Heartbeat": Row(11, 1_779),

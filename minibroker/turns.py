@@ -13,13 +13,25 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from minibroker.errors import InvalidLength
 
 Made = TypeVar("Made")
 
 Work: TypeAlias = Generator[int | Awaitable[object], None, Made]
+
+
+_is_work: dict[type, bool] = {}  # by what handlers return
+
+
+def is_work(made: object) -> TypeGuard[Generator[Any, None, Any]]:
+    """Whether a handler has returned work: a generator, Python's own or one of the compiler's."""
+    kind = type(made)
+    known = _is_work.get(kind)
+    if known is None:
+        known = _is_work[kind] = issubclass(kind, Generator) and not issubclass(kind, Awaitable)
+    return known
 
 
 FIRST_US = 500  # begun at once: most is over before

@@ -6,12 +6,13 @@ itself, so that whatever befalls messages befalls these; a broker that is alone 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from types import CoroutineType, GeneratorType
 from typing import Any
 
 from minibroker.broker.dispatch import Context, Route, find_route
 from minibroker.protocol.headers import Request
+from minibroker.turns import is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ class BrokerToBroker:
         if route is None:
             route = self._routes[request.api, version] = find_route(request.api, version)
         answer: Any = route.handler(request, context)
-        if isinstance(answer, GeneratorType):
+        if is_work(answer):
             answer = node.shares.start(answer)
         # A coroutine goes as it is: who is killed before it begins throws it away, and not one within another.
-        return _awaited(answer) if hasattr(answer, "__await__") and not isinstance(answer, CoroutineType) else answer
+        return _awaited(answer) if hasattr(answer, "__await__") and not asyncio.iscoroutine(answer) else answer
 
 
 async def _awaited(answer: Awaitable[Any]) -> Any:

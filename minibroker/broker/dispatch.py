@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from importlib import import_module
 from struct import Struct as Layout
-from types import GeneratorType
 
 from minibroker.broker.apis import SERVED
 from minibroker.controller.controller import check_name
@@ -31,6 +30,7 @@ from minibroker.errors import (
 from minibroker.protocol.headers import Request, RequestHeader, Response
 from minibroker.protocol.registry import request_class, response_class
 from minibroker.server.later import Later
+from minibroker.turns import is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Dispatcher:
                 return carry_out(handler, correlation_id)
         try:
             response = handler(request, context)
-            is_long = type(response) is GeneratorType
+            is_long = not isinstance(response, Response | Later) and is_work(response)
             if is_long:
                 response = self.shares.start(self._long(response, route, request))  # type: ignore[arg-type]
         except ModuleNotFoundError as missing:
@@ -209,7 +209,7 @@ class Dispatcher:
     def begin(self, handler: Handler, request: Request, context: Context) -> Eventually:
         """Have a request handled; what takes long goes on in shares."""
         response = handler(request, context)
-        return self.shares.start(response) if isinstance(response, GeneratorType) else response  # type: ignore[return-value]
+        return self.shares.start(response) if is_work(response) else response  # type: ignore[return-value]
 
     async def _later(self, eventually: Any, route: Route, correlation_id: int, *, is_long: bool) -> Frame | None:
         """Return the answer when it is there; that to a request which took long may be a long one, too."""

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
-from types import GeneratorType
 from typing import Any
 
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session
@@ -27,6 +26,7 @@ from minibroker.faults import answers
 from minibroker.protocol.framing import encode_response
 from minibroker.protocol.headers import Request, Response
 from minibroker.server.large_answer import read_whole
+from minibroker.turns import is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Injection:
             rest, _ = answers.split(request, route.api, route.version, self._hits(rule), fault)
         if rest is not None:
             made = route.handler(rest, context)
-            if isinstance(made, GeneratorType):
+            if is_work(made):
                 deque(made, 0)  # all of it: nobody waits for an answer, and the connection is about to close
         context.connection.close("a Produce request with acks 0 failed")
 

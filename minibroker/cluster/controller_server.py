@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from types import GeneratorType
 
 from minibroker.broker.dispatch import Context, find_route
 from minibroker.broker.emulated_release import EmulatedRelease
@@ -41,7 +40,7 @@ from minibroker.protocol.messages.broker_registration import BrokerRegistrationR
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from minibroker.replication.network import CONTROLLER
-from minibroker.turns import Shares
+from minibroker.turns import Shares, is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -312,7 +311,7 @@ class ControllerNode:
         # The wish of a client. None of these handlers looks at a connection.
         context = Context(self, None, version, None)  # type: ignore[arg-type]
         made = find_route(message.api, version).handler(message, context)
-        return self.shares.start(made) if isinstance(made, GeneratorType) else made
+        return self.shares.start(made) if is_work(made) else made
 
     def _register(self, request: BrokerRegistrationRequest, version: int) -> Any:
         steady_ms = self.clock.steady_ms()

@@ -10,7 +10,8 @@ from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.protocol.messages.api_versions import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.server.connection import SHARE_REQUESTS
-from minibroker.turns import FIRST_US, SHARE_US, WORK_US_MAX, Shares
+from minibroker.server.later import Later
+from minibroker.turns import FIRST_US, SHARE_US, WORK_US_MAX, Shares, is_work
 from tests.server.running import FedTransport, append, connected, fetch, frame, running, settle, turns
 
 METADATA, VERSIONS, FETCH = (3, 9), (18, 0), (1, 12)
@@ -31,6 +32,17 @@ def steps(log: list[str], name: str, count: int, each_us: int) -> object:
         log.append(name)
         yield each_us
     return name
+
+
+async def waits() -> None: ...
+
+
+def test_work_is_a_generator_and_nothing_else_that_a_handler_returns() -> None:
+    assert is_work(steps([], "a", 1, 1))
+    coroutine = waits()
+    for other in (None, PING, [b""], Later(), coroutine, iter(())):
+        assert not is_work(other), other
+    coroutine.close()
 
 
 async def test_work_of_several_is_done_by_turns() -> None:

@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from copy import copy
 from functools import partial
-from types import GeneratorType
 from typing import Any, Final
 
 from minibroker.broker.broker_parts import BrokerParts
@@ -35,7 +34,7 @@ from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.validate import Allowance, LongValidation, RecordsRejected
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.replication.replica import Replica
-from minibroker.turns import Work
+from minibroker.turns import Work, is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +88,9 @@ def produce(request: ProduceRequest, context: Context) -> Answer | Work[ProduceR
     if count > AT_ONCE_MAX or len(request.topic_data) > AT_ONCE_MAX:
         return _produce_in_shares(request, context)
     answer = _produce_told(request, context)
-    return _awaited(answer) if isinstance(answer, GeneratorType) else answer  # type: ignore[return-value]
+    if isinstance(answer, ProduceResponse):
+        return answer
+    return _awaited(answer) if is_work(answer) else answer  # type: ignore[return-value]
 
 
 def _awaited(work: Work[Answer]) -> Work[ProduceResponse | None]:
@@ -131,7 +132,7 @@ def _produce_in_shares(request: ProduceRequest, context: Context) -> Work[Produc
                 return None  # with acks 0 that is how an error is told
             whole[1].left_us = LOOK_US_MAX
             answer = _produce_told(share, context, whole)
-            if isinstance(answer, GeneratorType):
+            if is_work(answer):
                 answer = yield from answer
             if asyncio.iscoroutine(answer):
                 waits.append(asyncio.get_running_loop().create_task(answer))

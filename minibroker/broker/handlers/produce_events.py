@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from types import GeneratorType
 from typing import Any
 
 from minibroker.broker.dispatch import Context
 from minibroker.errors import Error
 from minibroker.event_kinds import Ack, Produce
-from minibroker.turns import Work
+from minibroker.turns import Work, is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def told(
             name, size_bytes = topic.name or _name(topic.topic_id, context), len(partition.records or b"")
             node.events.emit(Produce(node.node_id, name, partition.index, client, request.acks, size_bytes))
     answer = produce(request, context)
-    if isinstance(answer, GeneratorType):
+    if is_work(answer):
         return _in_pieces(answer, request, context)
     return _told(answer, request, context)
 
