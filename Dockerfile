@@ -7,7 +7,7 @@
 # ones, name two listeners as docker-compose.yml does. tests/test_containers.py runs what stands here.
 
 FROM python:3.13-slim AS build
-COPY pyproject.toml README.md LICENSE /source/
+COPY pyproject.toml hatch_build.py README.md LICENSE /source/
 COPY minibroker /source/minibroker
 RUN pip wheel --no-cache-dir --wheel-dir /wheels /source
 

@@ -11,6 +11,7 @@
 #   make bench-spark ARGS=--quick             our Spark source beside Spark's Kafka connector; memory of a large topic
 #   make bench-cluster ARGS=--quick           three replicas beside one, and beside Kafka's
 #   make installed (or PARTS="core newest")   the wheel, outside of here: examples, newest and oldest versions, Spark
+#   make wheel    the compiled wheel, into build/dist: hot modules by mypyc (docs/adr/0016)
 #   make docs     the pages made from code    make format   what ruff can mend by itself
 #   make sim SEED=7 (or SEEDS=1000)           a cluster under faults in virtual time, from one seed or from many;
 #                                             WHAT=groups: its groups of consumers; WHAT=cleaning: its retention
@@ -40,7 +41,7 @@ SAMPLE ?= 50
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-transactions bench-cleaning bench-cluster bench-spark installed sim mutants crashes flips fuzz docs format clean
+.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-transactions bench-cleaning bench-cluster bench-spark installed wheel sim mutants crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -106,6 +107,12 @@ bench-spark: $(VENV)/.installed-bench $(VENV)/.installed-test
 # Needs java and mvn, and fetches PySpark.
 installed: $(VENV)/.installed-test
 	$(BIN)/python -m tests.installed $(PARTS)
+
+# Takes a C compiler; pip brings mypyc.
+wheel: export MINIBROKER_COMPILED = 1
+wheel: $(VENV)/.installed
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/dist .
+	@ls build/dist/*.whl
 
 sim: $(VENV)/.installed-test
 	$(BIN)/python -m tests.simulation.$(patsubst %s,%,$(WHAT))_run $(if $(SEED),$(SEED),--seeds $(SEEDS) --first $(FIRST)) --client $(CLIENT) $(ARGS)

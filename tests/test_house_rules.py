@@ -164,6 +164,7 @@ LIGHT_PARTS = {
 
 # Types and nothing else: imported by type checkers, never when something runs.
 TYPES_ONLY = {"minibroker/log/batch_info.py", "minibroker/replication/known_broker.py"}
+TYPES_ONLY_PACKAGES = {"mypy_extensions"}
 
 FILE_LINES_MAX = 700  # a whole thought may be long; what one request crosses is counted in test_reading_path.py
 
@@ -456,13 +457,46 @@ def test_importing_a_format_loads_nothing_heavy(module: str) -> None:
 
 
 def test_types_are_not_imported_when_something_runs() -> None:
-    types = {path.removesuffix(".py").replace("/", ".") for path in TYPES_ONLY}
+    types = {path.removesuffix(".py").replace("/", ".") for path in TYPES_ONLY} | TYPES_ONLY_PACKAGES
     found = []
     for path in MODULES:
         for node in statements_at_import(tree_of(path).body):
             if isinstance(node, ast.ImportFrom) and node.module in types:
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}")
     assert not found, "\n".join(found)
+
+
+def test_what_is_compiled_asks_nothing_that_the_compiler_has_not() -> None:
+    """Constants that are no `Final` are looked up each time; the compiler says the same of classes, after a minute."""
+    hooks = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]
+    compiled = hooks["custom"]["modules"]
+    assert compiled == sorted(compiled)
+    found = []
+    for name in compiled:
+        tree = tree_of(ROOT / name)
+        for node in tree.body:
+            names = [each.id for target in targets_of(node) for each in ast.walk(target) if isinstance(each, ast.Name)]
+            is_final = isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("Final")
+            found += [
+                f"{name}: {each} is not Final"
+                for each in names
+                if each.isupper() and each != "TYPE_CHECKING" and not is_final
+            ]
+            if isinstance(node, ast.If | ast.FunctionDef | ast.ClassDef):
+                inner = [each.name for each in ast.walk(node) if isinstance(each, ast.ClassDef) and each is not node]
+                found += [f"{name}: {each} is a class within something" for each in inner]
+            if isinstance(node, ast.ClassDef):
+                many = [each for each in node.body if isinstance(each, ast.Assign) and len(names_in(each)) > 1]
+                found += [f"{name}: {node.name} sets several names at once" for _ in many]
+    assert not found, "\n".join(found)
+
+
+def targets_of(node: ast.stmt) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
+def names_in(node: ast.Assign) -> list[str]:
+    return [each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
 
 
 def test_every_module_says_what_it_is() -> None:
@@ -488,7 +522,7 @@ def test_every_import_is_declared() -> None:
         declared = {normalised(requirement) for requirement in wanted}
         for line, dotted in modules_imported(tree_of(path), path):
             top = dotted.split(".")[0]
-            if top in {"minibroker", ""} or top in sys.stdlib_module_names:
+            if top in {"minibroker", ""} | TYPES_ONLY_PACKAGES or top in sys.stdlib_module_names:
                 continue
             if not declared & {normalised(name) for name in packages_of.get(top, [top])}:
                 missing.append(f"{path.relative_to(ROOT)}:{line}: {top}")

@@ -33,6 +33,7 @@ COMMANDS = {
     "roll": ("roll", "begin new segments, since the active ones are not cleaned"),
     "cluster": ("cluster", "kill, pause, cut and step the brokers of a cluster"),
     "faults": ("faults", "let clients meet errors, delays, broken connections"),
+    "doctor": ("doctor", "say what minibroker runs on, and what it lacks"),
     "health": ("health", "exit with 0 if a broker answers, with 1 if not"),
     "explain": ("explain", "say what bytes mean, field by field"),
     "dump": ("dump", "print what kafka-dump-log prints of log segments, indexes and snapshots"),
@@ -154,12 +155,21 @@ def _spelled(words: list[str], end: int | None = None) -> tuple[str, list[str]]:
     return command, rest
 
 
+def _how_it_runs() -> str:
+    """Return whether the hot modules are compiled (hatch_build.py); the file of one of them tells."""
+    from importlib.util import find_spec
+
+    spec = find_spec("minibroker.log.validate")
+    is_pure = spec is None or str(spec.origin).endswith((".py", ".pyc"))
+    return "pure Python" if is_pure else "compiled"
+
+
 def _overview(words: list[str]) -> int:
     """Say what there is: without argparse, which would take longer than everything else."""
     import minibroker
 
     if words and words[0] in ("--version", "-V"):
-        print(f"minibroker {minibroker.__version__}")
+        print(f"minibroker {minibroker.__version__} ({_how_it_runs()})")
         return DONE
     lines = [
         "usage: minibroker COMMAND ...",

@@ -31,6 +31,7 @@ from minibroker.log.validate import CLIENT, validate_in_place, validate_replicat
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
+    from typing import Final
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.append_conversion import Looked
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from minibroker.log.validate import AcceptedBatch, Allowance
 
 
-NOTHING_OPEN: Mapping[str, File] = {}
+NOTHING_OPEN: Final[Mapping[str, File]] = {}
 
 
 def _nobody(*_: int) -> None:

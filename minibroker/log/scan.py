@@ -2,7 +2,8 @@
 
 Where the fields of a record begin only the record says: a step of Python for each (record_walks.py). But records of one
 batch are often of one size, and then so are their fields: every field of such a run is a column of bytes at one
-distance from each other, and a slice with a step takes it out of all records at once.
+distance from each other, and a slice with a step takes it out of all records at once. Where minibroker is compiled a
+plain loop takes the place of such runs (plain_records.py).
 
 What must hold: both ways see the same, and refuse what the reader of records refuses (records.py): a size that is not
 that of the fields, a field that goes on beyond its record, more or fewer records than the header says. Nothing is
@@ -15,6 +16,7 @@ Not here: which records are taken (validate.py).
 from __future__ import annotations
 
 from struct import unpack
+from types import FunctionType
 
 from minibroker.errors import InvalidRecord, InvalidRecordCount
 from minibroker.in_pieces import finish
@@ -25,22 +27,27 @@ from minibroker.schema.varint import read_uvarint
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from minibroker.in_pieces import InPieces
+    from minibroker.log.plain_records import Part
 
     # Smallest and largest timestamp delta (0 without records), whether a key is null, whether offsets are in order
     Scanned = tuple[int, int, bool, bool]
-    # Where some records end, how many headers they have, and the same of them.
-    Part = tuple[int, int, int, int, bool, bool]
 
-RUN_RECORDS_MIN = 8  # fewer are faster one by one
-RUN_GROWTH = 32  # times as many records as were taken last may be looked at for a run: none of them may be one
-RUN_BYTES_MAX = 1 << 17  # of the fields that are compared, in all records of a run
-STEPS = 64  # one by one, before a run is looked for again
+RUN_RECORDS_MIN: Final = 8  # fewer are faster one by one
+RUN_GROWTH: Final = 32  # times as many records as were taken last may be looked at for a run: none of them may be one
+RUN_BYTES_MAX: Final = 1 << 17  # of the fields that are compared, in all records of a run
+STEPS: Final = 64  # one by one, before a run is looked for again
 # About how long it takes to begin a unit, and for each record, or header of a run, in it.
-UNIT_NS, RUN_RECORD_NS, RUN_HEADER_NS, STEP_NS = 5_000, 60, 20, 600
-SIZES_PIECE, SIZES_PIECE_US = 1024, 400
-DELTA_MIN, DELTA_MAX = -(1 << 63), (1 << 63) - 1
+UNIT_NS: Final = 5_000
+RUN_RECORD_NS: Final = 60
+RUN_HEADER_NS: Final = 20
+STEP_NS: Final = 600
+SIZES_PIECE: Final = 1024
+SIZES_PIECE_US: Final = 400
+DELTA_MIN: Final = -(1 << 63)
+DELTA_MAX: Final = (1 << 63) - 1
 
 
 def scan(data: bytes, count: int, start: int = 0, *, in_order: bool = False) -> Scanned:
@@ -57,7 +64,7 @@ def scan(data: bytes, count: int, start: int = 0, *, in_order: bool = False) -> 
 def scan_few(data: bytes, count: int, start: int = 0) -> Scanned:
     """Go through a unit of records, or less."""
     _check_count(data, count, start)
-    unit, part = _find_run(data, start, 0, count)
+    unit, part = find_unit(data, start, 0, count)
     if part is None or unit < count:
         part = (_step or _make_step())(data, start, 0, count, AT_ONCE)
     position, _, smallest, largest, keyless, consecutive = part
@@ -73,7 +80,7 @@ def scan_in_pieces(data: bytes, count: int, start: int = 0, *, in_order: bool = 
     position, index, looked_at = start, 0, count
     step = _step or _make_step()
     while index < count:
-        unit, part = _find_run(data, position, index, min(count - index, looked_at))
+        unit, part = find_unit(data, position, index, min(count - index, looked_at))
         if part is not None:
             yield (UNIT_NS + RUN_RECORD_NS * unit + RUN_HEADER_NS * part[1]) // 1000
         else:
@@ -165,7 +172,7 @@ _step: Callable[..., Part] | None = None
 # Runs
 
 
-def _find_run(data: bytes, start: int, index: int, count_max: int) -> tuple[int, Part | None]:
+def find_run(data: bytes, start: int, index: int, count_max: int) -> tuple[int, Part | None]:
     """Return how many records are a run that begins with the one at `start`, and what they are; None: there is none."""
     end = len(data)
     if count_max < RUN_RECORDS_MIN:
@@ -275,11 +282,19 @@ def _extremes(data: bytes, begin: int, behind: int, stop: int, stride: int) -> t
     return min(deltas), max(deltas)
 
 
-LAST, MORE = bytes(range(128)), bytes(range(128, 256))  # bytes that end a varint, and those that others follow
-EVEN = bytes(range(0, 256, 2))
+LAST: Final = bytes(range(128))
+MORE: Final = bytes(range(128, 256))  # bytes that end a varint, and those that others follow
+EVEN: Final = bytes(range(0, 256, 2))
 # Offset deltas 0, 1, 2, .. as they travel: first bytes, and second ones, that end the number or go on. They come again
 # after PAGE of them, which is as far as two bytes reach; of one byte there are only 64.
-PAGE = 8192
-FIRST = bytes(range(0, 128, 2)) + b"\xff" * (PAGE - 64)
-MORE_FIRST = bytes(range(128, 256, 2)) * 128
-SECOND = tuple(b"".join(bytes((high + more,)) * 64 for high in range(128)) for more in (0, 128))
+PAGE: Final = 8192
+FIRST: Final = bytes(range(0, 128, 2)) + b"\xff" * (PAGE - 64)
+MORE_FIRST: Final = bytes(range(128, 256, 2)) * 128
+SECOND: Final = tuple(b"".join(bytes((high + more,)) * 64 for high in range(128)) for more in (0, 128))
+
+# What finds many plain records at once: the columns of a run, or where this module is compiled, a loop.
+find_unit = find_run
+if not isinstance(find_run, FunctionType):
+    from minibroker.log.plain_records import find_plain
+
+    find_unit = find_plain

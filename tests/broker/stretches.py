@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from types import FrameType, GeneratorType
+from types import FrameType
 from typing import Any
 
 from minibroker.log import compression
-from minibroker.turns import FIRST_US, SHARE_US
+from minibroker.turns import FIRST_US, SHARE_US, is_work
 
 
 class Counted:
@@ -42,7 +42,7 @@ def counted(work: Any) -> tuple[Any, Counted]:
     sys.settrace(count.trace)
     try:
         answer = work()
-        if isinstance(answer, GeneratorType):
+        if is_work(answer):
             spent_us, enough_us = 0, FIRST_US
             try:
                 while True:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import GeneratorType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from minibroker.log.records import Record
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.replication.replica import Replica
 from minibroker.stored.topics import PartitionChangeRecord
+from minibroker.turns import is_work
 
 from .running import running_node
 
@@ -60,7 +61,7 @@ def fetch_request(
 
 def ask(node: Node, request: FetchRequest) -> Any:
     made = fetching.fetch(request, Context(node, SimpleNamespace(), 17, "test"))  # type: ignore[arg-type]
-    return finish(made) if isinstance(made, GeneratorType) else made
+    return finish(made) if is_work(made) else made
 
 
 def append(replica: Replica) -> None:
@@ -83,6 +84,7 @@ async def waiting_for(answer: Any) -> asyncio.Task[Any]:
     return task
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("count", COUNTS)
 async def test_a_record_costs_one_read_however_many_partitions_a_consumer_waits_for(
     count: int, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +116,7 @@ async def test_a_record_costs_one_read_however_many_partitions_a_consumer_waits_
         assert waiter_count(node) == 0
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("count", COUNTS)
 async def test_a_poll_without_news_reads_nothing(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_node() as node:

@@ -792,6 +792,7 @@ async def test_on_a_day_on_which_nothing_is_to_be_done_the_loop_has_little_to_do
         assert 0 < len(settled) < 500
 
 
+@pytest.mark.pure
 async def test_flushes_come_with_the_seconds_since_the_start_whenever_they_are_first_wanted() -> None:
     async with held() as broker:
         flushed: list[int] = []

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import FunctionType
 
 import pytest
 
 import minibroker
 from minibroker.cli import COMMANDS, _command, parser_of
+from minibroker.log.validate import validate_in_place
 from tests.cli.running import MINIBROKER, Shell
 
 shell_without_broker = Shell("127.0.0.1:1")
+HOW = "pure Python" if isinstance(validate_in_place, FunctionType) else "compiled"
+VERSION = f"minibroker {minibroker.__version__} ({HOW})\n"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_a_misspelled_command_is_recognised() -> None:
 
 
 def test_the_version_is_told() -> None:
-    assert shell_without_broker("--version").text == f"minibroker {minibroker.__version__}\n"
+    assert shell_without_broker("--version").text == VERSION
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -94,4 +98,4 @@ def test_the_overview_needs_no_argparse() -> None:
 
 def test_python_m_minibroker_is_the_command() -> None:
     done = subprocess.run([*MINIBROKER, "--version"], capture_output=True, text=True)
-    assert done.stdout == f"minibroker {minibroker.__version__}\n"
+    assert done.stdout == VERSION

@@ -36,6 +36,7 @@ TYPED = {
     "roll": ["roll", "-b", "{broker}", "-t", "orders"],
     "cluster": ["cluster", "state", "-b", "{cluster}"],
     "faults": ["faults", "list", "-b", "{broker}"],
+    "doctor": ["doctor"],
     "health": ["health", "-b", "{broker}"],
     "explain": ["explain", "{path}"],
     "dump": ["dump", "--print-data-log", "{path}"],

@@ -643,6 +643,7 @@ def test_who_lags_falls_out_in_time_whatever_the_clock_is_set_to(jump_ms: int) -
     in_cluster(main)
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("count", [10, 200])
 def test_acks_of_many_partitions_are_asked_for_a_few_times_each(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Counter[int] = Counter()

@@ -147,6 +147,7 @@ async def test_no_turn_of_the_loop_takes_long_however_much_is_loaded(name: str) 
     assert max(after - before for before, after in pairwise(counts)) < STEPS_MAX
 
 
+@pytest.mark.pure
 async def test_each_byte_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     view = Segment.view

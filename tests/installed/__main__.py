@@ -7,6 +7,7 @@
     newest   the newest of everything that pip gives, on the newest Python here: examples, Spark in plain sessions
     oldest   Python 3.11 and the lowest versions that pyproject.toml allows: examples, Spark in a plain session;
              tests/spark runs the jobs on that PySpark
+    compiled the wheel of `make wheel`, on this Python: the tests of what is compiled, and of all around it
     cluster  Spark's standalone master and two workers that have no minibroker, with what --package writes
 
 What must hold: nothing of the checkout can be imported, no environment is activated, PATH holds none, and no setting of
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import time
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +39,12 @@ KEPT = ROOT / "build/installed"
 OLDEST_PYTHON, NEWEST_PYTHONS = "3.11", ("3.14", "3.13", "3.12", "3.11")
 PATH = "/usr/local/bin:/usr/bin:/bin"
 SECONDS_MAX = 900
+COMPILED_TESTS = (
+    *("log", "replication", "coordinator", "groups", "transactions", "cleaner", "broker", "server", "cluster"),
+    *("cli/test_commands.py", "simulation"),
+)
+COPIED = ("tests", "docs", "bench", "pyproject.toml", "*.md", "Makefile", "docker-compose.yml")
+QUICK = "not interop and not slow and not fuzz"
 LOWEST = re.compile(r"([A-Za-z0-9_.-]+)>=([^;,\s]+)")
 
 
@@ -71,12 +79,12 @@ def run(*command: str | Path, cwd: Path, status: int = 0, **more: str) -> str:
 # Environments
 
 
-def build_wheel() -> Path:
+def build_wheel(name: str = "dist", **more: str) -> Path:
     """Return the wheel, which holds all that lies in the package."""
-    folder = KEPT / "dist"
+    folder = KEPT / name
     shutil.rmtree(folder, ignore_errors=True)
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps")
-    subprocess.run([*pip, "--wheel-dir", folder, ROOT], check=True)
+    subprocess.run([*pip, "--wheel-dir", folder, ROOT], check=True, env=os.environ | more)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -170,6 +178,23 @@ def check_oldest(wheel: Path, work: Path) -> None:
     check_spark(programs, work, "plain")
 
 
+def check_compiled(_pure: Path, work: Path) -> None:
+    """Run tests with the compiled wheel; those that break what is compiled are left out, and say so."""
+    with zipfile.ZipFile(build_wheel("compiled", MINIBROKER_COMPILED="1")) as wheel:
+        wheel.extractall(work)
+    kept = subprocess.run(["git", "ls-files", "-z", *COPIED], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in kept.stdout.split("\0")[:-1]:
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, work / name)
+    own = {"PYTHONPATH": str(work)}
+    said = run(sys.executable, "-m", "minibroker", "--version", cwd=work, **own)
+    if "(compiled)" not in said:
+        raise Failed(f"the compiled wheel says: {said}")
+    folders = [f"tests/{name}" for name in COMPILED_TESTS]
+    pytest = (sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", QUICK, *folders)
+    print(f"  {said.strip()}: {run(*pytest, cwd=work, **own).splitlines()[-1]}", flush=True)
+
+
 def check_cluster(wheel: Path, work: Path) -> None:
     programs = KEPT / "newest/bin"
     if not programs.exists():
@@ -186,6 +211,7 @@ PARTS: dict[str, Callable[[Path, Path], None]] = {
     "core": check_core,
     "newest": check_newest,
     "oldest": check_oldest,
+    "compiled": check_compiled,
     "cluster": check_cluster,
 }
 

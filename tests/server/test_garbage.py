@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.broker.test_many_topics import CREATE, creation, deletion
 from tests.server.running import batch, connected, produce, running
 
@@ -51,6 +53,7 @@ def no_collector() -> Iterator[None]:
             gc.enable()
 
 
+@pytest.mark.pure
 async def test_a_deleted_partition_goes_without_the_collector() -> None:
     async with running() as node, connected(node) as client:
         with no_collector():

@@ -325,6 +325,7 @@ def errors(answer: Any) -> Counter[int]:
 SHORT = {AddOffsetsToTxnRequest.api, EndTxnRequest.api}
 
 
+@pytest.mark.pure
 def test_there_is_one_of_every_api_that_is_answered_in_shares() -> None:
     in_shares = {
         api

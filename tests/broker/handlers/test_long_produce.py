@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from types import GeneratorType
 
 import pytest
 
@@ -18,6 +17,7 @@ from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.records import Record
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from minibroker.turns import is_work
 from tests.broker.stretches import Counted, counted
 from tests.server.running import FedTransport, running
 
@@ -192,7 +192,7 @@ async def test_a_batch_that_is_looked_at_in_pieces_is_what_came_and_goes_where_t
         node.create_topic("orders", 1)
         replica = node.replicas["orders", 0]
         work = produce(request_of(received), Context(node, FedTransport(node).connection, 9, "client"))  # type: ignore[arg-type]
-        assert isinstance(work, GeneratorType)
+        assert is_work(work)
         next(work)
         received[:] = bytes(len(received))
         replica.append(tiny(5), now_ms=NOW_MS, steady_ms=0)
@@ -210,7 +210,7 @@ async def test_who_leads_no_more_when_a_batch_has_been_looked_at_appends_nothing
         node.create_topic("orders", 1)
         replica = node.replicas["orders", 0]
         work = produce(request_of(tiny(10_000)), Context(node, FedTransport(node).connection, 9, "client"))
-        assert isinstance(work, GeneratorType)
+        assert is_work(work)
         next(work)
         replica.leader_id = 77
         answer = await node.shares.run(work)

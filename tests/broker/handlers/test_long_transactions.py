@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import GeneratorType
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.schema.bounds import NUMBERS_BITS
 from minibroker.stored.producers import AbortedTxn
 from minibroker.transactions.coordinator import TransactionCoordinator
-from minibroker.turns import SHARE_US
+from minibroker.turns import SHARE_US, is_work
 from tests.broker.stretches import counted
 from tests.broker.virtual_broker import VirtualBroker
 from tests.server.running import connected, running
@@ -112,7 +111,7 @@ def test_producers_that_are_forgotten_meanwhile_are_left_out(broker: VirtualBrok
     Topic = DescribeProducersRequest.TopicRequest
     request = DescribeProducersRequest(topics=[Topic(name="t", partition_indexes=[0])])
     work: Any = describe_producers(request, Context(broker.node, broker.connection, 0, None))
-    assert isinstance(work, GeneratorType)
+    assert is_work(work)
     next(work)
     states.expire(10, 1)
     try:
@@ -165,6 +164,7 @@ def test_arrays_of_numbers_count_where_an_answer_is_written_in_pieces(arrays: in
     assert max(counts) < max(600, 2 * numbers >> NUMBERS_BITS)
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("session_epoch", [-1, 0])
 def test_who_waits_for_what_is_committed_is_not_woken_by_a_transaction_that_goes_on(
     session_epoch: int, monkeypatch: pytest.MonkeyPatch

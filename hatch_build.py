@@ -1,0 +1,58 @@
+"""Builds the compiled wheel: the hot modules by mypyc, everything else as it is. Only with MINIBROKER_COMPILED=1.
+
+The modules are those of `[tool.hatch.build.targets.wheel.hooks.custom]` in pyproject.toml. Each keeps its source in the
+wheel, for tracebacks and for readers. What is made on the way lies in build/compiled, so the checkout stays pure and a
+second build is quick. Why, and what it asks of the source: docs/adr/0016-hot-modules-are-compiled.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+GROUP = "minibroker"  # of all modules: they call each other without Python in between
+
+
+class CompiledWheel(BuildHookInterface):
+    def dependencies(self) -> list[str]:
+        return ["mypy[mypyc]>=2.0", "setuptools>=75"] if is_wanted() else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable" or not is_wanted():
+            return
+        built = Path(self.root, "build", "compiled")
+        shutil.rmtree(built / "modules", ignore_errors=True)
+        compile_modules(self.config["modules"], Path(self.root), built)
+        for library in sorted((built / "modules").rglob("*.*")):
+            build_data["force_include"][str(library)] = library.relative_to(built / "modules").as_posix()
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+
+def is_wanted() -> bool:
+    return os.environ.get("MINIBROKER_COMPILED") == "1"
+
+
+def compile_modules(modules: list[str], root: Path, built: Path) -> None:
+    """Compile modules of the tree at `root` into `built`/modules."""
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+
+    before = Path.cwd()
+    os.chdir(root)  # mypyc names modules by their paths
+    try:
+        extensions = mypycify(
+            ["--cache-dir", str(built / "mypy"), *modules],
+            opt_level=os.environ.get("MINIBROKER_OPT_LEVEL", "3"),
+            group_name=GROUP,
+            target_dir=str(built / "c"),
+        )
+        options = {"build_ext": {"build_lib": str(built / "modules"), "build_temp": str(built / "objects")}}
+        distribution = Distribution({"name": GROUP, "ext_modules": extensions, "options": options})
+        distribution.run_command("build_ext")
+    finally:
+        os.chdir(before)
