@@ -51,6 +51,8 @@ def compile_modules(modules: list[str], root: Path, built: Path) -> None:
             group_name=GROUP,
             target_dir=str(built / "c"),
         )
+        for extension in extensions:
+            extension.extra_compile_args += [] if os.name == "nt" else ["-fvisibility=hidden"]  # calls may be inlined
         options = {"build_ext": {"build_lib": str(built / "modules"), "build_temp": str(built / "objects")}}
         distribution = Distribution({"name": GROUP, "ext_modules": extensions, "options": options})
         distribution.run_command("build_ext")

@@ -29,6 +29,7 @@ from minibroker.errors import (
 )
 from minibroker.protocol.headers import Request, RequestHeader, Response
 from minibroker.protocol.registry import request_class, response_class
+from minibroker.schema.coding import decode_from, encode_chunks
 from minibroker.server.later import Later
 from minibroker.turns import is_work
 
@@ -86,13 +87,12 @@ class Context:
 class Route:
     """What is needed to answer one version of one API."""
 
-    __slots__ = ("api", "cls", "decode_from", "handler", "header_end", "header_version", "version")
+    __slots__ = ("api", "cls", "handler", "header_end", "header_version", "version")
 
     def __init__(self, api: int, version: int, cls: type[Request], handler: Handler):
         self.api = api
         self.version = version
         self.cls = cls
-        self.decode_from = cls.decode_from
         self.handler = handler
         self.header_version = cls.header_version(version)
         # Behind the correlation id: from header v1 on, that there are no tagged fields.
@@ -100,7 +100,7 @@ class Route:
 
     def frame(self, response: Response, correlation_id: int) -> Frame:
         """Return the frame of an answer in pieces, `Records` values among them as they were given."""
-        return self._frame(response.encode_chunks(self.version), correlation_id)
+        return self._frame(encode_chunks(response, self.version), correlation_id)
 
     def frame_in_pieces(self, response: Response, correlation_id: int) -> Generator[int, None, Frame]:
         """Do what `frame` does, and yield now and then how many elements have been written since."""
@@ -168,7 +168,7 @@ class Dispatcher:
         context = Context(self.node, connection, version, client_id)
         if len(frame) > LARGE_FRAME_BYTES and api != PRODUCE:
             return self._answer_large(bytes(frame), position, route, context, correlation_id)
-        request, _ = route.decode_from(frame, position, version)  # Kafka does not mind bytes behind it either
+        request, _ = decode_from(route.cls, frame, position, version)  # Kafka does not mind bytes behind it either
         return self._respond(route, request, context, correlation_id)
 
     async def _answer_large(
@@ -192,7 +192,7 @@ class Dispatcher:
                 return carry_out(handler, correlation_id)
         try:
             response = handler(request, context)
-            is_long = not isinstance(response, Response | Later) and is_work(response)
+            is_long = not isinstance(response, Response) and type(response) is not Later and is_work(response)
             if is_long:
                 response = self.shares.start(self._long(response, route, request))  # type: ignore[arg-type]
         except ModuleNotFoundError as missing:

@@ -83,7 +83,7 @@ def find_batch(view: memoryview, position: int, end: int) -> Batch | None:
             if left >= HEADER_BYTES:
                 fields = _read_header(view, position)
                 if HEADER_BYTES <= fields[1] + PREFIX_BYTES <= left:
-                    return Batch(view, position, *fields)
+                    return Batch(view, position, fields)
         elif magic < 2 and left >= MESSAGE_BYTES_MIN[magic]:
             if magic:
                 offset, size, crc, _, attributes, timestamp = _read_v1(view, position)
@@ -91,9 +91,8 @@ def find_batch(view: memoryview, position: int, end: int) -> Batch | None:
                 offset, size, crc, _, attributes = _read_v0(view, position)
                 timestamp = -1
             if MESSAGE_BYTES_MIN[magic] <= size + PREFIX_BYTES <= left:
-                return Batch(
-                    view, position, offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, 1
-                )
+                fields = offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, 1
+                return Batch(view, position, fields)
     _check_start(view, position, left)
     return None
 
@@ -116,7 +115,6 @@ class Batch:
     """Header of a batch in a buffer. A snapshot: it shows no changes of the buffer but those by the `set_` methods.
 
     Those change the few fields that brokers change, in place, and need a buffer that can be written to.
-    The parameters behind `position` are the fields of BatchHeader in their order. v0 and v1 leave most at -1.
     """
 
     __slots__ = (
@@ -137,41 +135,27 @@ class Batch:
         "size_bytes",
     )
 
-    def __init__(
-        self,
-        buffer: memoryview,
-        position: int,
-        base_offset: int,
-        size: int,
-        partition_leader_epoch: int,
-        magic: int,
-        crc: int,
-        attributes: int,
-        last_offset_delta: int,
-        base_timestamp: int,
-        max_timestamp: int,
-        producer_id: int,
-        producer_epoch: int,
-        base_sequence: int,
-        count: int,
-    ):
+    def __init__(self, buffer: memoryview, position: int, fields: tuple[int, ...]):
+        """fields: those of BatchHeader in their order; v0 and v1 leave most at -1."""
         self.buffer = buffer
         self.position = position  # of its first byte in the buffer
-        self.header_offset = (
-            base_offset  # of the first record; in v0 and v1 of the only message, or of the last in a wrapper
-        )
+        (
+            self.header_offset,  # of the first record; in v0 and v1 of the only message, or of the last in a wrapper
+            size,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            last_offset_delta,
+            self.base_timestamp,  # with a delete horizon that; of v1 the message's own
+            self.max_timestamp,  # -1 is none
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.header_count,  # 1 in v0 and v1, a wrapper too
+        ) = fields
         self.size_bytes = size + PREFIX_BYTES  # all of it
-        self.partition_leader_epoch = partition_leader_epoch
-        self.magic = magic
-        self.crc = crc
-        self.attributes = attributes
-        self.last_offset = base_offset + last_offset_delta
-        self.base_timestamp = base_timestamp  # with a delete horizon that; of v1 the message's own
-        self.max_timestamp = max_timestamp  # -1 is none
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.base_sequence = base_sequence
-        self.header_count = count  # 1 in v0 and v1, a wrapper too
+        self.last_offset = self.header_offset + last_offset_delta
 
     def __repr__(self) -> str:
         return f"<Batch v{self.magic} to offset {self.last_offset}, bytes {self.position}..{self.end_position}>"

@@ -1,14 +1,9 @@
-"""Structs and messages: what a declaration is when it has values, and how it is read and written.
-
-The codec of a version is written at its first use (compile.py) and kept here. It checks just enough to notice that
-something is wrong; what and where it is, is found by the slow walk (walk.py).
-"""
+"""Structs and messages: what a declaration is when it has values. Codecs are kept here, and used in coding.py."""
 
 from __future__ import annotations
 
-from struct import error as LayoutError
-
 from minibroker.errors import InvalidLength, UnsupportedVersion
+from minibroker.schema import coding
 from minibroker.schema.types import VERSION_MAX, StructMeta, parse_range
 
 TYPE_CHECKING = False
@@ -86,11 +81,6 @@ class Schema:
         return version
 
 
-# What generated code may raise about bytes, and about values: it does not look closely.
-READ_FAILURES = (LayoutError, IndexError, ValueError)
-WRITE_FAILURES = (LayoutError, AttributeError, TypeError, ValueError)
-
-
 class Message(Struct):
     """A struct that stands for itself: it has versions, and is what gets encoded and decoded."""
 
@@ -115,16 +105,7 @@ class Message(Struct):
     @classmethod
     def decode_from(cls, buffer: bytes | bytearray | memoryview, position: int, version: int) -> tuple[Self, int]:
         """Read one message from `position` on; return it and the position behind it."""
-        read = cls.schema.decoders.get(version) or cls._make_decoder(version)
-        try:
-            message, end = read(buffer, position, len(buffer))
-            if end <= len(buffer):
-                return message, end
-        except READ_FAILURES:
-            pass  # The fast path says that something is wrong, the slow one says what and where.
-        from minibroker.schema.walk import diagnose
-
-        raise diagnose(cls, buffer, position, version)
+        return coding.decode_from(cls, buffer, position, version)
 
     def encode(self, version: int) -> bytes:
         """Return the bytes of the message in this version; fields that the version lacks are left out.
@@ -132,22 +113,11 @@ class Message(Struct):
         Kafka: refuses if one of these has another value than its default, unless it is marked as ignorable. Here a
         broker's answer to an old client must never fail for what the client cannot see.
         """
-        return b"".join(self._parts(version))
+        return b"".join(coding.encode_parts(self, version))
 
     def encode_chunks(self, version: int) -> list[bytes | memoryview]:
         """Return the bytes in pieces, with every `Records` value as it was given: it is never joined or copied."""
-        return _joined(self._parts(version))
-
-    def _parts(self, version: int) -> list[Any]:
-        parts: list[Any] = []
-        write = self.schema.encoders.get(version) or self._make_encoder(version)
-        try:
-            write(self, parts)
-        except WRITE_FAILURES as failure:
-            from minibroker.schema.walk import diagnose_value
-
-            raise diagnose_value(self, version, failure) from failure
-        return parts
+        return coding.encode_chunks(self, version)
 
     @classmethod
     def decode_in_pieces(
@@ -158,7 +128,7 @@ class Message(Struct):
             message, end = yield from cls._in_pieces(False, version)(buffer, position, len(buffer))
             if end <= len(buffer):
                 return message, end
-        except READ_FAILURES:
+        except coding.READ_FAILURES:
             pass
         from minibroker.schema.walk import diagnose
 
@@ -171,17 +141,17 @@ class Message(Struct):
         size_bytes = 0
         try:
             for count in self._in_pieces(True, version)(self, parts):
-                chunks += _joined(parts)
+                chunks += coding.joined(parts)
                 size_bytes += sum(map(len, parts))
                 if size_bytes > bytes_max:
                     raise InvalidLength(f"more than {bytes_max} bytes are not sent", 0, type(self).__name__)
                 parts.clear()
                 yield count
-        except WRITE_FAILURES as failure:
+        except coding.WRITE_FAILURES as failure:
             from minibroker.schema.walk import diagnose_value
 
             raise diagnose_value(self, version, failure) from failure
-        chunks += _joined(parts)
+        chunks += coding.joined(parts)
         return chunks
 
     @classmethod
@@ -207,25 +177,3 @@ class Message(Struct):
 
         write = cls.schema.encoders[version] = encoder(cls, cls.schema.check(cls, version))
         return write
-
-
-def _joined(parts: list[Any]) -> list[bytes | memoryview]:
-    """Return few long pieces for many short ones."""
-    if max(map(len, parts), default=0) < CHUNK_BYTES_MIN:
-        return [b"".join(parts)]  # nearly all messages
-    chunks: list[bytes | memoryview] = []
-    small: list[bytes] = []
-    for part in parts:
-        if type(part) is bytes and len(part) < CHUNK_BYTES_MIN:
-            small.append(part)
-        else:
-            if small:
-                chunks.append(b"".join(small))
-                small = []
-            chunks.append(part)
-    if small:
-        chunks.append(b"".join(small))
-    return chunks
-
-
-CHUNK_BYTES_MIN = 4096  # from here on a system call with one more piece is cheaper than the copy

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from copy import copy
 from functools import partial
+from struct import Struct as Layout
 from typing import Any, Final
 
 from minibroker.broker.broker_parts import BrokerParts
@@ -54,6 +55,7 @@ PartitionResponse = TopicResponse.PartitionProduceResponse
 RecordError = PartitionResponse.BatchIndexAndErrorMessage
 LeaderHint = PartitionResponse.LeaderIdAndEpoch
 
+SIZE: Final = Layout(">i")
 CHECKED_SINCE: Final = 3  # version from which batches are looked at before anything else
 ZSTD_SINCE: Final = 7
 IDS_SINCE: Final = 13
@@ -396,7 +398,7 @@ def _batch_end(records: bytes | memoryview, start: int, answer: PartitionRespons
     left = len(records) - start
     if left < PREFIX_BYTES:
         return 0
-    size = int.from_bytes(records[start + 8 : start + PREFIX_BYTES], "big", signed=True)
+    size = SIZE.unpack_from(records, start + 8)[0]
     if size < MESSAGE_BYTES_MIN[0] - PREFIX_BYTES:
         answer.error_message = f"Record size {size} is less than the minimum record overhead (14)"
         raise KafkaError(Error.CORRUPT_MESSAGE, answer.error_message)

@@ -83,10 +83,10 @@ def _batch(view: memoryview, position: int, name: str) -> Batch:
     if found:
         return found
     if magic == 2:
-        return Batch(view, position, *_read_header(view, position))
+        return Batch(view, position, _read_header(view, position))
     offset, size, crc, _, attributes, *times = (_read_v1 if magic else _read_v0)(view, position)
     timestamp = times[0] if times else -1
-    return Batch(view, position, offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, 1)
+    return Batch(view, position, (offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, 1))
 
 
 _read_header, _read_v0, _read_v1 = (layout(cls).unpack_from for cls in (BatchHeader, MessageV0, MessageV1))
