@@ -22,10 +22,12 @@ from minibroker.errors import Error, KafkaError, ProtocolError
 from minibroker.log.batches import Batch, batches
 from minibroker.log.build import build_batch
 from minibroker.log.compression import NONE
+from minibroker.log.own_batches import own_batch
 from minibroker.log.reading import read
 from minibroker.log.records import Record
 from minibroker.log.validate import COORDINATOR
 from minibroker.parts import Parts
+from minibroker.replication.leader import LeaderState
 from minibroker.replication.replica import Replica
 
 if TYPE_CHECKING:
@@ -213,6 +215,12 @@ class CoordinatorLog:
     # Writing
 
     @property
+    def is_alone(self) -> bool:
+        """Whether what is written counts with that: there are no other replicas that are to have it."""
+        role = self.replica.role
+        return isinstance(role, LeaderState) and not role.followers
+
+    @property
     def batch_bytes_max(self) -> int:
         settings = self.replica.log.settings
         return min(BATCH_BYTES_MAX, settings.validation.max_message_bytes, settings.segment_bytes)
@@ -275,24 +283,24 @@ class CoordinatorLog:
                 self._report(failure)
         self._see()
 
+    def append_alone(self, records: Sequence[EncodedRecord]) -> None:
+        """Write records where there is no other replica: they count when this returns, and nobody waits.
+
+        KafkaError if they cannot be written: nothing has happened then.
+        """
+        assert self.is_alone
+        if self._writes:
+            self.flush()  # what came before
+        try:
+            self._append_records(records, NO_HEAD)
+        except KafkaError as error:
+            self._see_disk(error)
+            raise
+
     def _append(self, batch: list[Write]) -> None:
-        self.check_open()
-        clock, head = self.parts.clock, batch[0].head or NO_HEAD
-        now_ms = clock.now_ms()
         records = [record for write in batch for record in write.records]
-        offset = self.replica.log.log_end_offset
-        if records or head.control is not None:
-            appended = self.replica.append(
-                bytearray(head.control or self._built(records, head, now_ms)),
-                now_ms=now_ms,
-                steady_ms=clock.steady_ms(),
-                acks=-1,
-                origin=COORDINATOR,
-                verification=head.verification,
-                transaction_version=head.transaction_version,
-            )
-            offset = appended.last_offset + 1 - len(records)
-        elapsed_ms = clock.elapsed_ms()
+        offset = self._append_records(records, batch[0].head or NO_HEAD) - len(records)
+        elapsed_ms = self.parts.clock.elapsed_ms()
         for write in batch:
             offset += len(write.records)
             write.end_offset = offset
@@ -302,6 +310,28 @@ class CoordinatorLog:
                 self._waiting.append(write)
                 if self._patience is None or write.until_ms < self._patience_ms:
                     self._give_up_at(write.until_ms)
+
+    def _append_records(self, records: Sequence[EncodedRecord], head: BatchHead) -> int:
+        """Append a batch; return where the log ends then."""
+        self.check_open()
+        clock, log = self.parts.clock, self.replica.log
+        now_ms = clock.now_ms()
+        if not records and head.control is None:
+            return log.log_end_offset
+        own = None
+        if head is NO_HEAD and self._codec == NONE:
+            own = own_batch(records, log.settings.validation, log.log_end_offset, self.epoch, now_ms)
+        appended = self.replica.append(
+            bytearray(head.control or self._built(records, head, now_ms)) if own is None else own.chunks[0],
+            now_ms=now_ms,
+            steady_ms=clock.steady_ms(),
+            acks=-1,
+            origin=COORDINATOR,
+            verification=head.verification,
+            transaction_version=head.transaction_version,
+            checked=own,
+        )
+        return appended.last_offset + 1
 
     def _built(self, records: Sequence[EncodedRecord], head: BatchHead, now_ms: int) -> bytes:
         return build_batch(

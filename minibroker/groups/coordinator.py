@@ -32,7 +32,8 @@ class Coordinator(LedPartitions[OffsetsPartition]):
         self.topics = ImageTopics(parts.image)
         # Name and number of partitions of all topics by their ids, as groups have last heard.
         self._known = {topic.id: (topic.name, len(topic.partitions)) for topic in parts.image.topics.values()}
-        self._set_ms = self._clock_set_ms  # how the clock was set when groups last looked at it
+        # How the clock was set when groups last looked at it.
+        self._set_ms = parts.clock.now_ms() - parts.clock.steady_ms()
         self._expire_later()
         self.follow()
 
@@ -75,16 +76,13 @@ class Coordinator(LedPartitions[OffsetsPartition]):
 
     # The clock
 
-    @property
-    def _clock_set_ms(self) -> int:
-        return self.parts.clock.now_ms() - self.parts.clock.steady_ms()
-
     def follow_clock(self) -> None:
         """See to it that a clock which has been set ends nobody's session: sessions go as timers go.
 
         Groups count by the clock, for their records do. So when it jumps, all that is due jumps with it.
         """
-        jumped_ms = self._clock_set_ms - self._set_ms
+        clock = self.parts.clock
+        jumped_ms = clock.now_ms() - clock.steady_ms() - self._set_ms
         if abs(jumped_ms) > JUMP_MS_MIN:
             self._set_ms += jumped_ms
             for led in self.led.values():

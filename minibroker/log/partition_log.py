@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from minibroker.log.producers import ProducerStates, Verification
     from minibroker.log.settings import LogSettings
     from minibroker.log.storage import Chunk, File, Storage
-    from minibroker.log.validate import AcceptedBatch, Allowance
+    from minibroker.log.validate import AcceptedBatch, Allowance, Validated
 
 
 NOTHING_OPEN: Final[Mapping[str, File]] = {}
@@ -183,16 +183,17 @@ class PartitionLog:
         transaction_version: int = 0,
         allowance: Allowance | None = None,
         looked: Looked | None = None,
+        checked: Validated | None = None,
     ) -> Appended:
         """Check what a producer sent, give it offsets, and append it; `data` is the log's to change.
 
         verification: what the coordinator confirmed of the batch's transaction. transaction_version: of a marker.
         allowance: what the batches of the request may still cost; LongValidation if this one costs more.
-        looked: what came of `look` at the same data.
+        looked: what came of `look` at the same data. checked: a batch of this broker's own, for this place.
         """
         self.check_online()
-        checked, settings, name = None, self.settings.validation, self.directory
-        if looked is None:
+        settings, name = self.settings.validation, self.directory
+        if checked is None and looked is None:
             checked = validate_in_place(
                 data, settings, self.log_end_offset, leader_epoch, now_ms, name, origin, allowance
             )

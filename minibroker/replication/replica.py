@@ -21,7 +21,7 @@ from minibroker.log.append_conversion import Looked
 from minibroker.log.partition_log import Appended, PartitionLog
 from minibroker.log.producers import Verification
 from minibroker.log.segment import Segment
-from minibroker.log.validate import CLIENT, COORDINATOR, Allowance
+from minibroker.log.validate import CLIENT, COORDINATOR, Allowance, Validated
 from minibroker.metadata.image import Partition
 from minibroker.replication.follower import NO_LEADER, FollowerState
 from minibroker.replication.leader import LAG_MS_MAX, LeaderState
@@ -237,10 +237,11 @@ class Replica:
         transaction_version: int = 0,
         allowance: Allowance | None = None,
         looked: Looked | None = None,
+        checked: Validated | None = None,
     ) -> Appended:
         """Append what a producer sent, if this broker leads and enough replicas are in sync.
 
-        now_ms: for the records; steady_ms: for who lags.
+        now_ms: for the records; steady_ms: for who lags. checked: as `PartitionLog.append_as_leader` has it.
         """
         self.check_leader()
         if acks == -1 and self.min_in_sync > 1:
@@ -256,6 +257,7 @@ class Replica:
             transaction_version=transaction_version,
             allowance=allowance,
             looked=looked,
+            checked=checked,
         )
         if not appended.is_duplicate:
             size_bytes = max(log.active.size_bytes - size_bytes, 1)

@@ -18,7 +18,7 @@ from minibroker.groups import OFFSETS_TOPIC
 from minibroker.groups.classic import ClassicGroup
 from minibroker.protocol.messages.join_group import JoinGroupRequest
 from minibroker.protocol.messages.leave_group import LeaveGroupRequest
-from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
+from minibroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest
 from minibroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.server.running import Client, connected, running
@@ -105,10 +105,23 @@ async def test_offsets_that_a_member_reads_from_meanwhile_are_not_deleted(count:
         assert stored(node) == count
 
 
+async def test_a_commit_that_waits_for_no_follower_is_answered_in_the_same_turn_of_the_loop() -> None:
+    async with running(SETTINGS) as node, connected(node) as client:
+        node.create_topic("t", 1)
+        node.create_topic(OFFSETS_TOPIC, 1)
+        member = await joined(client)
+        request = commit_of(
+            1, unknown=False, member_id=member.member_id, generation_id_or_member_epoch=member.generation_id
+        )
+        context = Context(node, SimpleNamespace(is_closing=False), 7, "test")  # type: ignore[arg-type]
+        answer = node.shares.start(group_offsets.offset_commit(request, context))
+        assert isinstance(answer, OffsetCommitResponse)
+        assert codes(answer) == {Error.NONE}
+        assert stored(node) == 1
+
+
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_many_offsets_are_written_some_at_a_time_by_whoever_is_a_member_then(
-    leaves: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_offsets_are_written_some_at_a_time_by_whoever_is_a_member_then(leaves: bool) -> None:
     count = 4 * WRITTEN_TOGETHER
     writes: list[int] = []
     async with running(SETTINGS) as node, connected(node) as client:
@@ -116,22 +129,22 @@ async def test_many_offsets_are_written_some_at_a_time_by_whoever_is_a_member_th
         node.create_topic(OFFSETS_TOPIC, 1)
         member = await joined(client)
         led = node.groups.coordinator.find("g")
-        write = led.write
+        group = led.shard.groups["g"]
+        assert isinstance(group, ClassicGroup)
+        end_offset = led.replica.log.log_end_offset
 
-        def noted(group_id: str, records: Any, *given: Any, **named: Any) -> None:
-            writes.append(len(records))
-            write(group_id, records, *given, **named)
+        def noted(_: int) -> None:
+            writes.append(led.replica.log.log_end_offset - end_offset - sum(writes))
             if leaves and len(writes) == 2:
-                group = led.shard.groups["g"]
-                assert isinstance(group, ClassicGroup)
                 group.leave(member.member_id, None)
 
-        monkeypatch.setattr(led, "write", noted)
+        led.replica.waiters[noted] = None
         request = commit_of(
             count, unknown=False, member_id=member.member_id, generation_id_or_member_epoch=member.generation_id
         )
         found = codes(await client.ask(request, 7))
         assert found == ({Error.UNKNOWN_MEMBER_ID} if leaves else {Error.NONE})
+        del led.replica.waiters[noted]
         assert writes == [WRITTEN_TOGETHER] * (2 if leaves else 4)
         assert stored(node) == sum(writes)
 
@@ -143,6 +156,6 @@ async def test_more_offsets_than_a_batch_may_have_are_refused_before_it_is_built
     async with running(SETTINGS) as node, connected(node) as client:
         node.create_topic("t", count)
         node.create_topic(OFFSETS_TOPIC, 1, {"max.message.bytes": "10000"})
-        monkeypatch.delattr(log, "build_batch")
+        monkeypatch.delattr(log, "own_batch")
         assert codes(await client.ask(commit_of(count, unknown=False), 8)) == {Error.UNKNOWN_SERVER_ERROR}
         assert stored(node) == 0

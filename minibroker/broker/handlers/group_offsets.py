@@ -80,13 +80,14 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
     encoded: list[EncodedRecord] = []
     least_bytes = 0
     merges = context.node.emulated.is_before_4 and version > 0
+    now_ms = context.now_ms
     for asked in _each_once(request.topics) if merges else request.topics:
         topic = _topic_of(asked.name, asked.topic_id, context)
         answers: list[CommitAnswer] = []
         for each in asked.partitions:
             answer = CommitAnswer(partition_index=each.partition_index, error_code=Error.NONE)
             try:
-                found, record = _record(request, topic, each, context)
+                found, record = _record(request, topic, each, now_ms, context)
                 encoded.append(encoded_of(request.group_id, record, context.node))
                 least_bytes += least_bytes_of(encoded[-1])
                 wanted.append((found, record, answer))
@@ -98,7 +99,6 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
             topics.append(CommitTopic(topic_id=bytes(asked.topic_id), name=asked.name, partitions=answers))
     response = OffsetCommitResponse(topics=topics)
     records = [record for _, record, _ in wanted]
-    written = [answer for _, _, answer in wanted]
     try:  # others may have had their turn
         led = _check_rows(request, wanted[:WRITTEN_TOGETHER], context)
     except KafkaError as error:
@@ -115,12 +115,13 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
         return response
 
     def committed(error: Error) -> OffsetCommitResponse:
-        for answer in written if error != Error.NONE else ():
-            answer.error_code = not_written(error, context)
+        if error != Error.NONE:
+            for _, _, answer in wanted:
+                answer.error_code = not_written(error, context)
         return response
 
     later = Later()
-    safe = Joint(-(-len(records) // WRITTEN_TOGETHER), later)
+    safe = later if len(records) <= WRITTEN_TOGETHER else Joint(-(-len(records) // WRITTEN_TOGETHER), later)
     try:
         led.log.check_size(least_bytes)
         for start in range(0, len(records), WRITTEN_TOGETHER):
@@ -128,8 +129,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
             if start:
                 yield WRITTEN_US * WRITTEN_TOGETHER
                 led = _check_rows(request, wanted[start:end], context)
-            led.write(request.group_id, records[start:end], safe, encoded=encoded[start:end])
-            led.arm(request.group_id)
+            led.commit(request.group_id, records[start:end], safe, encoded[start:end])
     except KafkaError as error:
         return committed(Error(error.code))
     return later.into(committed)
@@ -146,8 +146,9 @@ def _check_rows(
 ) -> OffsetsPartition:
     """Raise unless these offsets may be committed; return who writes them."""
     led, check_partition = _check_member(request, context)
-    for known, _, answer in wanted if check_partition is not None else ():
-        check_partition(known.name, known.id, answer.partition_index)  # type: ignore[misc]
+    if check_partition is not None:
+        for known, _, answer in wanted:
+            check_partition(known.name, known.id, answer.partition_index)
     return led
 
 
@@ -178,7 +179,7 @@ def _check_member(request: OffsetCommitRequest, context: Context) -> tuple[Offse
 
 
 def _record(
-    request: OffsetCommitRequest, topic: Topic | None, wanted: CommittedPartition, context: Context
+    request: OffsetCommitRequest, topic: Topic | None, wanted: CommittedPartition, now_ms: int, context: Context
 ) -> tuple[Topic, CoordinatorRecord]:
     if topic is None:
         code = Error.UNKNOWN_TOPIC_OR_PARTITION if context.api_version < IDS_SINCE else Error.UNKNOWN_TOPIC_ID
@@ -188,9 +189,8 @@ def _record(
     if not 0 <= wanted.partition_index < len(topic.partitions):
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {wanted.partition_index}")
     metadata = wanted.committed_metadata or ""
-    if len(metadata) > context.node.config["offset.metadata.max.bytes"]:
+    if metadata and len(metadata) > context.node.config["offset.metadata.max.bytes"]:
         raise KafkaError(Error.OFFSET_METADATA_TOO_LARGE, f"{len(metadata)} characters")
-    now_ms = context.now_ms
     timestamp = now_ms if wanted.commit_timestamp == -1 else wanted.commit_timestamp
     retention_ms = request.retention_time_ms
     record = commit_record(
