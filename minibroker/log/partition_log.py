@@ -336,16 +336,11 @@ class PartitionLog:
             active.size_bytes
             and (
                 active.size_bytes + size_bytes > settings.segment_bytes
-                or self._age_ms(timestamp, now_ms) > settings.segment_age_max_ms - self._jitter_ms
+                or _age_ms(active, timestamp, now_ms) > settings.segment_age_max_ms - self._jitter_ms
                 or active.index_bytes > settings.segment_index_bytes
             )
         ):
             self.roll(first_offset, now_ms)
-
-    def _age_ms(self, timestamp: int, now_ms: int) -> int:
-        """Return how long the active segment is written to, by the records' own time if they have one."""
-        first = self.active.first_timestamp()
-        return timestamp - first if first >= 0 and timestamp >= 0 else now_ms - self.active.created_ms
 
     def roll(self, base_offset: int | None = None, now_ms: int = 0) -> None:
         """End the active segment and begin another; of the producers' state before it a snapshot is kept."""
@@ -571,6 +566,12 @@ class PartitionLog:
         """Raise LogOffline if the disk has failed this log."""
         if self.offline is not None:
             raise LogOffline(f"{self.directory} is offline: {self.offline}")
+
+
+def _age_ms(active: Segment, timestamp: int, now_ms: int) -> int:
+    """Return how long a segment is written to, by the records' own time if they have one."""
+    first = active.first_timestamp()
+    return timestamp - first if first >= 0 and timestamp >= 0 else now_ms - active.created_ms
 
 
 class FlushPlan:

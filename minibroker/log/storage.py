@@ -272,26 +272,19 @@ class OsFile:
         self._mappings = storage.mappings
 
     def append(self, chunks: Sequence[Chunk]) -> None:
+        end = self.size_bytes + sum(map(len, chunks))
         try:
             if self._storage.trouble is not None:
                 self._storage.trouble("append", self.path)
-            if sum(map(len, chunks)) <= WRITE_BYTES:
-                self._gather(list(chunks))
-            else:
+            if end - self.size_bytes > WRITE_BYTES:
                 for chunk in chunks:
                     self._write_out(memoryview(chunk))
+                return
+            self.size_bytes += os.pwritev(self.handle, chunks[:PIECES_MAX], self.size_bytes)
+            if self.size_bytes < end:  # a full disk or a signal may end a write anywhere
+                self._write_out(memoryview(b"".join(chunks))[self.size_bytes - end :])
         except OSError as failure:
             raise StorageError.of("append", self.path, failure) from failure
-
-    def _gather(self, pieces: list[Chunk]) -> None:
-        while pieces:
-            written = os.pwritev(self.handle, pieces[:PIECES_MAX], self.size_bytes)
-            self.size_bytes += written
-            # Nearly always all of it. A full disk or a signal may end a write in the middle of a piece.
-            while pieces and written >= len(pieces[0]):
-                written -= len(pieces.pop(0))
-            if written:
-                pieces[0] = memoryview(pieces[0])[written:]
 
     def _write_out(self, data: memoryview) -> None:
         end, position = self.size_bytes + len(data), self.size_bytes

@@ -247,7 +247,8 @@ class Replica:
         if acks == -1 and self.min_in_sync > 1:
             self._check_in_sync()
         log = self.log
-        active, size_bytes = log.active, log.active.size_bytes
+        active = log.active
+        size_bytes = active.size_bytes
         appended = log.append_as_leader(
             data,
             leader_epoch=self.leader_epoch,

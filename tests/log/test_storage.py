@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -62,6 +63,24 @@ def test_more_chunks_than_one_system_call_takes(storage: Storage) -> None:
     file.append([b"%04d" % number for number in range(3000)])
     assert file.read_at(4 * 2999, 10) == b"2999"
     assert storage.size_bytes("f") == 12_000
+    file.close()
+
+
+@pytest.mark.parametrize("taken", [0, 3, 5, 12])
+def test_what_a_system_call_has_not_taken_is_written_after_it(
+    taken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a signal or a disk that is nearly full ends it."""
+    storage = OsStorage(str(tmp_path))
+    file = written(storage, "f", b"before ")
+
+    def short(handle: int, chunks: Sequence[bytes], offset: int) -> int:
+        return os.pwrite(handle, b"".join(chunks)[:taken], offset)
+
+    monkeypatch.setattr(os, "pwritev", short)
+    file.append([b"one", b"two", b"three."])
+    assert file.size_bytes == 19
+    assert content(storage, "f") == b"before onetwothree."
     file.close()
 
 
