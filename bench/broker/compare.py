@@ -96,6 +96,7 @@ class Comparison(Rounds):
             figures = loads.produce(broker, WARM_UP, self.plan.warm_up_records)
             loads.fetch(broker, WARM_UP, self.plan.warm_up_records)
             loads.pipelined(broker, SMALL, self.plan.seconds)
+            loads.commits(broker, SMALL, self.plan.seconds)
             loads.round_trips(broker, SMALL, self.plan.round_trips)
         broker.delete_topic(WARM_UP.topic)
         return figures
@@ -115,6 +116,7 @@ class Comparison(Rounds):
         count, seconds = self.plan.round_trips, self.plan.seconds
         self.measure("round trip, 1 x 100 B", lambda broker: loads.round_trips(broker, SMALL, count))
         self.measure("pipelined, 1 x 100 B, 64 in flight", lambda broker: loads.pipelined(broker, SMALL, seconds))
+        self.measure("commits, 64 in flight", lambda broker: loads.commits(broker, SMALL, seconds))
 
     def large_fetches(self) -> None:
         for broker in self.brokers:

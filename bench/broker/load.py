@@ -1,7 +1,7 @@
 """The loads: what one broker does with each, in figures.
 
 produce, fetch   through librdkafka (confluent-kafka), a number of records that is the same for every broker
-round_trips, pipelined, large_fetches   prepared requests over one plain socket, which cost the client next to nothing
+round_trips, pipelined, commits, large_fetches   prepared requests over one plain socket: next to nothing for the client
 
 What must hold: every record that a load sends is stored when it ends, or it fails. Connections are made before a clock
 starts. CPU time is that of the broker's process.
@@ -17,7 +17,15 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from bench.broker.brokers import Broker
-from bench.broker.raw import Raw, Topics, fetch_frame, produce_frame
+from bench.broker.raw import (
+    Raw,
+    Topics,
+    commit_frame,
+    committed,
+    fetch_frame,
+    produce_frame,
+    wait_for_coordinator,
+)
 from bench.broker.rounds import Figures
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
@@ -189,6 +197,22 @@ def pipelined(broker: Broker, topic: str, seconds: float, in_flight: int = 64) -
         run = raw.pipeline([frame], in_flight, seconds)
         cpu = broker.cpu_seconds() - cpu
         check_stored(raw, topic, first, WARM_UP_REQUESTS + run.requests)
+    return {"requests_s": run.requests / run.seconds, "cpu_us": cpu / run.requests * 1e6}
+
+
+def commits(broker: Broker, topic: str, seconds: float, in_flight: int = 64) -> Figures:
+    """Commit one offset a request for a group that nobody is in, many under way on one connection."""
+    group = "commits"
+    frames = [commit_frame(topic, group, offset) for offset in range(in_flight)]
+    with Raw(broker.address) as raw:
+        wait_for_coordinator(raw, topic, group)
+        raw.round_trips(frames[0], WARM_UP_REQUESTS)
+        cpu = broker.cpu_seconds()
+        run = raw.pipeline(frames, in_flight, seconds)
+        cpu = broker.cpu_seconds() - cpu
+        found, last = committed(raw, topic, group), (run.requests - 1) % in_flight
+    if found != last:
+        raise RuntimeError(f"{found} is committed, and {last} was the last to be")
     return {"requests_s": run.requests / run.seconds, "cpu_us": cpu / run.requests * 1e6}
 
 

@@ -21,9 +21,15 @@ VERSIONS = {
     "CreateTopicsRequest": 4,
     "DeleteTopicsRequest": 3,
     "FetchRequest": 11,
+    "FindCoordinatorRequest": 3,
+    "HeartbeatRequest": 3,
+    "JoinGroupRequest": 3,
     "ListOffsetsRequest": 5,
     "MetadataRequest": 8,
+    "OffsetCommitRequest": 7,
+    "OffsetFetchRequest": 5,
     "ProduceRequest": 7,
+    "SyncGroupRequest": 2,
 }
 LENGTH = Layout(">i")
 API_AND_VERSION = Layout(">hh")
@@ -147,6 +153,28 @@ def fetch_frame(topic: str, offset: int, bytes_max: int) -> bytes:
     return encoded("FetchRequest", max_wait_ms=500, min_bytes=1, max_bytes=bytes_max, topics=topics)
 
 
+def commit_frame(topic: str, group: str, offset: int) -> bytes:
+    """Ask for an offset of partition 0 to be committed for a group that nobody is in."""
+    asked: Any = message("OffsetCommitRequest").OffsetCommitRequestTopic  # type: ignore[attr-defined]
+    partition = asked.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    return encoded("OffsetCommitRequest", group_id=group, topics=[asked(name=topic, partitions=[partition])])
+
+
+def wait_for_coordinator(raw: Raw, topic: str, group: str) -> None:
+    """Wait until this broker takes the offsets of a group: for the first one a topic has to be made."""
+    frame = commit_frame(topic, group, 0)
+    Topics.retry(group, lambda: raw.ask("FindCoordinatorRequest", key=group, key_type=0).error_code)
+    Topics.retry(group, lambda: raw.send(frame).topics[0].partitions[0].error_code)
+
+
+def committed(raw: Raw, topic: str, group: str) -> int:
+    """Return the offset of partition 0 that a group has committed."""
+    asked: Any = message("OffsetFetchRequest").OffsetFetchRequestTopic  # type: ignore[attr-defined]
+    answer = raw.ask("OffsetFetchRequest", group_id=group, topics=[asked(name=topic, partition_indexes=[0])])
+    offset: int = answer.topics[0].partitions[0].committed_offset
+    return offset
+
+
 class Topics:
     """What a load needs of a broker besides the load: topics, and where their records begin and end."""
 
@@ -173,7 +201,9 @@ class Topics:
                     )
                     for each in range(partitions)
                 ]
-            self._retry(name, lambda: self._raw.ask("CreateTopicsRequest", topics=[topic]).topics[0].error_code)
+            self.retry(
+                f"topic {name}", lambda: self._raw.ask("CreateTopicsRequest", topics=[topic]).topics[0].error_code
+            )
         self.wait(name, partitions)
 
     def wait(self, name: str, partitions: int) -> None:
@@ -187,7 +217,7 @@ class Topics:
                 raise RuntimeError(f"topic {name} has {len(found.partitions)} partitions instead of {partitions}")
             return next(filter(None, errors), 0)
 
-        self._retry(name, leaderless)
+        self.retry(f"topic {name}", leaderless)
 
     def delete(self, name: str) -> None:
         if self.may_create:
@@ -207,9 +237,9 @@ class Topics:
         return [each.offset for each in found]
 
     @staticmethod
-    def _retry(name: str, attempt: Callable[[], int]) -> None:
+    def retry(what: str, attempt: Callable[[], int]) -> None:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while (error := attempt()) not in (0, TOPIC_EXISTS):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"topic {name}: error {error}")
+                raise RuntimeError(f"{what}: error {error}")
             time.sleep(POLL_SECONDS)

@@ -45,6 +45,8 @@ MARKS = (
     Mark("round trip", "cpu_us", "CPU µs a request"),
     Mark("pipelined", "requests_s", "requests/s", 2.0, more_is_better=True),
     Mark("pipelined", "cpu_us", "CPU µs a request"),
+    Mark("commits", "requests_s", "commits/s", 1.5, more_is_better=True),
+    Mark("commits", "cpu_us", "CPU µs a commit"),
     Mark("1 MiB", "mb_s", "MB/s", 1.0, more_is_better=True),
     Mark("1 MiB", "cpu_s_per_gb", "CPU s per GB"),
     Mark("after load", "rss_mb", "MB resident", value=120),

@@ -13,23 +13,21 @@ from itertools import count
 from typing import Any
 
 from bench.broker.brokers import Broker
-from bench.broker.raw import Raw, produce_frame
+from bench.broker.raw import Raw, commit_frame, produce_frame
 from bench.broker.rounds import Figures
 from minibroker.client.connection import Connection
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
-from minibroker.protocol.framing import encode_request
 from minibroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from minibroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from minibroker.protocol.messages.heartbeat import HeartbeatRequest
 from minibroker.protocol.messages.join_group import JoinGroupRequest
-from minibroker.protocol.messages.offset_commit import OffsetCommitRequest
 from minibroker.protocol.messages.sync_group import SyncGroupRequest
 
 TOPIC = "shared"
 NUMBERS = count()
 READY_SECONDS_MAX = 60.0
-COMMITTERS, COMMIT_VERSION = 32, 7
+COMMITTERS = 32
 NO_ERROR = b"\0\0"
 GROUPS, MEMBERS = 1000, 3
 HEARTBEAT_SECONDS = 3.0  # as clients have it by default
@@ -196,7 +194,7 @@ def commits(broker: Broker, seconds: float) -> Figures:
     """
     with selectors.DefaultSelector() as selector:
         for number in range(COMMITTERS):
-            frame = b"".join(encode_request(_commit(f"commits-{next(NUMBERS)}", number), COMMIT_VERSION, 1, "bench"))
+            frame = commit_frame(TOPIC, f"commits-{next(NUMBERS)}", number)
             host, _, port = broker.address.split(",")[0].rpartition(":")
             sock = socket.create_connection((host, int(port)))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -216,9 +214,3 @@ def commits(broker: Broker, seconds: float) -> Figures:
             assert isinstance(key.fileobj, socket.socket)
             key.fileobj.close()
     return {"commits_s": done / took, "cpu_us": cpu / done * 1e6}
-
-
-def _commit(group: str, offset: int) -> OffsetCommitRequest:
-    Topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    partition = Topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-    return OffsetCommitRequest(group_id=group, topics=[Topic(name=TOPIC, partitions=[partition])])
