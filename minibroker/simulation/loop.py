@@ -25,6 +25,7 @@ from minibroker.simulation.sockets import SimulatedServer, SimulatedTransport, S
 TURN_S = 1e-6
 PATIENCE_S = 600.0
 RESOLUTION_S = 1e-9
+TASKS_MIN = 1000
 START_MS = 1_700_000_000_000  # what virtual clocks show when a simulation begins
 
 
@@ -78,6 +79,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._clock_resolution = RESOLUTION_S
         self._selector = self  # asks select() of it, which is where a real loop waits
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks_max = TASKS_MIN  # with more of them, those that are done are forgotten
         self.set_task_factory(_make_task)  # type: ignore[arg-type]
         self.set_exception_handler(_keep_failure)
 
@@ -142,8 +144,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return SimulatedFuture(loop=self)
 
     def remember(self, task: asyncio.Task[Any]) -> None:
-        if len(self._tasks) > 1000:
+        if len(self._tasks) > self._tasks_max:
             self._tasks = {known: None for known in self._tasks if not known.done()}
+            self._tasks_max = max(TASKS_MIN, 2 * len(self._tasks))  # as many have to come until it is worth while
         self._tasks[task] = None
 
     def tasks_left(self) -> list[asyncio.Task[Any]]:

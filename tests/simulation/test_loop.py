@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.simulation.loop import Deadlock, OutOfTime, Stray
+from minibroker.simulation.loop import Deadlock, OutOfTime, SimulatedTask, Stray
 from minibroker.simulation.processes import ProcessKilled
 from minibroker.simulation.run import World, simulate
 
@@ -128,6 +128,32 @@ def test_sets_of_tasks_and_futures_keep_the_order_of_their_making() -> None:
         return order
 
     assert play(main) == list(range(50))
+
+
+def test_many_tasks_at_once_are_not_looked_through_for_each_one_more() -> None:
+    looks = 0
+
+    class Seen(SimulatedTask):
+        def done(self) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().done()
+
+    async def main(world: World) -> int:
+        loop, never = world.loop, world.loop.create_future()
+
+        async def wait() -> None:
+            await asyncio.wait([never])
+
+        tasks = [Seen(wait(), loop=loop) for _ in range(5000)]
+        for task in tasks:
+            loop.remember(task)
+        never.set_result(None)
+        await asyncio.gather(*tasks)
+        return len(loop.tasks_left())
+
+    simulate(main, 1).check()
+    assert looks < 10 * 5000  # what asyncio asks is among them; it was 12 million
 
 
 def test_what_is_left_behind_is_named() -> None:
