@@ -11,6 +11,7 @@
 #   make bench-cleaning ARGS=--quick          compaction beside Kafka's; latency meanwhile; retention of 1,000 partitions
 #   make bench-spark ARGS=--quick             our Spark source beside Spark's Kafka connector; memory of a large topic
 #   make bench-cluster ARGS=--quick           three replicas beside one, and beside Kafka's
+#   make bench-growth ARGS=--quick            what grows with partitions, topics, members, logs, connections
 #   make installed (or PARTS="core newest")   the wheel, outside of here: examples, newest and oldest versions, Spark
 #   make wheel    the compiled wheel, into build/dist: hot modules by mypyc (docs/adr/0016)
 #   make docs     the pages made from code    make format   what ruff can mend by itself
@@ -42,7 +43,7 @@ SAMPLE ?= 50
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-request bench-groups bench-transactions bench-cleaning bench-cluster bench-spark installed sim mutants crashes flips fuzz docs format clean
+.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-transactions bench-cleaning bench-cluster bench-spark bench-growth installed sim mutants crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -82,7 +83,7 @@ imports: $(VENV)/.installed
 	$(BIN)/python bench/imports.py
 
 bench: $(VENV)/.installed-bench
-	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/transactions/% bench/cleaning/% bench/spark/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in bench/*.py $(filter-out bench/broker/% bench/cluster/% bench/groups/% bench/transactions/% bench/cleaning/% bench/growth/% bench/spark/%,$(wildcard bench/*/*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 # Needs java and mvn for Kafka and go for kfake, and leaves out what has none: `make bench-broker ARGS=--quick`.
 bench-broker: $(VENV)/.installed-bench
@@ -103,6 +104,9 @@ bench-cleaning: $(VENV)/.installed-bench
 
 bench-cluster: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.cluster.compare $(ARGS)
+
+bench-growth: $(VENV)/.installed
+	$(BIN)/python -m bench.growth.measure $(ARGS)
 
 # Needs java and mvn: PySpark and the connector are fetched once, into build/interop.
 bench-spark: $(VENV)/.installed-bench $(VENV)/.installed-test
