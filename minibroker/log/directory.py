@@ -288,11 +288,11 @@ class LogDirectory:
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> None:
         """Forget every record of a log from `offset` on."""
-        log = self.logs[topic, partition]
-        if self.cleaner_offsets.get((topic, partition), 0) > offset:
-            self.cleaner_offsets[topic, partition] = offset
+        key = (topic, partition)
+        if self.cleaner_offsets.get(key, 0) > offset:
+            self.cleaner_offsets = _lowered(self.cleaner_offsets, {**self.floors(), key: offset})
             self.write_cleaner_offsets()
-        log.truncate_to(offset)
+        self.logs[key].truncate_to(offset)
 
     def _before_cut(self, key: TopicPartition, offset: int) -> None:
         """See to it that no checkpoint claims what is about to go.

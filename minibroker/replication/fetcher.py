@@ -10,7 +10,7 @@ What must hold: what an answer does to a log is decided by replication/follower.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from minibroker.clock import Pause
@@ -25,6 +25,7 @@ from minibroker.replication.follower import (
     NO_LEADER,
     OUT_OF_RANGE,
     RETRY,
+    UNKNOWN_EPOCH,
     FetchPosition,
     FollowerState,
 )
@@ -72,6 +73,11 @@ class ReplicaFetchers:
         if leader is not None:
             self.fetchers[leader].remove(key)
 
+    def cuts(self) -> Iterator[tuple[tuple[str, int], int]]:
+        """Return the logs that are about to be cut, and where: after a failover one answer may be about many."""
+        for fetcher in self.fetchers.values():
+            yield from fetcher.cuts()
+
     def stop(self) -> None:
         self._has_stopped = True
         for fetcher in self.fetchers.values():
@@ -88,6 +94,7 @@ class Fetcher:
         self.replicas: dict[Key, Replica] = {}
         self._roles: dict[Key, FollowerState] = {}  # in which each was asked for last
         self._moved: dict[Key, None] = {}  # to be named in the next request
+        self._taken: FetchResponse | None = None  # the answer whose partitions are being taken
         self._positions: dict[Key, FetchPosition] = {}  # what the leader was told last, in this session
         self._forgotten: dict[Key, None] = {}
         self._session_id = NO_SESSION
@@ -236,11 +243,23 @@ class Fetcher:
         )
 
     def _take(self, answer: FetchResponse) -> None:
-        self._session_id = answer.session_id
+        self._session_id, self._taken = answer.session_id, answer
         for topic in answer.responses:
             topic_id = bytes(topic.topic_id)
             for each in topic.partitions:
                 self._take_partition((topic_id, each.partition_index), each)
+        self._taken = None
+
+    def cuts(self) -> Iterator[tuple[tuple[str, int], int]]:
+        """Return the logs that part from their leader's by the answer that is being taken, and where they do."""
+        for topic in () if self._taken is None else self._taken.responses:
+            for each in topic.partitions:
+                diverging = each.diverging_epoch
+                if diverging.epoch != UNKNOWN_EPOCH:
+                    replica = self.replicas.get((bytes(topic.topic_id), each.partition_index))
+                    if replica is not None and isinstance(replica.role, FollowerState):
+                        key = (replica.topic, replica.partition)
+                        yield key, replica.role.parting_offset(diverging.epoch, diverging.end_offset)
 
     def _take_partition(self, key: Key, answer: Answer) -> None:
         replica, position = self.replicas.get(key), self._positions.get(key)

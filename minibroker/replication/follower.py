@@ -202,20 +202,20 @@ class FollowerState:
     # Cutting
 
     def _cut_where_logs_part(self, epoch: int, end_offset: int) -> None:
-        """Cut off what the leader does not have: its log ends at `end_offset` for the largest epoch both may know.
+        offset = self.parting_offset(epoch, end_offset)
+        self._cut(offset, f"its leader's log ends at {end_offset} for epoch {epoch}")
 
-        If this log does not have that epoch, only what came in later epochs is known to be wrong; the leader is asked
-        again with what is left (KIP-279).
+    def parting_offset(self, epoch: int, end_offset: int) -> int:
+        """Return from where on a leader does not have this log, that ends at `end_offset` for an epoch.
+
+        It is the largest epoch both may know. If this log does not have it, only what came in later epochs is known to
+        be wrong; the leader is asked again with what is left (KIP-279).
         """
         log = self.replica.log
         own_epoch, own_end_offset = log.epochs.end_offset_for(epoch, log.log_end_offset)
         if own_end_offset < 0 or own_epoch < 0:
-            offset = end_offset
-        elif own_epoch != epoch:
-            offset = own_end_offset
-        else:
-            offset = min(own_end_offset, end_offset)
-        self._cut(offset, f"its leader's log ends at {end_offset} for epoch {epoch}")
+            return end_offset
+        return own_end_offset if own_epoch != epoch else min(own_end_offset, end_offset)
 
     def _cut(self, offset: int, why: str) -> None:
         log = self.replica.log

@@ -429,8 +429,14 @@ class Partitions:
         self.parts.directory.truncate_to(*key, offset)
 
     def _floors(self) -> dict[tuple[str, int], int]:
-        """Return up to where logs that follow a leader are certain: there may be more to cut."""
-        return {key: replica.high_watermark for key, replica in self.replicas.items() if not replica.is_leader}
+        """Return up to where logs that follow a leader are certain: there may be more to cut.
+
+        That is the high watermark, unless an answer says that even what was committed goes: after an unclean election.
+        """
+        floors = {key: replica.high_watermark for key, replica in self.replicas.items() if not replica.is_leader}
+        if self.replication is not None:
+            floors |= self.replication.fetchers.cuts()
+        return floors
 
     def _log_settings(self, topic: str) -> LogSettings:
         config = self.parts.topic_config(topic)

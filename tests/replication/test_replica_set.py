@@ -7,11 +7,13 @@ import errno
 import pytest
 
 from minibroker.errors import StorageError
+from minibroker.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS
 from minibroker.log.segment import Segment
 from minibroker.replication.replica_set import AT_ONCE_MAX
 from minibroker.simulation.disk import SimulatedStorage
 from tests.broker.virtual_broker import virtual_broker
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
+from tests.server.running import batch
 
 pytestmark = pytest.mark.outside
 
@@ -110,3 +112,48 @@ def test_a_broker_that_stops_tells_the_controller_no_more_of_its_logs() -> None:
         del unopened[TOPIC, 0]
 
     in_cluster(main)
+
+
+@pytest.mark.parametrize("count", [4, 40])
+def test_after_an_unclean_election_checkpoints_are_written_as_often_for_many_logs_as_for_few(count: int) -> None:
+    written: list[str] = []
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]] * count, cleanup_policy="compact")
+        await cluster.waits.in_sync()
+
+        async def append(values: int) -> None:
+            for number in range(count):
+                await cluster.waits.leader(TOPIC, number)
+                leader = cluster.leader(TOPIC, number)
+                assert leader is not None
+                for _ in range(values):
+                    leader.append(bytearray(batch(b"value", key=b"key")), now_ms=lab.world.clock.now_ms(), steady_ms=0)
+                await cluster.waits.high_watermark(TOPIC, number, leader.log.log_end_offset)
+
+        await append(2)
+        await cluster.kill(2)
+        await append(2)
+        directory = cluster.nodes[1].directory
+        for key, log in directory.logs.items():
+            log.flush()
+            directory.cleaner_offsets[key] = 4
+        directory.write_checkpoints(dict.fromkeys(directory.logs, 4))
+        directory.write_cleaner_offsets()
+        await cluster.kill(1)
+        await cluster.start(2)
+        for number in range(count):
+            cluster.elect(TOPIC, number, unclean=True)
+        await append(1)
+        storage = cluster.storages[1]
+        assert isinstance(storage, SimulatedStorage)
+        storage.before_step = lambda step: written.append(str(step).rpartition(".tmp to ")[2])
+        await cluster.start(1)
+        await cluster.waits.in_sync()
+        assert {log.log_end_offset for log in cluster.nodes[1].directory.logs.values()} == {3}
+        assert set(cluster.nodes[1].directory.cleaner_offsets.values()) == {2}
+        storage.before_step = None
+
+    in_cluster(main, brokers=2)
+    assert [written.count(name) for name in (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS)] == [1, 1, 1]
