@@ -17,6 +17,7 @@ from bench.growth.hosts import (
     batch,
     in_broker,
     in_cluster,
+    new_disk,
     new_node,
     run,
     settled,
@@ -289,7 +290,7 @@ def logs_of(storage: OsStorage, size: int, *, compact: bool = False) -> LogDirec
 def truncations(size: int, meter: Meter) -> None:
     """As after a failover: all logs were flushed, and all lose their last record."""
     with tempfile.TemporaryDirectory(prefix="bench-growth-") as root:
-        directory = logs_of(OsStorage(root), size, compact=True)
+        directory = logs_of(new_disk(root), size, compact=True)
         for key, log in directory.logs.items():
             log.flush()
             directory.cleaner_offsets[key] = 3
@@ -312,7 +313,7 @@ def cleanings(size: int, meter: Meter) -> None:
 
     async def main(loop: SimulatedLoop) -> None:
         with tempfile.TemporaryDirectory(prefix="bench-growth-") as root:
-            node = new_node(loop, OsStorage(root), {"log.cleaner.backoff.ms": 1_000_000})
+            node = new_node(loop, new_disk(root), {"log.cleaner.backoff.ms": 1_000_000})
             await node.start()
             node.create_topic("t", size, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
             for replica in node.replicas.values():
@@ -436,7 +437,7 @@ def lives(what: str) -> Callable[[int, Meter], None]:
                         await node.stop()
                     return
                 await (node.kill() if what == "crash" else node.stop())
-                node = new_node(loop, OsStorage(root))
+                node = new_node(loop, new_disk(root))
                 with meter.elements(size):
                     await node.start()
                 await node.kill()
@@ -447,7 +448,7 @@ def lives(what: str) -> Callable[[int, Meter], None]:
 
 
 async def filled(loop: SimulatedLoop, root: str, size: int) -> Node:
-    node = new_node(loop, OsStorage(root))
+    node = new_node(loop, new_disk(root))
     await node.start()
     node.create_topic("t", size)
     for replica in node.replicas.values():
@@ -458,7 +459,7 @@ async def filled(loop: SimulatedLoop, root: str, size: int) -> Node:
 def creation(size: int, meter: Meter) -> None:
     async def main(loop: SimulatedLoop) -> None:
         with tempfile.TemporaryDirectory(prefix="bench-growth-") as root:
-            node = new_node(loop, OsStorage(root))
+            node = new_node(loop, new_disk(root))
             await node.start()
             client = Client(node)
             Topic = CreateTopicsRequest.CreatableTopic
