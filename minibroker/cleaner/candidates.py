@@ -109,9 +109,11 @@ def cleanable(
     )
 
 
-def pick(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the dirtiest of those that are due, None if none is."""
-    return max((each for each in candidates if not each.why_not), key=lambda each: each.dirty_ratio, default=None)
+def due(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return those that are due, the dirtiest, which is the first to be cleaned, last."""
+    found = [each for each in candidates if not each.why_not]
+    found.reverse()  # of two that are as dirty the first one stays first
+    return sorted(found, key=lambda each: each.dirty_ratio)
 
 
 def segments_between(log: PartitionLog, start: int, end: int) -> list[Segment]:

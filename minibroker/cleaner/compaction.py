@@ -4,8 +4,7 @@
     a pass      one log once; it gives up when the log is deleted or cut, or its policy changes
     on demand   a log is cleaned before all others, be it dirty enough or not, and nothing waits for the clock
 
-What must hold: a pass never works on a log that is not this broker's any more; where it ended is in
-cleaner-offset-checkpoint before the next one begins.
+What must hold: a pass never works on a log that is not this broker's any more.
 Kafka: cleans as many logs at once as log.cleaner.threads says, each with its part of the buffer.
 Not here: which log is next (dirty_logs.py), what a pass does (minibroker/cleaner/cleaner.py).
 """
@@ -149,7 +148,7 @@ class Compaction:
                     yield from self._oblige(*self._asked.popleft())
                 candidate = (yield from self.logs.dirtiest()) if is_turn else None
                 cleaned = None if candidate is None else (yield from self._clean(*candidate))
-                if is_turn:
+                if is_turn and self.logs.is_fresh:
                     yield from self._retain()
                 # Kafka: tries at once what was given up; here that has time until the next turn, or it might go on so.
                 if (cleaned is None or isinstance(cleaned, str)) and not self._asked:

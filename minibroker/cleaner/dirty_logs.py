@@ -35,6 +35,9 @@ class DirtyLogs:
         self.replicas = replicas
         self.uncleanable: dict[Key, str] = {}  # and why
         self.changed: dict[Key, None] = {}  # those that were looked at last time
+        self.is_fresh = False  # nothing has been cleaned since all were looked at
+        self._due: list[Replica] = []  # the rest of what was dirty enough then, the dirtiest last
+        self._due_until_ms = 0  # by the steady clock: then all are looked at again
         self._looked: dict[Key, State | None] = {}  # how a log was when there was nothing to do
         self._ratios: dict[Key, float] = {}  # how dirty it was
 
@@ -74,8 +77,25 @@ class DirtyLogs:
         )
 
     def dirtiest(self) -> Generator[float, None, tuple[Replica, Candidate, str] | None]:
-        """Return the log that is to be cleaned first, and why."""
-        from minibroker.cleaner.candidates import pick
+        """Return the log that is to be cleaned first, and why.
+
+        All logs are looked at; the next ones are then those that were due, each looked at again when its turn comes,
+        until that is an interval of the cleaner ago.
+        Kafka: looks at all compacted logs before each pass of its cleaner.
+        """
+        for self.is_fresh in (False, True):
+            if self.is_fresh:
+                yield from self._look_at_all()
+            while self._due and (self.is_fresh or self.parts.clock.steady_ms() < self._due_until_ms):
+                replica = self._due.pop()
+                if is_open(self.replicas, replica) and key_of(replica) not in self.uncleanable:
+                    candidate = self.look(replica)
+                    if candidate is not None and not candidate.why_not:
+                        return replica, candidate, _why(candidate)
+        return None
+
+    def _look_at_all(self) -> Generator[float, None, None]:
+        from minibroker.cleaner.candidates import due
 
         candidates: dict[Candidate, Replica] = {}
         self.changed.clear()
@@ -93,15 +113,8 @@ class DirtyLogs:
                 self._looked[key] = _state_of(replica) if candidate.why_not and is_timeless else None
             if len(self.changed) % LOGS_A_PIECE == 0:
                 yield 0
-        # One that was looked at a while ago may have gone.
-        found = pick(each for each, replica in candidates.items() if is_open(self.replicas, replica))
-        if found is None:
-            return None
-        why = "something dirty is older than max.compaction.lag.ms"
-        if not found.needs_now:
-            ratio = found.log.settings.min_cleanable_dirty_ratio
-            why = f"its dirty ratio {found.dirty_ratio:.2f} is above min.cleanable.dirty.ratio {ratio:.2f}"
-        return candidates[found], found, why
+        self._due = [candidates[each] for each in due(candidates)]
+        self._due_until_ms = self.parts.clock.steady_ms() + self.parts.config["log.cleaner.backoff.ms"]
 
     @property
     def dirty_ratio_max(self) -> float:
@@ -132,9 +145,7 @@ class DirtyLogs:
         return None
 
     def note_end(self, replica: Replica, offset: int) -> None:
-        directory = self.parts.directory
-        directory.cleaner_offsets[key_of(replica)] = offset
-        directory.write_cleaner_offsets()
+        self.parts.directory.note_cleaned(*key_of(replica), offset)
 
     def leave_alone(self, replica: Replica, failure: Exception) -> None:
         """Clean a log no more that cannot be read: somebody has to look at it."""
@@ -142,6 +153,14 @@ class DirtyLogs:
         self.parts.reporter.say(f"{replica.log.directory} cannot be compacted, and is left as it is: {why}")
         if self.parts.events.observed:
             self.parts.events.emit(Uncleanable(**replica.place, why=why))
+
+
+def _why(candidate: Candidate) -> str:
+    """Say why a log is cleaned."""
+    if candidate.needs_now:
+        return "something dirty is older than max.compaction.lag.ms"
+    ratio = candidate.log.settings.min_cleanable_dirty_ratio
+    return f"its dirty ratio {candidate.dirty_ratio:.2f} is above min.cleanable.dirty.ratio {ratio:.2f}"
 
 
 def key_of(replica: Replica) -> Key:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 NO_BROKER_EPOCH = -1
+CLEANED_SHARE = 10  # the checkpoint of the cleaner is written when a tenth of the logs in it has been cleaned
 ID_BYTES_DAMAGED_MAX = 2  # so few bytes differ in two ids only if one is a damaged copy of the other
 
 
@@ -92,6 +93,7 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._gone: set[TopicPartition] = set()
+        self._unwritten_cleanings = 0  # of which the checkpoint does not know
         # Logs that were found damaged: what is wrong, and which segment files there were.
         self._damages: dict[TopicPartition, tuple[StorageDamaged, list[tuple[str, int, int]]]] = {}
 
@@ -320,8 +322,11 @@ class LogDirectory:
             self.write_high_watermarks(high_watermarks)
 
     def write_recovery_points(self) -> bool:
-        """Note how far each log is flushed; return whether that was not known."""
-        return self._write_recovery_points({})
+        """Note how far each log is flushed, and cleaned; return whether that was not known."""
+        is_new = bool(self._unwritten_cleanings)
+        if is_new:
+            self.write_cleaner_offsets()
+        return self._write_recovery_points({}) or is_new
 
     def write_log_starts(self) -> bool:
         """Note where logs begin; return whether that was not known."""
@@ -380,9 +385,22 @@ class LogDirectory:
         if self._recovery_points.get((topic, partition), 0) < end_offset:
             self.write_checkpoints()
 
+    def note_cleaned(self, topic: str, partition: int, offset: int) -> None:
+        """Note up to where a log has been cleaned.
+
+        The checkpoint is of all logs, and many may be cleaned one after the other: so it does not know at once of each.
+        What a crash takes of it is cleaned again.
+        Kafka: writes the cleaner's checkpoint after each pass.
+        """
+        self.cleaner_offsets[topic, partition] = offset
+        self._unwritten_cleanings += 1
+        if self._unwritten_cleanings * CLEANED_SHARE >= len(self.cleaner_offsets):
+            self.write_cleaner_offsets()
+
     def write_cleaner_offsets(self) -> None:
         """Note up to where logs have been cleaned."""
         write_offsets(self.storage, CLEANER_OFFSETS, self.cleaner_offsets)
+        self._unwritten_cleanings = 0
 
     def _forget_cleaning(self, topic: str, partition: int) -> None:
         """Forget how far a log was cleaned before its name is free for another one."""
@@ -414,6 +432,8 @@ class LogDirectory:
         failed = any(log.offline is not None for log in self.logs.values())
         try:
             self.write_checkpoints(high_watermarks)
+            if self._unwritten_cleanings:
+                self.write_cleaner_offsets()
             if may_be_clean and not failed:
                 write_clean_shutdown(self.storage, broker_epoch)
         except StorageError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.cleaner.candidates import cleanable, pick
+from minibroker.cleaner.candidates import cleanable, due
 from minibroker.log.settings import FOREVER
 
 from .dirty_logs import NOW_MS, DirtyLog
@@ -139,11 +139,9 @@ def test_the_dirtiest_log_that_is_due_comes_first() -> None:
     clean, half, most = three_segments(), three_segments(), three_segments()
     most.put((b"x", b"y" * 100))
     most.roll()
-    candidates = [clean.candidate(6), half.candidate(3), most.candidate(3)]
-    assert pick(candidates) is candidates[2]
-    assert pick(candidates[:2]) is candidates[1]
-    assert pick(candidates[:1]) is None
-    assert pick([]) is None
+    candidates = [clean.candidate(6), most.candidate(3), half.candidate(3), most.candidate(3)]
+    assert due(candidates) == [candidates[2], candidates[3], candidates[1]]
+    assert due(candidates[:1]) == []
 
 
 def test_times_of_records_count_and_not_when_they_came() -> None:

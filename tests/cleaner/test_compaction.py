@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from minibroker.cleaner.dirty_logs import DirtyLogs
 from minibroker.cleaner.scheduler import Cleaning
 from minibroker.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_offsets
-from tests.cleaner.test_scheduler import COMPACTED, HOUR_MS, SMALL, _deletion, held, under_way
+from minibroker.simulation.disk import SimulatedStorage
+from tests.cleaner.test_scheduler import BEGIN_MS, COMPACTED, HOUR_MS, SMALL, _deletion, held, under_way
+from tests.server.running import batch
 
 pytestmark = pytest.mark.outside
 
@@ -30,6 +33,44 @@ async def test_a_first_dirty_offset_that_lies_outside_its_log_is_noted_anew() ->
         broker.node.directory.cleaner_offsets["users", 0] = 1000
         await broker.clock.advance("15s")
         assert read_offsets(broker.storage, CLEANER_OFFSETS) == {("users", 0): 0}
+
+
+@pytest.mark.parametrize("count", [5, 60])
+async def test_many_logs_that_are_due_are_not_all_looked_at_before_each_pass_nor_all_noted_behind_it(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = SimulatedStorage(lambda: BEGIN_MS)
+    looks: list[object] = []
+    monkeypatch.setattr(
+        DirtyLogs, "look", lambda self, replica, look=DirtyLogs.look: (looks.append(replica), look(self, replica))[1]
+    )
+    async with held(storage) as broker:
+        broker.node.create_topic("users", count, {**COMPACTED, "min.cleanable.dirty.ratio": "0.1"})
+        for partition in range(count):
+            for _ in range(8):
+                replica = broker.node.replicas["users", partition]
+                replica.append(bytearray(batch(b"v" * 400, key=b"k")), now_ms=BEGIN_MS, steady_ms=0)
+        written: list[str] = []
+        storage.before_step = lambda step: written.append(str(step).rpartition(".tmp to ")[2])
+        await broker.clock.advance("15s")
+        storage.before_step = None
+        assert [event.kind for event in broker.events].count("compaction") == count
+        assert len(looks) <= 3 * count, "all of them first, each again when its turn comes, and all in the end"
+        assert written.count(CLEANER_OFFSETS) <= 5 + count // 2
+        assert written.count(RECOVERY_POINTS) <= 1 + count // 20
+        await broker.clock.advance("60s")
+        assert len(read_offsets(storage, CLEANER_OFFSETS)) == count
+
+
+async def test_how_far_logs_were_cleaned_is_noted_when_a_broker_stops() -> None:
+    async with held() as broker:
+        directory = broker.node.directory
+        directory.cleaner_offsets = {("other", number): 1 for number in range(100)}
+        directory.write_cleaner_offsets()
+        directory.note_cleaned("users", 0, 7)
+        assert ("users", 0) not in read_offsets(broker.storage, CLEANER_OFFSETS)
+        await broker.node.stop()
+        assert read_offsets(broker.storage, CLEANER_OFFSETS)["users", 0] == 7
 
 
 async def test_what_is_read_and_written_is_waited_for_to_the_millisecond() -> None:

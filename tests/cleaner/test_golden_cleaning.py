@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from minibroker.cleaner.candidates import cleanable, pick
+from minibroker.cleaner.candidates import cleanable, due
 from minibroker.cleaner.cleaner import clean
 from minibroker.in_pieces import finish
 from minibroker.log.batches import Batch, batches
@@ -124,7 +124,7 @@ def test_a_pass_leaves_what_kafka_left(golden: Pass) -> None:
     candidate = cleanable(
         log, first_dirty_offset=golden.first_dirty, last_stable_offset=log.log_end_offset, now_ms=now_ms
     )
-    assert pick([candidate]) is candidate
+    assert due([candidate]) == [candidate]
     cleaned = finish(clean(log, candidate, now_ms=now_ms, map_bytes_max=1 << 20, upgrades=False))
 
     assert cleaned.end_offset == candidate.end == sealed_end
