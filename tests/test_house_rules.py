@@ -137,6 +137,7 @@ DOORS = {
             "spark/java.py",
             "spark/packing.py",
             "server/buffers.py",  # maps of memory, of no file
+            "log/pages.py",  # the same, and how this machine counts addresses
         ),
         rf"(io\.)?open|os\.({FILE_CALLS})|mmap\.mmap|(pathlib|shutil|tempfile)(\..*)?"
         r"|\?\.(read_text|write_text|read_bytes|write_bytes)",

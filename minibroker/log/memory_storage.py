@@ -2,8 +2,9 @@
 
 What must hold: it behaves as OsStorage does, view by view and error by error; tests/log/test_storage.py runs one suite
 over both. Nothing survives the process, so `sync` has nothing to do.
-A view from `map` outlives growing and cutting. A bytearray cannot change its length while a view looks at it, so the
-file moves to another buffer then, and the old one lives as long as its views.
+A file lies in a bytearray, and from SHORT_BYTES_MAX on in pages of its own, where it need not move any more (pages.py).
+A view from `map` outlives growing and cutting. A buffer cannot change its length while a view looks at it, so the file
+moves to another one then, and the old one lives as long as its views.
 Time comes in as `now_ms`. Not here: limits, losses, failures.
 """
 
@@ -13,16 +14,19 @@ import errno
 import os
 
 from minibroker.errors import StorageError
+from minibroker.log.pages import cut, lengthen, reserve, touch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import NoReturn
+    from typing import Final, NoReturn
 
+    from minibroker.log.pages import Buffer
     from minibroker.log.storage import Chunk, Trouble
 
-SPARE_SHARE = 1  # a buffer that must grow gets its length on top: memory that nobody has touched takes none
-SPARE_BYTES_MIN = 256
+SHORT_BYTES_MAX: Final = 1 << 20
+SPARE_SHARE: Final = 1  # a buffer that must grow gets its length on top: memory that nobody has touched takes none
+SPARE_BYTES_MIN: Final = 256
 
 
 def failure(doing: str, path: str, error: int, told: str = "") -> StorageError:
@@ -38,19 +42,20 @@ class Content:
     copied before the first write and before the first view.
     """
 
-    __slots__ = ("_buffer", "_retired", "modified_ms", "size_bytes")
+    __slots__ = ("_buffer", "_retired", "_room_bytes", "modified_ms", "size_bytes")
 
     def __init__(self, data: bytes = b"", modified_ms: int = 0):
-        self._buffer: bytes | bytearray = data
-        self._retired: list[bytearray] = []  # grown out of, but a view may still look: they get every write too
+        self._buffer: bytes | Buffer = data
+        self._room_bytes = 0  # so much of the buffer is ready to be written to
+        self._retired: list[Buffer] = []  # grown out of, but a view may still look: they get every write too
         self.size_bytes = len(data)
         self.modified_ms = modified_ms
 
     def write(self, position: int, data: Chunk) -> None:
         end = position + len(data)
         buffer = self._buffer
-        if end > len(buffer) or isinstance(buffer, bytes):
-            buffer = self._grow(end)
+        if end > self._room_bytes or isinstance(buffer, bytes):
+            buffer = self._make_room(position, end)
         buffer[position:end] = data
         for old in self._retired:
             shown = max(0, len(old) - position)
@@ -66,47 +71,78 @@ class Content:
     def view(self) -> memoryview:
         buffer = self._buffer
         if len(buffer) < self.size_bytes or isinstance(buffer, bytes):
-            buffer = self._grow(self.size_bytes)
+            buffer = self._lengthen(self.size_bytes)
         return memoryview(buffer)[: self.size_bytes].toreadonly()
 
     def truncate(self, size_bytes: int) -> None:
-        if size_bytes < self.size_bytes:
-            self._cut(size_bytes)
+        is_cut = size_bytes < self.size_bytes
         self.size_bytes = size_bytes
+        if is_cut:
+            self._cut(size_bytes)
 
-    def _grow(self, size_bytes: int) -> bytearray:
-        """Make the buffer writable and at least that long."""
+    def _make_room(self, position: int, end: int) -> Buffer:
+        """Return the buffer, ready for a write that ends behind what was made ready before."""
+        buffer = self._lengthen(end)
+        if not isinstance(buffer, bytearray):
+            self._room_bytes = touch(buffer, max(position, self._room_bytes), end)
+        return buffer
+
+    def _lengthen(self, size_bytes: int) -> Buffer:
+        """Return the buffer, at least that long and writable."""
         buffer = self._buffer
-        if isinstance(buffer, bytes):
-            if size_bytes > len(buffer):
-                size_bytes += max(size_bytes // SPARE_SHARE, SPARE_BYTES_MIN)
-            self._buffer = grown = bytearray(max(size_bytes, len(buffer)))
-            grown[: len(buffer)] = buffer
-            return grown
-        size_bytes += max(size_bytes // SPARE_SHARE, SPARE_BYTES_MIN)
-        # A new buffer, and not a longer one: its end is not touched before somebody writes there.
-        self._buffer = grown = bytearray(size_bytes)
-        held = min(len(buffer), self.size_bytes)
-        grown[:held] = memoryview(buffer)[:held]
-        self._retired = [old for old in (*self._retired, buffer) if _is_viewed(old)]
-        return grown
+        if not isinstance(buffer, (bytes, bytearray)) and lengthen(buffer, size_bytes):
+            longer: Buffer = buffer
+        else:
+            spare_bytes = max(size_bytes // SPARE_SHARE, SPARE_BYTES_MIN) if size_bytes > len(buffer) else 0
+            longer = self._move(max(size_bytes, len(buffer)), spare_bytes)
+            if not isinstance(buffer, bytes):
+                self._retired.append(buffer)
+        if self._retired:
+            self._retired = [old for old in self._retired if _is_viewed(old)]
+        return longer
+
+    def _move(self, size_bytes: int, spare_bytes: int = 0) -> Buffer:
+        """Go on in another buffer, and not in a longer one: what nobody writes to takes no memory."""
+        buffer: Buffer | None = reserve(size_bytes) if size_bytes > SHORT_BYTES_MAX else None
+        if buffer is None:
+            buffer = bytearray(size_bytes + spare_bytes)
+        held = min(len(self._buffer), self.size_bytes)
+        buffer[:held] = memoryview(self._buffer)[:held]
+        self._buffer = buffer
+        self._room_bytes = len(buffer) if isinstance(buffer, bytearray) else 0
+        return buffer
 
     def _cut(self, size_bytes: int) -> None:
         """Shorten; from now on the views show the past."""
+        buffer = self._buffer
         self._retired = []
-        if isinstance(self._buffer, bytearray) and size_bytes < len(self._buffer):
-            try:
-                del self._buffer[size_bytes:]
-                return
-            except BufferError:
-                pass
-        self._buffer = bytearray(memoryview(self._buffer)[:size_bytes])
+        self._room_bytes = 0
+        if not size_bytes:
+            self._buffer = b""
+        elif isinstance(buffer, bytes) or size_bytes >= len(buffer) or not _shorten(buffer, size_bytes):
+            self._move(size_bytes)
+        else:
+            self._room_bytes = len(buffer)
 
 
-def _is_viewed(buffer: bytearray) -> bool:
+def _shorten(buffer: Buffer, size_bytes: int) -> bool:
+    """Have nothing but zeros behind an end; tell whether that worked: not if a view looks at the buffer."""
+    if not isinstance(buffer, bytearray):
+        return cut(buffer, size_bytes)
+    try:
+        del buffer[size_bytes:]
+    except BufferError:
+        return False
+    return True
+
+
+def _is_viewed(buffer: Buffer) -> bool:
     """Tell whether a view looks at a buffer; if none does, empty it."""
     try:
-        buffer.clear()
+        if isinstance(buffer, bytearray):
+            buffer.clear()
+        else:
+            buffer.close()
     except BufferError:
         return True
     return False

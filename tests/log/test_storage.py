@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -20,6 +22,8 @@ from tests.log.crash import extremes
 
 if TYPE_CHECKING:
     from minibroker.log.storage import File, Storage
+
+MIB = 1 << 20
 
 
 @pytest.fixture(params=["os", "memory", "simulated"])
@@ -385,12 +389,12 @@ def test_a_name_stays_in_its_directory(storage: Storage) -> None:
 # All at once
 
 
-def act_at_random(chance: Random, storages: list[Storage], files: dict[str, list[File]]) -> None:
+def act_at_random(chance: Random, storages: list[Storage], files: dict[str, list[File]], scale: int) -> None:
     """Do one thing, the same to every storage."""
     name = chance.choice(["a", "b", "d/c", "d/e"])
     if name not in files:
         files[name] = [storage.open(name, create=True) for storage in storages]
-    position, data = chance.randrange(700), chance.randbytes(chance.choice([0, 1, 30, 600]))
+    position, data = scale * chance.randrange(700), scale * chance.randbytes(chance.choice([0, 1, 30, 600]))
     doing = chance.randrange(7)
     if doing == 5:
         directory, _, _ = name.rpartition("/")
@@ -414,8 +418,8 @@ def act_at_random(chance: Random, storages: list[Storage], files: dict[str, list
             file.sync()
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_all_storages_do_the_same(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "scale"), [*((seed, 1) for seed in range(10)), (10, 5000), (11, 5001)])
+def test_all_storages_do_the_same(seed: int, scale: int, tmp_path: Path) -> None:
     chance = Random(seed)
     simulated = SimulatedStorage()
     storages: list[Storage] = [OsStorage(str(tmp_path)), MemoryStorage(int), simulated]
@@ -423,13 +427,13 @@ def test_all_storages_do_the_same(seed: int, tmp_path: Path) -> None:
         storage.make_directory("d")
     files: dict[str, list[File]] = {}
     views: list[list[memoryview]] = []
-    for _ in range(150):
-        act_at_random(chance, storages, files)
+    for _ in range(150 if scale == 1 else 60):
+        act_at_random(chance, storages, files, scale)
         if files and chance.random() < 0.3:
             views.append([file.map() for file in files[chance.choice(sorted(files))]])
         for name, opened in files.items():
             assert len({file.size_bytes for file in opened}) == 1, name
-            assert len({file.read_at(5, 300) for file in opened}) == 1, name
+            assert len({file.read_at(5, 300 * scale) for file in opened}) == 1, name
         assert len({tuple(storage.list("") + storage.list("d")) for storage in storages}) == 1
         if views:
             assert len({bytes(view) for view in chance.choice(views)}) == 1
@@ -485,3 +489,133 @@ def test_a_buffer_that_no_view_needs_is_let_go() -> None:
     del kept
     file.append([b"z" * 100_000])
     assert not file._content._retired  # type: ignore[union-attr]
+
+
+def test_a_buffer_that_no_view_needs_is_let_go_also_when_the_file_does_not_move_any_more() -> None:
+    file = written(MemoryStorage(int), "f", b"x" * MIB)
+    kept = file.map()
+    file.append([b"y" * MIB])
+    file.write_at(0, b"z")
+    assert kept[0] == ord("z")
+    del kept
+    file.append([b"y" * MIB])
+    assert not file._content._retired  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def chunk() -> memoryview:
+    """What a broker appends: a part of its receive buffer."""
+    return memoryview(bytearray(b"x" * (MIB + 1)))[:MIB]
+
+
+def test_a_long_file_grows_without_being_copied(chunk: memoryview) -> None:
+    file = written(MemoryStorage(int), "f", bytes(2 * MIB))
+    first = file.map()
+    tracemalloc.start()
+    try:
+        for _ in range(40):
+            file.append([chunk])
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert file.map().obj is first.obj
+    assert bytes(file.map()[-MIB:]) == chunk
+
+
+needs_linux = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="it counts pages as Linux tells them")
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as counted:
+        return int(counted.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@needs_linux
+def test_memory_goes_back_to_the_system_with_what_was_cut_off_and_with_the_file(chunk: memoryview) -> None:
+    storage = MemoryStorage(int)
+    before = resident_bytes()
+    file = written(storage, "f", b"")
+    for _ in range(40):
+        file.append([chunk])
+    at_most = resident_bytes()
+    assert 40 * MIB <= at_most - before < 44 * MIB
+    file.truncate(30 * MIB + 5)
+    assert resident_bytes() - before < 34 * MIB
+    file.append([b"z"])
+    file.truncate(35 * MIB)
+    assert file.read_at(30 * MIB + 3, 5) == b"xxz\0\0"
+    view = file.view(20 * MIB, 1)
+    file.truncate(10 * MIB)  # what is viewed stays
+    file.append([b"new"])
+    assert (view[0], file.read_at(10 * MIB - 1, 5)) == (ord("x"), b"xnew")
+    del view
+    assert resident_bytes() - before < 14 * MIB
+    file.close()
+    storage.remove("f")
+    del file
+    assert resident_bytes() - before < 4 * MIB
+
+
+@needs_linux
+def test_the_hole_of_a_long_file_takes_no_memory() -> None:
+    before = resident_bytes()
+    file = written(MemoryStorage(int), "f", b"")
+    file.truncate(900 * MIB)
+    file.write_at(500 * MIB, b"x")
+    file.write_at(5, b"y")
+    assert (len(file.map()), file.read_at(500 * MIB - 1, 3), file.read_at(4, 3)) == (900 * MIB, b"\0x\0", b"\0y\0")
+    assert resident_bytes() - before < 6 * MIB
+
+
+@needs_linux
+@pytest.mark.outside
+def test_a_fork_shares_the_pages_and_sees_no_later_write(chunk: memoryview) -> None:
+    file = written(MemoryStorage(int), "f", b"")
+    for _ in range(20):
+        file.append([chunk])
+    written_now, wait = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(wait)
+            os.read(written_now, 1)  # its end: the parent has written
+            with open("/proc/self/smaps_rollup") as counted:
+                private = sum(int(line.split()[1]) << 10 for line in counted if line.startswith("Private_"))
+            os._exit(0 if private < 15 * MIB and file.read_at(5, 1) == b"x" else 1)
+        finally:
+            os._exit(2)
+    file.write_at(5, b"z")
+    os.close(wait)
+    os.close(written_now)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@needs_linux
+@pytest.mark.outside
+@pytest.mark.parametrize(("when", "limit_bytes"), [("from the beginning", 4 << 30), ("later", 200 * MIB)])
+def test_where_addresses_are_limited_a_file_takes_no_more_than_it_needs(when: str, limit_bytes: int) -> None:
+    script = """
+import resource, sys
+from minibroker.log.memory_storage import MemoryStorage
+
+storage, views = MemoryStorage(int), []
+if sys.argv[1] == "later":
+    storage.open("first", create=True).append([bytes(2 << 20)])
+with open("/proc/self/statm") as counted:
+    used = int(counted.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[2]), resource.RLIM_INFINITY))
+files = [storage.open(f"f{number}", create=True) for number in range(3)]
+for number in range(9):
+    for file in files:
+        file.append([bytes([number]) * (1 << 20)])
+        views.append(file.map())
+assert all(len(file.map().obj) < 40 << 20 for file in files)
+for file in files:
+    file.write_at(5, b"z")
+    file.truncate(8 << 20)
+    file.append([b"end"])
+    assert file.read_at(0, 9 << 20) == bytes(5) + b"z" + b"".join(
+        bytes([number]) * (1 << 20) for number in range(8))[6:] + b"end"
+assert all(view[5] == ord("z") and view[-1] == number // 3 for number, view in enumerate(views))
+"""
+    subprocess.run([sys.executable, "-c", script, when, str(limit_bytes)], check=True, timeout=60)
