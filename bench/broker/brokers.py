@@ -225,6 +225,14 @@ class Broker:
                 kib[key] += int(found[key].split()[0])
         return {"rss_mb": kib["VmRSS"] / 1024, "anonymous_mb": kib["RssAnon"] / 1024}
 
+    def most_resident_mb(self) -> float:
+        """Return the most resident memory that it has had so far."""
+        kib = 0
+        for each in self._processes:
+            with open(f"/proc/{each.pid}/status") as status:
+                kib += int(dict(line.split(":", 1) for line in status)["VmHWM"].split()[0])
+        return kib / 1024
+
     def tell(self, words: str) -> str:
         """Say something to a process that listens, and return its answer."""
         stdin = self._processes[0].stdin

@@ -86,6 +86,14 @@ class Raw:
             took.append(time.perf_counter() - start)
         return took
 
+    def send_all(self, frames: Sequence[bytes], count: int, in_flight: int) -> None:
+        """Send the frames in turn, so many in all; that many at once, and then wait for all of their answers."""
+        for first in range(0, count, in_flight):
+            turn = [frames[number % len(frames)] for number in range(first, min(first + in_flight, count))]
+            self._socket.sendall(b"".join(turn))
+            for _ in turn:
+                self._frame()
+
     def pipeline(self, frames: Sequence[bytes], in_flight: int, seconds: float) -> Run:
         """Keep that many requests under way for a while: the frames in turn, each answer makes room for one more."""
         count = len(frames)
