@@ -8,7 +8,6 @@ second build is quick. Why, and what it asks of the source: docs/adr/0016-hot-mo
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,13 @@ class CompiledWheel(BuildHookInterface):
         if version == "editable" or not is_wanted():
             return
         built = Path(self.root, "build", "compiled")
-        shutil.rmtree(built / "modules", ignore_errors=True)
-        compile_modules(self.config["modules"], Path(self.root), built)
+        modules = self.config["modules"]
+        compile_modules(modules, Path(self.root), built)
+        wanted = {name.removesuffix(".py") for name in modules} | {f"{GROUP}__mypyc"}
         for library in sorted((built / "modules").rglob("*.*")):
-            build_data["force_include"][str(library)] = library.relative_to(built / "modules").as_posix()
+            name = library.relative_to(built / "modules").as_posix()
+            if name.partition(".")[0] in wanted:  # not one that was listed before
+                build_data["force_include"][str(library)] = name
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
 
@@ -47,7 +49,7 @@ def compile_modules(modules: list[str], root: Path, built: Path) -> None:
     try:
         extensions = mypycify(
             ["--cache-dir", str(built / "mypy"), *modules],
-            opt_level=os.environ.get("MINIBROKER_OPT_LEVEL", "3"),
+            opt_level="3",
             group_name=GROUP,
             target_dir=str(built / "c"),
         )

@@ -10,14 +10,15 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from typing import Any, ParamSpec, TypeVar
+    from typing import Any, Final, ParamSpec, TypeVar
 
     How = ParamSpec("How")
     Made = TypeVar("Made")
     InPieces = Generator[int, None, Made]
 
-PIECE_US = 500  # after so much others may have their turn
-BATCH_US, BYTES_PER_US = 2, 1000  # to look at a batch's header, and to read it and take its checksum
+PIECE_US: Final = 500  # after so much others may have their turn
+BATCH_US: Final = 2  # to look at a batch's header, and to read it and take its checksum
+BYTES_PER_US: Final = 1000
 
 
 def finish(work: Generator[Any, None, Made]) -> Made:

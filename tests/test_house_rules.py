@@ -164,7 +164,10 @@ LIGHT_PARTS = {
 }
 
 # Types and nothing else: imported by type checkers, never when something runs.
-TYPES_ONLY = {"minibroker/log/batch_info.py", "minibroker/replication/known_broker.py"}
+TYPES_ONLY = {
+    *("minibroker/log/batch_info.py", "minibroker/log/storage_types.py"),
+    *("minibroker/replication/follower_types.py", "minibroker/replication/known_broker.py"),
+}
 TYPES_ONLY_PACKAGES = {"mypy_extensions"}
 
 FILE_LINES_MAX = 700  # a whole thought may be long; what one request crosses is counted in test_reading_path.py

@@ -19,11 +19,12 @@ from minibroker.clock import IDLE, SESSION, LoopClock, sleep_by_timer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from minibroker.clock import Clock, Timer
 
 
-STRETCH_MS = 20  # as long as one request may hold the loop
+STRETCH_MS: Final = 20  # as long as one request may hold the loop
 
 
 def name_of(callback: Callable[[], object]) -> str:

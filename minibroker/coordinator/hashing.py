@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Key = TypeVar("Key", str, bytes, int)
 
-FEWEST_SLOTS = 16  # of java.util.HashMap
-FIBONACCI = -7046029254386353131  # by which Kafka's own hash tables multiply
+FEWEST_SLOTS: Final = 16  # of java.util.HashMap
+FIBONACCI: Final = -7046029254386353131  # by which Kafka's own hash tables multiply
 
 
 def java_hash(key: str | bytes | int) -> int:

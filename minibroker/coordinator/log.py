@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from minibroker.clock import REQUEST
 from minibroker.errors import Error, KafkaError, ProtocolError
@@ -80,11 +80,12 @@ class Owner(Protocol):
         """Somebody has been."""
 
 
-LOAD_BYTES = 256 << 10  # read at once: half a millisecond if the disk has it at hand
-LOAD_US = 500
-BATCH_BYTES_MAX = 512 << 10  # records of several requests go into one batch up to here
-HEADER_BYTES, RECORD_BYTES = 61, 20  # of a batch, and at most of a record beside its key and value
-RECORD_BYTES_MIN = 7  # of a record
+LOAD_BYTES: Final = 256 << 10  # read at once: half a millisecond if the disk has it at hand
+LOAD_US: Final = 500
+BATCH_BYTES_MAX: Final = 512 << 10  # records of several requests go into one batch up to here
+HEADER_BYTES: Final = 61  # of a batch, and at most of a record beside its key and value
+RECORD_BYTES: Final = 20
+RECORD_BYTES_MIN: Final = 7  # of a record
 
 
 class BatchHead(NamedTuple):
@@ -97,7 +98,7 @@ class BatchHead(NamedTuple):
     transaction_version: int = 0  # of a marker, as who wants it written says
 
 
-NO_HEAD = BatchHead(-1, -1)
+NO_HEAD: Final = BatchHead(-1, -1)
 
 
 class Write:

@@ -11,7 +11,7 @@ rebalance for each of them, and again for as long while more come, up to their r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minibroker.errors import Error
 from minibroker.groups.classic_members import Member, sync_refused
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minibroker.groups.classic import ClassicGroup
 
 
-NEW_MEMBER_JOIN_MS = 300_000  # who was never answered has so long: it may never hear of its id
+NEW_MEMBER_JOIN_MS: Final = 300_000  # who was never answered has so long: it may never hear of its id
 
 
 class Rebalance:

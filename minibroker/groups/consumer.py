@@ -61,12 +61,16 @@ from minibroker.protocol.messages.consumer_group_heartbeat import (
 from minibroker.stored.group_offsets import OffsetCommitValue
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 CheckPartition = Callable[[str, bytes, int], None]  # name and id of the topic, partition: raises if refused
 
-UNCHANGED = -1
-MEMBER_MAKES_ITS_ID_SINCE = 1  # ConsumerGroupHeartbeat
-COMMIT_WITH_MEMBER_EPOCH_SINCE = 9  # OffsetCommit
-SPACES = "".join(map(chr, range(0x21)))  # what Java's trim() takes away
+UNCHANGED: Final = -1
+MEMBER_MAKES_ITS_ID_SINCE: Final = 1  # ConsumerGroupHeartbeat
+COMMIT_WITH_MEMBER_EPOCH_SINCE: Final = 9  # OffsetCommit
+SPACES: Final = "".join(map(chr, range(0x21)))  # what Java's trim() takes away
 
 
 class ConsumerGroup:

@@ -57,7 +57,11 @@ from minibroker.groups.timers import REBALANCE, Timers
 from minibroker.groups.topics import Topics, metadata_hash
 from minibroker.stored.consumer_groups import ConsumerGroupPartitionMetadataKey
 
-PATTERNS_PAUSE_MS = 10_000  # at least, between two resolutions of a group's regular expressions
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+PATTERNS_PAUSE_MS: Final = 10_000  # at least, between two resolutions of a group's regular expressions
 IsOwned = Callable[[bytes, int], bool]
 
 

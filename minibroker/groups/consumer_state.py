@@ -13,7 +13,7 @@ Not here: which records to write (consumer.py), what a member is to do next (con
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from minibroker.coordinator.hashing import as_filled, as_timeline
 from minibroker.errors import Error, KafkaError
@@ -48,12 +48,20 @@ Held = Mapping[bytes, Mapping[int, int]]
 Owned = Iterable[ConsumerGroupHeartbeatRequest.TopicPartitions]
 Target = Mapping[bytes, Sequence[int]]  # by topic the partitions that a member shall have
 
-EMPTY, ASSIGNING, RECONCILING, ALL_STABLE = "Empty", "Assigning", "Reconciling", "Stable"
-FIRST_EPOCH = 1  # of a group that has not been written yet, and of its empty target assignment
-NO_TARGET_EPOCH = -1
-JOINING, LEAVING, LEFT_FOR_A_WHILE = 0, -1, -2  # epochs with a meaning
-STABLE, UNREVOKED, UNRELEASED, UNKNOWN = 0, 1, 2, 127  # states, as they are stored
-UNKNOWN_TIMEOUT = -1
+EMPTY: Final = "Empty"
+ASSIGNING: Final = "Assigning"
+RECONCILING: Final = "Reconciling"
+ALL_STABLE: Final = "Stable"
+FIRST_EPOCH: Final = 1  # of a group that has not been written yet, and of its empty target assignment
+NO_TARGET_EPOCH: Final = -1
+JOINING: Final = 0  # epochs with a meaning
+LEAVING: Final = -1
+LEFT_FOR_A_WHILE: Final = -2
+STABLE: Final = 0  # states, as they are stored
+UNREVOKED: Final = 1
+UNRELEASED: Final = 2
+UNKNOWN: Final = 127
+UNKNOWN_TIMEOUT: Final = -1
 
 
 class ConsumerState:

@@ -7,7 +7,7 @@ groups on it (minibroker/groups), requests (handlers).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minibroker.clock import CHORE
 from minibroker.coordinator.partitions import LedPartitions
@@ -21,7 +21,7 @@ from minibroker.replication.replica import Replica
 if TYPE_CHECKING:
     from minibroker.clock import Timer
 
-JUMP_MS_MIN = 20  # less is how two clocks are read one after the other
+JUMP_MS_MIN: Final = 20  # less is how two clocks are read one after the other
 
 
 class Coordinator(LedPartitions[OffsetsPartition]):

@@ -13,7 +13,7 @@ Records that are written and not committed lie over the others (`_appended`): th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from minibroker.errors import Error
 from minibroker.groups.records import CoordinatorRecord
@@ -24,7 +24,7 @@ Mark = tuple[str, Place, "Stored"]  # what `append` returns, for `commit`
 
 Kept = TypeVar("Kept")
 
-NO_EXPIRY = -1
+NO_EXPIRY: Final = -1
 NOTHING: Mapping[Place, Any] = {}
 
 

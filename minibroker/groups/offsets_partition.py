@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minibroker.clock import CHORE
 from minibroker.config.resources import GroupConfig
@@ -45,12 +45,14 @@ from minibroker.turns import FIRST_US
 if TYPE_CHECKING:
     from minibroker.clock import Timer
 
-NO_ID = bytes(16)
+NO_ID: Final = bytes(16)
 
-GROUP_US, PART_US = 20, 3  # what a group takes of which all records are there, and each of its members and offsets
-SETTLED_US, SETTLED_TOGETHER = 2, 100  # offsets of a transaction that has ended
-WRITE_US = 20  # what it takes to write a record
-WHYS = {
+GROUP_US: Final = 20  # what a group takes of which all records are there, and each of its members and offsets
+PART_US: Final = 3
+SETTLED_US: Final = 2  # offsets of a transaction that has ended
+SETTLED_TOGETHER: Final = 100
+WRITE_US: Final = 20  # what it takes to write a record
+WHYS: Final = {
     "Assigning": "what its members are to have is not worked out yet",
     "Reconciling": "members have still to give up or to get what they are to have",
     "Stable": "every member has what it is to have",

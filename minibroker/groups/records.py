@@ -9,18 +9,20 @@ not known here, another release or a kind of group that is not served, keeps it:
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from minibroker.protocol.registry import STORED, message
 from minibroker.stored.kinds import CoordinatorKey, CoordinatorValue
 
 CoordinatorRecord = tuple[CoordinatorKey, CoordinatorValue | None]
 
-HOMES = ("group_offsets", "consumer_groups")  # modules of minibroker/stored
-LEGACY_OFFSET, OFFSET, GROUP = 0, 1, 2  # types of keys
-GROUP_VERSION = 3  # of the values of classic groups: the next one is flexible, and no release writes it
-OFFSET_VERSIONS = {True: 3, False: 4}  # by whether the release is before 4.0: since then with the topic's id
-EXPIRING_OFFSET_VERSION = 1  # the only one with a time of its own to expire
+HOMES: Final = ("group_offsets", "consumer_groups")  # modules of minibroker/stored
+LEGACY_OFFSET: Final = 0  # types of keys
+OFFSET: Final = 1
+GROUP: Final = 2
+GROUP_VERSION: Final = 3  # of the values of classic groups: the next one is flexible, and no release writes it
+OFFSET_VERSIONS: Final = {True: 3, False: 4}  # by whether the release is before 4.0: since then with the topic's id
+EXPIRING_OFFSET_VERSION: Final = 1  # the only one with a time of its own to expire
 
 
 @cache

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Due(NamedTuple):
@@ -20,14 +20,15 @@ class Due(NamedTuple):
     epoch: int  # that the member must still be at; UNKNOWN_EPOCH: any
 
 
-SESSION = "session"  # no heartbeat for so long: the member is gone
-REBALANCE = "rebalance"  # it has not given up its partitions
-JOIN = "join"  # of the classic protocol: it has not joined again
-SYNC = "sync"  # and has not asked for its assignment
-REFRESH = "refresh"  # regular expressions are to be resolved; for no member
-UNKNOWN_EPOCH = -1
-REFRESH_AFTER_MS = 0x7FFFFFFF  # topics are looked at again if nothing was said to have changed for so long
-STALE_MIN, STALE_TIMES = 100, 8  # entries of the heap, and per timer, with which it is made anew
+SESSION: Final = "session"  # no heartbeat for so long: the member is gone
+REBALANCE: Final = "rebalance"  # it has not given up its partitions
+JOIN: Final = "join"  # of the classic protocol: it has not joined again
+SYNC: Final = "sync"  # and has not asked for its assignment
+REFRESH: Final = "refresh"  # regular expressions are to be resolved; for no member
+UNKNOWN_EPOCH: Final = -1
+REFRESH_AFTER_MS: Final = 0x7FFFFFFF  # topics are looked at again if nothing was said to have changed for so long
+STALE_MIN: Final = 100  # entries of the heap, and per timer, with which it is made anew
+STALE_TIMES: Final = 8
 
 
 class Timers:

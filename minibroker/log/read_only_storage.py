@@ -18,19 +18,20 @@ from minibroker.log.storage import OsFile, OsStorage
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import NoReturn
+    from typing import Final, NoReturn
 
     from minibroker.log.storage import Chunk
 
 # Smaller files are read instead of mapped. To touch a mapping behind the end of its file kills the process, and an
 # index is cut whenever a segment ends; the batches of a segment are cut only when a log is truncated.
-MAP_BYTES_MIN = 16 << 20
+MAP_BYTES_MIN: Final = 16 << 20
 
 
 class ReadOnlyStorage(OsStorage):
     """A directory seen through a pane: what is changed is changed on the pane."""
 
-    is_durable = is_slow = False
+    is_durable = False
+    is_slow = False
 
     def __init__(self, root: str):
         super().__init__(root)

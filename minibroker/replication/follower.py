@@ -15,65 +15,18 @@ Not here: the loop that sends and waits, how long to wait after an error.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minibroker.errors import Error, KafkaError, ProtocolError, StorageError
 from minibroker.event_kinds import Epoch, Loss, Truncate
-from minibroker.events import EventStream
 from minibroker.log.batches import batches
-from minibroker.log.partition_log import PartitionLog
-from minibroker.log.segment import Segment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
 
     from minibroker.log.storage import Chunk
-
-    class ReplicaState(Protocol):
-        """A replica as its role sees it, leader or follower: replica.py."""
-
-        node_id: int
-        log: PartitionLog
-        events: EventStream
-        replicas: tuple[int, ...]
-        high_watermark: int
-
-        @property
-        def role(self) -> object: ...
-        @property
-        def place(self) -> dict[str, Any]: ...
-        @property
-        def min_in_sync_effective(self) -> int: ...
-        def check_epoch(self, current_epoch: int) -> None: ...
-        def advance(self, steady_ms: int, size_bytes: int = 0) -> None: ...
-        def take_high_watermark(self, offset: int, size_bytes: int) -> None: ...
-        def log_start_moved(self, why: str) -> None: ...
-        def truncated(self) -> None: ...
-        def tell_appended(self, active: Segment, first_offset: int, size_bytes: int, origin: str) -> None: ...
-        def tell(self, size_bytes: int) -> None: ...
-
-    class EpochEnd(Protocol):
-        """Up to where a leader's log has an epoch; epoch -1: nothing diverges."""
-
-        @property
-        def epoch(self) -> int: ...
-        @property
-        def end_offset(self) -> int: ...
-
-    class FetchedPartition(Protocol):
-        """What a follower reads in an answer; FetchResponse's PartitionData has all of it."""
-
-        @property
-        def error_code(self) -> int: ...
-        @property
-        def high_watermark(self) -> int: ...
-        @property
-        def log_start_offset(self) -> int: ...
-        @property
-        def diverging_epoch(self) -> EpochEnd: ...
-        @property
-        def records(self) -> Chunk | None: ...
+    from minibroker.replication.follower_types import FetchedPartition as FetchedPartition
+    from minibroker.replication.follower_types import ReplicaState as ReplicaState
 
     CutLog = Callable[[int, str], object]  # offset, and why
 
@@ -87,19 +40,19 @@ class FetchPosition(NamedTuple):
     leader_epoch: int  # in which it follows; -1: not checked
 
 
-NO_LEADER = -1
-UNKNOWN_EPOCH = -1
+NO_LEADER: Final = -1
+UNKNOWN_EPOCH: Final = -1
 
 # What became of an answer.
-APPENDED = "appended"
-NOTHING_NEW = "nothing new"
-TRUNCATED = "truncated"
-OUT_OF_RANGE = "out of range"  # ask the leader for the ends of its log, then on_leader_ends
-FENCED = "fenced"  # fetch no more until the metadata say who leads now
-STALE = "stale"  # an answer to a question of before
-RETRY = "retry"  # after a while
+APPENDED: Final = "appended"
+NOTHING_NEW: Final = "nothing new"
+TRUNCATED: Final = "truncated"
+OUT_OF_RANGE: Final = "out of range"  # ask the leader for the ends of its log, then on_leader_ends
+FENCED: Final = "fenced"  # fetch no more until the metadata say who leads now
+STALE: Final = "stale"  # an answer to a question of before
+RETRY: Final = "retry"  # after a while
 
-LOST = "they were committed, but the replica that leads now did not have them when it was elected"
+LOST: Final = "they were committed, but the replica that leads now did not have them when it was elected"
 
 
 class FollowerState:

@@ -26,14 +26,18 @@ from minibroker.replication.isr_updates import IsrUpdates
 from minibroker.replication.leader import FollowerRead
 from minibroker.replication.replica import Replica
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 Key = tuple[bytes, int]  # topic id and partition
 Topic = FetchResponse.FetchableTopicResponse
 Answer = Topic.PartitionData
 EndsTopic = ListOffsetsResponse.ListOffsetsTopicResponse
 Ends = EndsTopic.ListOffsetsPartitionResponse
 
-FIRST_EPOCH = 0
-EPOCH_MAX = 0x7FFFFFFF
+FIRST_EPOCH: Final = 0
+EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class SessionPartition:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Final
 
 
 def read_uvarint(buf: Any, pos: int, bytes_max: int = 5) -> tuple[int, int]:
@@ -51,8 +51,8 @@ def string_uvarint(value: int) -> bytes:
 
 # Two bytes count a string where the length is no varint. Where it is one a string is no longer: it may have to go into
 # a row or a version of the other kind.
-STRING_BYTES_MAX = 0x7FFF
-ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+STRING_BYTES_MAX: Final = 0x7FFF
+ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 
 
 def zigzag(value: int) -> int:

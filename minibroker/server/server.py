@@ -24,7 +24,7 @@ from socket import (
     inet_pton,
     socket,
 )
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from minibroker.server.buffers import Buffers
 from minibroker.server.connection import SHARED_BYTES, Connection
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from minibroker.server.http import HttpConnection
     from minibroker.server.large_answer import Chunk
 
-    AnyConnection = Connection | HttpConnection
+    AnyConnection: TypeAlias = Connection | HttpConnection
 
     class Toxics(Protocol):
         """Who wants to stand between connections and their transports."""

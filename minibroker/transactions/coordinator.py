@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from minibroker.clock import CHORE
 from minibroker.coordinator.partitions import LedPartitions
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 Decision = Transition | ProducerIdAndEpoch | None
 Decide = Callable[[TransactionStatePartition], Decision]
 
-LOOKED_AT_US, FORGOTTEN_US = 1, 25  # an id whose time may be over, and one whose time is
-OPEN_TOGETHER, OPEN_US = 1_000, 200  # transactions that are looked at, for how long they have been open
-ABORTED_US = 80  # a transaction, with its record and what is made of it when that is safe
-WRITTEN_A_US = 5  # partitions of a transaction: a change of it copies and writes down all of them
+LOOKED_AT_US: Final = 1  # an id whose time may be over, and one whose time is
+FORGOTTEN_US: Final = 25
+OPEN_TOGETHER: Final = 1_000  # transactions that are looked at, for how long they have been open
+OPEN_US: Final = 200
+ABORTED_US: Final = 80  # a transaction, with its record and what is made of it when that is safe
+WRITTEN_A_US: Final = 5  # partitions of a transaction: a change of it copies and writes down all of them
 
 
 class ProducerIdSource(Protocol):

@@ -23,18 +23,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, Final
 
     from minibroker.replication.replica import Replica
 
     Key = tuple[str, bytes, int]  # topic, its id, partition
 
-NO_SESSION = 0
-INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-EPOCH_MAX = 0x7FFFFFFF
-EVICTION_MS = 120_000  # a session that was not used for so long has to go when there is no room
-PARTITIONS_MAX = 100_000  # some 40 MB
-TOPIC_IDS_SINCE = 13
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EPOCH_MAX: Final = 0x7FFFFFFF
+EVICTION_MS: Final = 120_000  # a session that was not used for so long has to go when there is no room
+PARTITIONS_MAX: Final = 100_000  # some 40 MB
+TOPIC_IDS_SINCE: Final = 13
 
 
 class CachedPartition:

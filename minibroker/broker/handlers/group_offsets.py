@@ -34,6 +34,7 @@ from minibroker.turns import SHARE_US
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Final
 
     from minibroker.broker.dispatch import Context
     from minibroker.coordinator.log import EncodedRecord
@@ -58,15 +59,17 @@ DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 DeleteAnswer = DeleteTopic.OffsetDeleteResponsePartition
 
 # First versions.
-IDS_SINCE = 10  # of both commit and fetch: topics by their ids
-CONSUMER_GROUPS_SINCE = 9  # of commit: unknown groups are told from old generations
-TOP_LEVEL_ERROR_SINCE = 2  # of fetch
-BATCHES_SINCE = 8  # of fetch: many groups
-NO_OFFSET = -1
-COMMITTED_US, FETCHED_US = 8, 4
-WRITTEN_US, WRITTEN_TOGETHER = 5, 250  # offsets of one request that are written down in one turn of the loop
-UNKNOWN = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.UNSUPPORTED_VERSION)
-TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
+IDS_SINCE: Final = 10  # of both commit and fetch: topics by their ids
+CONSUMER_GROUPS_SINCE: Final = 9  # of commit: unknown groups are told from old generations
+TOP_LEVEL_ERROR_SINCE: Final = 2  # of fetch
+BATCHES_SINCE: Final = 8  # of fetch: many groups
+NO_OFFSET: Final = -1
+COMMITTED_US: Final = 8
+FETCHED_US: Final = 4
+WRITTEN_US: Final = 5  # offsets of one request that are written down in one turn of the loop
+WRITTEN_TOGETHER: Final = 250
+UNKNOWN: Final = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.UNSUPPORTED_VERSION)
+TOO_LARGE: Final = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
 
 
 # Commit

@@ -42,7 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
-    from typing import Any
+    from typing import Any, Final
 
     from minibroker.broker.dispatch import Context
     from minibroker.config.resources import GroupConfig
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 LeftMember = LeaveGroupResponse.MemberResponse
 
 # First versions.
-MEMBER_ID_FIRST_SINCE = 4  # JoinGroup: an id is asked for before one joins
-NULL_PROTOCOL_SINCE = 7
-SKIPS_ASSIGNMENT_SINCE = 9
-PROTOCOL_NAMED_SINCE = 5  # SyncGroup
-LEAVE_TOGETHER_SINCE = 3
+MEMBER_ID_FIRST_SINCE: Final = 4  # JoinGroup: an id is asked for before one joins
+NULL_PROTOCOL_SINCE: Final = 7
+SKIPS_ASSIGNMENT_SINCE: Final = 9
+PROTOCOL_NAMED_SINCE: Final = 5  # SyncGroup
+LEAVE_TOGETHER_SINCE: Final = 3
 
 
 # An id of a member is a name, a hyphen and a UUID, and a record has room for so many bytes of it.
 # Kafka: lets such a member join, and fails when its group is to be written down.
-NAME_BYTES_MAX = STRING_BYTES_MAX - 37
+NAME_BYTES_MAX: Final = STRING_BYTES_MAX - 37
 
 
 def _new_id(group: Group, name: str, chance: Random) -> str:

@@ -17,6 +17,10 @@ from minibroker.protocol.messages.describe_topic_partitions import (
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.turns import Work
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 Broker = MetadataResponse.MetadataResponseBroker
 TopicAnswer = MetadataResponse.MetadataResponseTopic
 PartitionAnswer = TopicAnswer.MetadataResponsePartition
@@ -24,10 +28,10 @@ TopicPage = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 PartitionPage = TopicPage.DescribeTopicPartitionsResponsePartition
 
 # Bit n is AclOperation n: without an authorizer everybody may do everything there is.
-ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-NOT_ASKED = -(1 << 31)
-TOPIC_US = 3
+ALL_TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+NOT_ASKED: Final = -(1 << 31)
+TOPIC_US: Final = 3
 
 
 def metadata(request: MetadataRequest, context: Context) -> Work[MetadataResponse]:

@@ -25,6 +25,8 @@ from minibroker.turns import SHARE_US, Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from minibroker.in_pieces import InPieces
 
     OffsetWanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
@@ -38,12 +40,13 @@ EpochAnswer = EpochTopic.EpochEndOffset
 DeletedTopic = DeleteRecordsResponse.DeleteRecordsTopicResult
 DeletedAnswer = DeletedTopic.DeleteRecordsPartitionResult
 
-LISTED_US, DELETED_US = 5, 20
-DEBUGGING_REPLICA = -2
-OFFSET_NOT_AVAILABLE_SINCE = 5
-ALL_BELOW_HIGH_WATERMARK = -1
+LISTED_US: Final = 5
+DELETED_US: Final = 20
+DEBUGGING_REPLICA: Final = -2
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+ALL_BELOW_HIGH_WATERMARK: Final = -1
 # The first version of ListOffsets that knows a special timestamp.
-SPECIAL_SINCE = {
+SPECIAL_SINCE: Final = {
     reading.LATEST: 0,
     reading.EARLIEST: 0,
     reading.MAX_TIMESTAMP: 7,
