@@ -12,7 +12,7 @@ Not here: the log of one (log.py), what its records say, and what of it is told 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from minibroker.clock import CHORE
 from minibroker.coordinator.hashing import partition_of
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound="LedPartition")
 
-RETRY_MS: Final = 1000  # a disk that refused to be read may be read later; so are records written that nobody waits for
+RETRY_MS = 1000  # a disk that refused to be read may be read later; so are records written that nobody waits for
 # What a client is told of a record that could not be written: to look for another coordinator, or to ask again.
-WRITE_ERRORS: Final = {
+WRITE_ERRORS = {
     Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
     Error.FENCED_LEADER_EPOCH: Error.NOT_COORDINATOR,
     Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
@@ -40,7 +40,7 @@ WRITE_ERRORS: Final = {
     Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
     Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
 }
-UNREADABLE: Final = """\
+UNREADABLE = """\
 {directory} cannot be read from offset {offset} on: {failure}
   Nobody coordinates its {contents} as long as that is so; clients are told NOT_COORDINATOR, and nothing is lost.
   To go on without what it holds: stop the broker, move the directory away, and start it again ({page})."""
@@ -63,8 +63,8 @@ class LedPartition(Owner):
     What is committed may have been read before it was: then its key waits no more (`take_safe`).
     """
 
-    record_us = 8  # what it takes to take one that is read: a small one, and how much more a large one
-    bytes_a_us = 25
+    record_us = 8  # what it takes to take a small one that is read
+    bytes_a_us = 25  # and how much more a large one
 
     def __init__(self, partitions: LedPartitions[Any], replica: Replica, *, codec: int, timeout_ms: int):
         """`log.load` begins; what an heir needs for that has to be there first."""

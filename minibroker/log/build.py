@@ -76,7 +76,7 @@ def build_batch(
     rows: Sequence[Record] = ()
     try:
         if isinstance(records, _Written):
-            payload, count, base_offset, base_timestamp, last_built, max_built = records
+            payload, count, base_offset, base_timestamp, last_built, max_built = records.fields
         else:
             rows = records if isinstance(records, (list, tuple)) else list(records)
             count = len(rows)
@@ -201,13 +201,17 @@ class BatchBuilder:
         if self._compressor is None:
             return build_batch(self._magic, self._few, **self._settings)
         ends = self._base_offset, self._base_timestamp, self._next_offset - 1, self._max_built
-        return build_batch(self._magic, _Written((self._compressor.end(), self._count, *ends)), **self._settings)
+        return build_batch(self._magic, _Written(self._compressor.end(), self._count, *ends), **self._settings)
 
 
-class _Written(tuple[bytes, int, int, int, int, int]):
-    """Records as their batch has them: payload, count, base offset and timestamp, last offset, largest timestamp."""
+class _Written:
+    """Records as their batch has them."""
 
-    __slots__ = ()
+    __slots__ = ("fields",)
+
+    def __init__(self, *fields: Any):
+        """fields: payload, count, base offset and timestamp, last offset, largest timestamp."""
+        self.fields = fields
 
 
 def build_transaction_marker(

@@ -37,27 +37,21 @@ from minibroker.transactions.states import (
     State,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 Answer = Error | ProducerIdAndEpoch
 Answered = Callable[[Answer], None]
 
-TIMEOUT_MS: Final = 60_000  # Kafka's default for a transaction: a write without one of its own is given up as late
+TIMEOUT_MS = 60_000  # Kafka's default for a transaction: a write without one of its own is given up as late
 # What a client is told of a record that the log does not take at any time.
-TOO_LARGE: Final = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE)
+TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE)
 # What an end has that an open transaction may not have yet: producer ids before and after, and the client's version.
-END_BYTES: Final = 64
-NOT_ENDED: Final = """\
+END_BYTES = 64
+NOT_ENDED = """\
 transaction {name!r} cannot be ended: its record is too large for {topic}
   It stays {state}, and consumers with read_committed wait for it, until max.message.bytes of that topic is raised."""
-WAITING_MAX: Final = 100  # for a change of one id: its producer has one request under way to each leader
-DECODED_US: Final = 15  # what the last record of an id takes: a small one, and with its partitions
-DECODED_BYTES_A_US: Final = 16
-RESUMED_US: Final = 1
-PREPARED: Final = (PREPARE_COMMIT, PREPARE_ABORT)
-COMPLETED: Final = (COMPLETE_COMMIT, COMPLETE_ABORT)
+WAITING_MAX = 100  # for a change of one id: its producer has one request under way to each leader
+DECODED_US, DECODED_BYTES_A_US = 15, 16  # what the last record of an id takes: a small one, and with its partitions
+RESUMED_US = 1
+PREPARED, COMPLETED = (PREPARE_COMMIT, PREPARE_ABORT), (COMPLETE_COMMIT, COMPLETE_ABORT)
 
 
 class TransitionWrite(Write):
@@ -90,8 +84,8 @@ class LoadedWrite(Write):
 class TransactionStatePartition(LedPartition):
     """One partition of the topic that this broker leads, from when it leads to when it does no more."""
 
-    record_us = 6  # it is kept as it is
-    bytes_a_us = 250
+    record_us = 6
+    bytes_a_us = 250  # it is kept as it is
 
     def __init__(
         self,
