@@ -289,7 +289,6 @@ class CoordinatorLog:
 
         KafkaError if they cannot be written: nothing has happened then.
         """
-        assert self.is_alone
         if self._writes:
             self.flush()  # what came before
         try:

@@ -84,6 +84,13 @@ class Offsets:
         self._appended.setdefault(group, {})[place] = stored
         return group, place, stored
 
+    def store(self, key: OffsetCommitKey, value: OffsetCommitValue) -> Mark:
+        """Take a record that counts with that: nothing is in the log that does not. Return what has come to count."""
+        self._count += 1
+        group, place, stored = key.group, (key.topic, key.partition), Stored(value, self._count)
+        self.committed.setdefault(group, {})[place] = stored
+        return group, place, stored
+
     def _forget_pending(self, group: str, place: Place, order: int, *, are_open: bool) -> None:
         """Let transactions not commit what was written before a record that deletes it.
 

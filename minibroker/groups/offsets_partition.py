@@ -220,8 +220,7 @@ class OffsetsPartition(LedPartition):
             except KafkaError as error:
                 done(write_error(error))
                 return
-            for mark in self.shard.append(records):
-                self.shard.offsets.commit(mark)
+            for mark in self.shard.store(records):
                 self._tell_commit(mark)
             done(Error.NONE)
         else:

@@ -135,6 +135,13 @@ class Shard:
                     self.find_or_make(key.group)
         return marks
 
+    def store(self, records: Iterable[CoordinatorRecord]) -> Iterator[Mark]:
+        """Take offsets that count with that: do what `append` does, and commit them; yield what has come to count."""
+        for key, value in records:
+            yield self.offsets.store(key, value)  # type: ignore[arg-type]
+            if key.group not in self.groups:  # type: ignore[attr-defined]
+                self.find_or_make(key.group)  # type: ignore[attr-defined]
+
     # Groups
 
     def find(self, group_id: str) -> Group | None:

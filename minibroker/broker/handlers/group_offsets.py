@@ -81,7 +81,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
     topics: list[CommitTopic] = []
     wanted: list[tuple[Topic, CoordinatorRecord, CommitAnswer]] = []
     encoded: list[EncodedRecord] = []
-    least_bytes = 0
+    least_bytes, is_refused = 0, False
     merges = context.node.emulated.is_before_4 and version > 0
     now_ms = context.now_ms
     for asked in _each_once(request.topics) if merges else request.topics:
@@ -96,6 +96,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
                 wanted.append((found, record, answer))
             except KafkaError as error:
                 answer.error_code = error.code
+                is_refused = True
             answers.append(answer)
             yield COMMITTED_US
         if answers:
@@ -105,12 +106,12 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Work[Offset
     try:  # others may have had their turn
         led = _check_rows(request, wanted[:WRITTEN_TOGETHER], context)
     except KafkaError as error:
-        led, records = None, []
+        led, records, is_refused = None, [], True
         for each_topic in topics:
             for told in each_topic.partitions:
                 if told.error_code not in UNKNOWN:  # of those the group is not asked
                     told.error_code = error.code
-    if not context.node.emulated.is_before_3:
+    if is_refused and not context.node.emulated.is_before_3:
         _put_errors_first(response)
     if version == 0 and context.node.emulated.refuses_version_0_offsets:
         _refuse_all_if_one_is_known(response)
