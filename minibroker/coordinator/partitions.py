@@ -12,7 +12,7 @@ Not here: the log of one (log.py), what its records say, and what of it is told 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from minibroker.clock import CHORE
 from minibroker.coordinator.hashing import partition_of
@@ -27,11 +27,11 @@ from minibroker.turns import FIRST_US
 if TYPE_CHECKING:
     from minibroker.clock import Timer
 
-P = TypeVar("P", bound="LedPartition")
+Led = TypeVar("Led", bound="LedPartition")
 
-RETRY_MS = 1000  # a disk that refused to be read may be read later; so are records written that nobody waits for
+RETRY_MS: Final = 1000  # a disk that refused to be read may be read later; so are records written that nobody waits for
 # What a client is told of a record that could not be written: to look for another coordinator, or to ask again.
-WRITE_ERRORS = {
+WRITE_ERRORS: Final = {
     Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
     Error.FENCED_LEADER_EPOCH: Error.NOT_COORDINATOR,
     Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
@@ -40,7 +40,7 @@ WRITE_ERRORS = {
     Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
     Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
 }
-UNREADABLE = """\
+UNREADABLE: Final = """\
 {directory} cannot be read from offset {offset} on: {failure}
   Nobody coordinates its {contents} as long as that is so; clients are told NOT_COORDINATOR, and nothing is lost.
   To go on without what it holds: stop the broker, move the directory away, and start it again ({page})."""
@@ -158,7 +158,7 @@ class LedPartition(Owner):
         self.log.close()
 
 
-class LedPartitions(Generic[P]):
+class LedPartitions(Generic[Led]):
     """All partitions of one topic that one broker coordinates; `follow` begins with them."""
 
     def __init__(
@@ -166,7 +166,7 @@ class LedPartitions(Generic[P]):
         parts: Parts,
         replicas: Mapping[tuple[str, int], Replica],
         topic: str,
-        make: Callable[[Replica], P],
+        make: Callable[[Replica], Led],
         *,
         contents: str,
         page: str,
@@ -176,7 +176,7 @@ class LedPartitions(Generic[P]):
         self.replicas = replicas
         self.topic = topic
         self.contents = contents
-        self.led: dict[int, P] = {}
+        self.led: dict[int, Led] = {}
         self._make = make
         self._page = page
         self._unreadable: dict[int, str] = {}  # partitions that cannot be read, and what has been said of that
@@ -213,14 +213,14 @@ class LedPartitions(Generic[P]):
         assert before is None or before.log.is_closed, f"{self.topic}-{replica.partition} has two coordinators"
         self.led[replica.partition] = self._make(replica)
 
-    def _lead_opened(self, number: int) -> P | None:
+    def _lead_opened(self, number: int) -> Led | None:
         """Coordinate a partition that has just been opened, while others of the topic are still to be."""
         replica = self.replicas.get((self.topic, number))
         if replica is not None and replica.is_leader and replica.log.offline is None:
             self.lead(replica)
         return self.led.get(number)
 
-    def find(self, key: str) -> P:
+    def find(self, key: str) -> Led:
         """Return the partition of a key; raise if another broker leads it, or it is being read."""
         topic = self.parts.image.topics.get(self.topic)
         if topic is None:

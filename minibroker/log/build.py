@@ -34,14 +34,16 @@ from minibroker.schema.varint import uvarint, zigzag
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
+    from typing import Any, Final
 
     from minibroker.in_pieces import InPieces
     from minibroker.log.batches import Batch
 
-FEW_BYTES_MAX, RECORD_BYTES = 16 * 1024, 8  # of records that are written at once; one of them, beside key and value
-WRITTEN_SHARE = 2  # what is said of compression is of what can hardly be compressed
-BUILT_NS, BUILT_BYTES_PER_US = 1200, 1000  # about how long it takes: a record, and what it is made of
+FEW_BYTES_MAX: Final = 16 * 1024  # of records that are written at once
+RECORD_BYTES: Final = 8  # of one of them, beside key and value
+WRITTEN_SHARE: Final = 2  # what is said of compression is of what can hardly be compressed
+BUILT_NS: Final = 1200  # about how long a record takes
+BUILT_BYTES_PER_US: Final = 1000  # and what it is made of
 
 
 def build_batch(
@@ -323,8 +325,8 @@ def varlong(value: int) -> bytes:
 
 
 # Most sizes and deltas are small: looked up in half the time that counting out takes.
-SMALL_VARINTS = [uvarint(value << 1) for value in range(1024)]
+SMALL_VARINTS: Final = [uvarint(value << 1) for value in range(1024)]
 
 _pack_front = layout(BatchHeader, end="attributes").pack
 _pack_covered = layout(BatchHeader, "attributes").pack
-_COVERED_BYTES = layout(BatchHeader, "attributes").size
+_COVERED_BYTES: Final = layout(BatchHeader, "attributes").size

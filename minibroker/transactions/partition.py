@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from minibroker.clock import CHORE, REQUEST
 from minibroker.coordinator.log import BrokenRecord, EncodedRecord, Write
@@ -40,18 +41,20 @@ from minibroker.transactions.states import (
 Answer = Error | ProducerIdAndEpoch
 Answered = Callable[[Answer], None]
 
-TIMEOUT_MS = 60_000  # Kafka's default for a transaction: a write without one of its own is given up as late
+TIMEOUT_MS: Final = 60_000  # Kafka's default for a transaction: a write without one of its own is given up as late
 # What a client is told of a record that the log does not take at any time.
-TOO_LARGE = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE)
+TOO_LARGE: Final = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE)
 # What an end has that an open transaction may not have yet: producer ids before and after, and the client's version.
-END_BYTES = 64
-NOT_ENDED = """\
+END_BYTES: Final = 64
+NOT_ENDED: Final = """\
 transaction {name!r} cannot be ended: its record is too large for {topic}
   It stays {state}, and consumers with read_committed wait for it, until max.message.bytes of that topic is raised."""
-WAITING_MAX = 100  # for a change of one id: its producer has one request under way to each leader
-DECODED_US, DECODED_BYTES_A_US = 15, 16  # what the last record of an id takes: a small one, and with its partitions
-RESUMED_US = 1
-PREPARED, COMPLETED = (PREPARE_COMMIT, PREPARE_ABORT), (COMPLETE_COMMIT, COMPLETE_ABORT)
+WAITING_MAX: Final = 100  # for a change of one id: its producer has one request under way to each leader
+DECODED_US: Final = 15  # what the last record of an id takes
+DECODED_BYTES_A_US: Final = 16  # and how much more with its partitions
+RESUMED_US: Final = 1
+PREPARED: Final = PREPARE_COMMIT, PREPARE_ABORT
+COMPLETED: Final = COMPLETE_COMMIT, COMPLETE_ABORT
 
 
 class TransitionWrite(Write):

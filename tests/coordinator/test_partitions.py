@@ -19,6 +19,8 @@ from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
 from tests.coordinator.counts import TIMEOUT_MS, TOPIC, CountPartition, batches_of, counting, hold
 
+pytestmark = pytest.mark.pure  # a partition that counts derives from one that is compiled
+
 
 async def turn() -> None:
     """Let what was taken in this turn of the loop reach the log."""

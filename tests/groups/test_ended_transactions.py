@@ -80,6 +80,7 @@ def shown(broker: VirtualBroker, *, stable: bool = True) -> dict[int, int]:
     return {each.partition_index: each.committed_offset for topic in group.topics for each in topic.partitions}
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("commit", [True, False])
 def test_offsets_count_in_shares_when_a_transaction_ends_and_when_its_end_is_read(
     commit: bool, steps: list[int]

@@ -10,9 +10,14 @@ from minibroker.log.formats import APPEND_TIME
 from minibroker.log.own_batches import own_batch
 from minibroker.log.records import Record
 from minibroker.log.settings import ValidationSettings
-from minibroker.log.validate import COORDINATOR, AcceptedBatch, validate_in_place
+from minibroker.log.validate import COORDINATOR, validate_in_place
 
 NOW_MS, NEXT_OFFSET, EPOCH = 1_700_000_000_000, 1 << 40, 7
+OF_ALL = ("first_offset", "last_offset", "max_timestamp", "max_timestamp_offset", "append_time", "size_bytes")
+OF_BATCH = (
+    *("first_offset", "last_offset", "max_timestamp", "size_bytes", "magic", "leader_epoch", "is_transactional"),
+    *("producer_id", "producer_epoch", "base_sequence", "last_sequence", "is_control", "control"),
+)
 
 
 @pytest.mark.parametrize(
@@ -35,10 +40,10 @@ def test_it_is_what_validation_makes_of_the_same_records(records: list[tuple[byt
     assert own is not None
     assert checked is not None
     assert b"".join(own.chunks) == b"".join(checked.chunks)
-    for name in ("first_offset", "last_offset", "max_timestamp", "max_timestamp_offset", "append_time", "size_bytes"):
-        assert getattr(own, name) == getattr(checked, name)
-    for name in AcceptedBatch.__slots__:
-        assert getattr(own.batches[0], name) == getattr(checked.batches[0], name)
+    assert [getattr(own, name) for name in OF_ALL] == [getattr(checked, name) for name in OF_ALL]
+    assert [[getattr(each, name) for name in OF_BATCH] for each in own.batches] == [
+        [getattr(each, name) for name in OF_BATCH] for each in checked.batches
+    ]
 
 
 @pytest.mark.parametrize(

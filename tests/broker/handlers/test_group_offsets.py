@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.errors import Error
+from minibroker.groups.offsets import commit_record
 from minibroker.protocol.messages.offset_delete import OffsetDeleteRequest
 from minibroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.broker.handlers.members import (
@@ -258,10 +259,13 @@ def test_members_of_consumer_groups_commit_and_fetch_in_their_epoch(broker: Virt
         assert (error, rows) == (expected, {} if expected else {("orders", 0): (5, OK, "")})
 
 
-def test_an_offset_of_an_open_transaction_is_unstable(broker: VirtualBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offset_of_an_open_transaction_is_unstable(broker: VirtualBroker) -> None:
     commit(broker, {"orders": {0: 5, 1: 6}})
     offsets = broker.node.groups.coordinator.find("g").shard.offsets
-    monkeypatch.setattr(type(offsets), "is_unstable", lambda self, group, topic, index: index == 0)
+    key, value = commit_record(
+        "g", "orders", 0, 9, leader_epoch=-1, metadata="", commit_timestamp=0, topic_id=bytes(16)
+    )
+    offsets.append(key, value, producer_id=1)  # type: ignore[arg-type]
     unstable = (-1, Error.UNSTABLE_OFFSET_COMMIT, "")
     for version in (7, 9):
         assert fetch(broker, {"orders": [0, 1]}, version=version, stable_only=True)[1] == {

@@ -935,6 +935,7 @@ def test_a_change_of_a_large_transaction_has_its_time_however_short_the_request(
         broker.pass_ms(1)
 
 
+@pytest.mark.pure
 def test_what_is_open_for_too_long_is_looked_for_in_shares(
     broker: VirtualBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
