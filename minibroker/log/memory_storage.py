@@ -166,7 +166,8 @@ if TYPE_CHECKING:
 class MemoryStorage:
     """A tree of files in memory."""
 
-    is_durable = is_slow = False
+    is_durable = False
+    is_slow = False
 
     def __init__(self, now_ms: Callable[[], int]):
         self.now_ms = now_ms

@@ -16,6 +16,7 @@ import pytest
 
 from minibroker.errors import Error, StorageError
 from minibroker.log.memory_storage import MemoryStorage
+from minibroker.log.pages import cut, reserve, touch
 from minibroker.log.storage import OsStorage
 from minibroker.simulation.disk import SimulatedStorage
 from tests.log.crash import extremes
@@ -418,7 +419,7 @@ def act_at_random(chance: Random, storages: list[Storage], files: dict[str, list
             file.sync()
 
 
-@pytest.mark.parametrize(("seed", "scale"), [*((seed, 1) for seed in range(10)), (10, 5000), (11, 5001)])
+@pytest.mark.parametrize(("seed", "scale"), [*((seed, 1) for seed in range(10)), (10, 3000), (11, 3001)])
 def test_all_storages_do_the_same(seed: int, scale: int, tmp_path: Path) -> None:
     chance = Random(seed)
     simulated = SimulatedStorage()
@@ -427,7 +428,7 @@ def test_all_storages_do_the_same(seed: int, scale: int, tmp_path: Path) -> None
         storage.make_directory("d")
     files: dict[str, list[File]] = {}
     views: list[list[memoryview]] = []
-    for _ in range(150 if scale == 1 else 60):
+    for _ in range(150 if scale == 1 else 40):
         act_at_random(chance, storages, files, scale)
         if files and chance.random() < 0.3:
             views.append([file.map() for file in files[chance.choice(sorted(files))]])
@@ -554,6 +555,18 @@ def test_memory_goes_back_to_the_system_with_what_was_cut_off_and_with_the_file(
     storage.remove("f")
     del file
     assert resident_bytes() - before < 4 * MIB
+
+
+@needs_linux
+def test_pages_are_asked_for_at_once_some_more_than_are_written_now() -> None:
+    pages = reserve(8 * MIB)
+    assert pages is not None
+    before = resident_bytes()
+    assert touch(pages, 3 * MIB + 5, 6 * MIB) == 6 * MIB + 384 * 1024
+    if tuple(map(int, os.uname().release.split(".")[:2])) >= (5, 14):
+        assert 3 * MIB <= resident_bytes() - before < 4 * MIB
+    assert cut(pages, 6 * MIB)
+    assert touch(pages, 5 * MIB, 6 * MIB) == len(pages) == 6 * MIB
 
 
 @needs_linux
