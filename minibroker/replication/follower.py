@@ -23,7 +23,6 @@ from minibroker.log.batches import batches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
     from minibroker.log.storage import Chunk
     from minibroker.replication.follower_types import FetchedPartition as FetchedPartition
     from minibroker.replication.follower_types import ReplicaState as ReplicaState
