@@ -23,7 +23,9 @@ Not here: members that speak the classic protocol (classic_members_in_consumer_g
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 
 from minibroker.config.resources import GroupConfig
 from minibroker.errors import Error, KafkaError
@@ -117,7 +119,7 @@ class ConsumerGroup:
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Note that these topics were made, deleted or given partitions."""
-        if not self.state.topic_names(self.state.members).isdisjoint(names):
+        if not self.state.topic_names().isdisjoint(names):
             self.timers.topics_changed()
 
     # Heartbeats
@@ -228,14 +230,15 @@ class ConsumerGroup:
             records, self.becomes = migration.downgrade(state, members, None, words, topics, now_ms)
             return records
         records = [record for member in members for record in removal_records(self.group_id, member.member_id)]
-        gone = {member.member_id for member in members}
-        left = {member_id: member for member_id, member in state.members.items() if member_id not in gone}
-        kept = {member.pattern for member in left.values()}
-        dropped = frozenset(member.pattern for member in members if member.pattern and member.pattern not in kept)
+        ids = dict.fromkeys(member.member_id for member in members)
+        gone = [state.members[member_id] for member_id in ids if member_id in state.members]
+        lost = Counter(member.pattern for member in gone if member.pattern)
+        dropped = frozenset(pattern for pattern, count in lost.items() if count == state.subscribers_of(pattern))
         records += [pattern_record(self.group_id, pattern) for pattern in sorted(dropped)]
         epoch = state.epoch + 1
-        records.append(epoch_record(self.group_id, epoch, metadata_hash(state.topic_names(left, dropped), topics)))
-        if not left:
+        names = state.topic_names(gone, dropped=dropped)
+        records.append(epoch_record(self.group_id, epoch, metadata_hash(names, topics)))
+        if len(gone) == len(state.members):
             records.append(target_epoch_record(self.group_id, epoch, 0))
         for member in members:
             self.timers.cancel(member.member_id)
@@ -280,8 +283,7 @@ class ConsumerGroup:
             if state.subscribers_of(pattern):
                 matches[pattern] = matched
                 records.append(pattern_record(self.group_id, pattern, matched, version, now_ms))
-        names = {name for member in state.members.values() for name in member.topic_names}
-        now_hash = metadata_hash(names.union(*matches.values()), topics)
+        now_hash = metadata_hash({*state.names, *chain(*matches.values())}, topics)
         has_changed = any(matched != state.matches.get(pattern, frozenset()) for pattern, matched in matches.items())
         if has_changed or now_hash != state.metadata_hash:
             records.append(epoch_record(self.group_id, state.epoch + 1, now_hash))
@@ -368,7 +370,7 @@ class ConsumerGroup:
 
     def reads(self, topic: str) -> bool:
         """Whether a member reads a topic."""
-        return topic in self.state.topic_names(self.state.members)
+        return topic in self.state.topic_names()
 
     def expiry_base_ms(self, topic: str, value: OffsetCommitValue) -> int | None:
         """Return since when nobody needs an offset, None: somebody does."""

@@ -50,7 +50,6 @@ from minibroker.groups.target import (
     compute_target,
     default_assignor,
     is_homogeneous_group,
-    preferred_assignor,
     subscribed_ids,
 )
 from minibroker.groups.timers import REBALANCE, Timers
@@ -112,6 +111,13 @@ class Change:
             self._members[updated.member_id] = updated
         return self._members
 
+    @property
+    def _replaced(self) -> list[Member]:
+        """The members that are no more with the change: this one as it was, and a static one whose place it takes."""
+        state, updated = self.state, self.updated
+        found = state.members.get(updated.member_id), state.static_member(updated.instance_id)
+        return list({member.member_id: member for member in found if member is not None}.values())
+
     def note_member(self) -> None:
         if self.updated != self.member:
             self.records.append(metadata_record(self.state.group_id, self.updated))
@@ -161,14 +167,15 @@ class Change:
         if self.updated.assignor == self.member.assignor and self.updated.member_id in self.state.members:
             return False
         default = default_assignor(self.config)
-        return self.state.assignor(default) != preferred_assignor(self.members.values(), default)
+        return self.state.assignor(default) != self.state.assignor(default, self._replaced, [self.updated])
 
     def raise_epoch(self, is_wanted: bool) -> None:
         """Raise the group epoch, if that is wanted or the topics are others than those last seen."""
         state = self.state
         if not is_wanted and not self.timers.must_see_topics(self.now_ms, state.epoch):
             return
-        topics_hash = metadata_hash(state.topic_names(self.members, self._dropped()), self.topics)
+        names = state.topic_names(self._replaced, [self.updated], self._dropped())
+        topics_hash = metadata_hash(names, self.topics)
         if is_wanted or topics_hash != state.metadata_hash:
             self.epoch += 1
             self.records.append(epoch_record(state.group_id, self.epoch, topics_hash))
@@ -200,7 +207,7 @@ class Change:
         records, shares = compute_target(
             state.group_id,
             self.epoch,
-            preferred_assignor(self.members.values(), default_assignor(self.config)),
+            state.assignor(default_assignor(self.config), self._replaced, [self.updated]),
             self.members,
             members_most=state.members_most,
             joining=None if member_id in state.members else member_id,

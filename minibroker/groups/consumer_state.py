@@ -84,6 +84,7 @@ class ConsumerState:
         self.static: dict[str, str] = {}  # by instance id the id of the member
         self.patterns: dict[str, int] = {}  # by regular expression how many members have it
         self.assignors: dict[str, int] = {}  # by assignor how many members ask for it
+        self.names: dict[str, int] = {}  # by topic how many members want it by name
         self.owners: dict[tuple[bytes, int], str] = {}
 
     def apply(self, key: CoordinatorKey, value: CoordinatorValue | None) -> None:
@@ -148,13 +149,11 @@ class ConsumerState:
                 self.owners.update(dict.fromkeys(((topic_id, partition) for partition in partitions), member.member_id))
 
     def _count(self, member: Member, by: int) -> None:
-        for name, counts in ((member.pattern, self.patterns), (member.assignor, self.assignors)):
-            if name:
-                count = counts.get(name, 0) + by
-                if count:
-                    counts[name] = count
-                else:
-                    del counts[name]
+        if member.pattern:
+            _count(self.patterns, (member.pattern,), by)
+        if member.assignor:
+            _count(self.assignors, (member.assignor,), by)
+        _count(self.names, member.topic_names, by)
 
     def _forget(self, member: Member) -> None:
         self._count(member, -1)
@@ -179,8 +178,16 @@ class ConsumerState:
             return ALL_STABLE
         return RECONCILING
 
-    def assignor(self, default: str) -> str:
-        return preferred_of(self.assignors, default)
+    def assignor(self, default: str, gone: Iterable[Member] = (), come: Iterable[Member] = ()) -> str:
+        """Return what most members ask for, were some gone and others there; of several the last by name.
+
+        Kafka: with equally many for `range` and `uniform` it takes one when it looks at the group and the other one
+        when it looks at a change, so that each heartbeat raises the group epoch until a member changes its mind.
+        """
+        counts = dict(self.assignors)
+        for members, by in ((gone, -1), (come, 1)):
+            _count(counts, (member.assignor for member in members if member.assignor), by)
+        return max(counts, key=lambda name: (counts[name], name), default=default)
 
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         return (topic_id, partition) in self.owners
@@ -210,10 +217,18 @@ class ConsumerState:
     def subscribers_of(self, pattern: str) -> int:
         return self.patterns.get(pattern, 0)
 
-    def topic_names(self, members: Mapping[str, Member], dropped: frozenset[str] = frozenset()) -> set[str]:
-        """Return the topics that these members want, by name or by expressions other than those dropped."""
-        names = {name for member in members.values() for name in member.topic_names}
-        return names.union(*(matched for pattern, matched in self.matches.items() if pattern not in dropped))
+    def topic_names(
+        self, gone: Iterable[Member] = (), come: Iterable[Member] = (), dropped: frozenset[str] = frozenset()
+    ) -> set[str]:
+        """Return the topics that members want, were some gone and others there; expressions that are dropped want none.
+
+        By name they are counted: a group has many members, and they mostly want the same.
+        """
+        names = dict(self.names)
+        for members, by in ((gone, -1), (come, 1)):
+            for member in members:
+                _count(names, member.topic_names, by)
+        return set(names).union(*(matched for pattern, matched in self.matches.items() if pattern not in dropped))
 
     def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[CoordinatorRecord]:
         """Return what deletes the group; renamed: members whose records were just written under another id."""
@@ -265,8 +280,13 @@ class Member(NamedTuple):
     classic: ClassicMetadata | None  # what JoinGroup brought; None: it speaks ConsumerGroupHeartbeat
 
 
-def preferred_of(counts: Mapping[str, int], default: str) -> str:
-    return max(counts, key=lambda name: (counts[name], name), default=default)
+def _count(counts: dict[str, int], names: Iterable[str], by: int) -> None:
+    for name in names:
+        count = counts.get(name, 0) + by
+        if count:
+            counts[name] = count
+        else:
+            del counts[name]
 
 
 def check_not_replaced(member: Member, instance_id: str, member_id: str) -> None:

@@ -7,12 +7,12 @@ Not here: how partitions are shared out (assignors.py), how members get there (c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from minibroker.config.resources import GroupConfig
 from minibroker.coordinator.hashing import as_copied, as_filled, as_sized, as_timeline
 from minibroker.groups.assignors import ASSIGNORS, Shares, Subscriber
-from minibroker.groups.consumer_state import Member, Target, preferred_of, target_epoch_record, target_record
+from minibroker.groups.consumer_state import Member, Target, target_epoch_record, target_record
 from minibroker.groups.records import CoordinatorRecord
 from minibroker.groups.topics import Topics
 
@@ -47,15 +47,6 @@ def is_homogeneous_group(members: Collection[Member], matches: Matches) -> bool:
 def default_assignor(config: GroupConfig) -> str:
     name: str = config.broker["group.consumer.assignors"][0]
     return name
-
-
-def preferred_assignor(members: Iterable[Member], default: str) -> str:
-    """Return what most members ask for; of several the last by name.
-
-    Kafka: with equally many for `range` and `uniform` it takes one when it looks at the group and the other one when it
-    looks at a change, so that each heartbeat raises the group epoch until a member changes its mind.
-    """
-    return preferred_of(Counter(member.assignor for member in members if member.assignor), default)
 
 
 def compute_target(

@@ -8,7 +8,7 @@ shared out anew. It is Kafka's number, so a log that Kafka wrote causes no rebal
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 from minibroker.metadata.image import MetadataImage
@@ -29,6 +29,9 @@ class Topic(Protocol):
     def racks(self) -> Sequence[Sequence[str]]:
         """For each partition the racks of its replicas, as far as they are known: its length is their count."""
         ...
+
+    @property
+    def metadata_hash(self) -> int: ...
 
 
 class Topics(Protocol):
@@ -60,6 +63,10 @@ class ImageTopic:
             [rack for replica in partition.replicas if replica in brokers and (rack := brokers[replica].rack)]
             for partition in topic.partitions
         ]
+
+    @cached_property
+    def metadata_hash(self) -> int:
+        return topic_hash(self)
 
 
 class ImageTopics:
@@ -101,9 +108,13 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     found = [topic for name in sorted(names, key=utf16) if (topic := topics.find(name)) is not None]
     if not found:
         return NO_TOPICS
-    hashes = [_topic_hash(topic.topic_id, topic.name, tuple(map(tuple, topic.racks))) for topic in found]
-    value = xxh3(b"".join(value.to_bytes(8, "little") for value in hashes))
+    value = xxh3(b"".join(topic.metadata_hash.to_bytes(8, "little") for topic in found))
     return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def topic_hash(topic: Topic) -> int:
+    """Return a topic's share in it, without sign; whoever has the topic keeps it."""
+    return _topic_hash(topic.topic_id, topic.name, tuple(map(tuple, topic.racks)))
 
 
 @lru_cache(1000)

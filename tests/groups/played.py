@@ -16,6 +16,7 @@ from minibroker.groups.consumer import ConsumerGroup, group_not_found
 from minibroker.groups.consumer_protocol import read_assignment
 from minibroker.groups.describe import described
 from minibroker.groups.records import decode, encode
+from minibroker.groups.topics import topic_hash
 from minibroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from minibroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -73,6 +74,10 @@ class Settings:
 class MadeTopic:
     def __init__(self, name: str, topic_id: bytes, racks: list[list[str]]):
         self.name, self.topic_id, self.racks = name, topic_id, racks
+
+    @property
+    def metadata_hash(self) -> int:
+        return topic_hash(self)
 
 
 class MadeTopics:

@@ -111,6 +111,28 @@ def test_a_heartbeat_of_a_consumer_takes_the_same_in_a_group_of_any_size() -> No
 
 
 @pytest.mark.outside
+def test_one_more_consumer_takes_the_same_in_a_group_of_any_size_until_a_new_target_is_due() -> None:
+    counts = {}
+    for size in SIZES:
+        consumers = Consumers(size)
+        consumers.settings.values["consumer.assignment.interval.ms"] = 1000  # and the clock stands
+        counts[size] = steps_of(lambda: (consumers.beat("new"), consumers.group.topics_changed(["other"])))  # noqa: B023
+        assert consumers.group.state.name == "Assigning"
+    assert counts[1000] < LEVEL * counts[10], counts
+
+
+@pytest.mark.outside
+def test_a_consumer_that_leaves_takes_the_same_in_a_group_of_any_size() -> None:
+    counts = {}
+    for size in SIZES:
+        consumers = Consumers(size)
+        consumers.epochs["m5"] = -1
+        counts[size] = steps_of(lambda: consumers.beat("m5"))  # noqa: B023
+        assert len(consumers.group.state.members) == size - 1
+    assert counts[1000] < LEVEL * counts[10], counts
+
+
+@pytest.mark.outside
 def test_one_more_consumer_takes_in_proportion_to_the_group() -> None:
     counts = {}
     for size in SIZES:
