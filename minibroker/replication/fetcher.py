@@ -41,6 +41,7 @@ EndsTopic = ListOffsetsRequest.ListOffsetsTopic
 FETCH_VERSION, LIST_OFFSETS_VERSION = 17, 9
 EPOCH_MAX = 0x7FFFFFFF
 NO_SESSION = 0
+AT_ONCE_MAX = 50  # partitions of an answer: each is appended to, and on a disk at first gets a file
 
 
 class ReplicaFetchers:
@@ -158,7 +159,7 @@ class Fetcher:
                 if answer is None:
                     continue
                 if answer.error_code == Error.NONE:
-                    self._take(answer)
+                    await self._take(answer)
                     refused = 0
                     continue
             except Exception as error:
@@ -242,12 +243,16 @@ class Fetcher:
             ],
         )
 
-    def _take(self, answer: FetchResponse) -> None:
-        self._session_id, self._taken = answer.session_id, answer
+    async def _take(self, answer: FetchResponse) -> None:
+        """Do what an answer says, and of many partitions a few at a time, with others in between."""
+        self._session_id, self._taken, count = answer.session_id, answer, 0
         for topic in answer.responses:
             topic_id = bytes(topic.topic_id)
             for each in topic.partitions:
                 self._take_partition((topic_id, each.partition_index), each)
+                count += 1
+                if count % AT_ONCE_MAX == 0:
+                    await self.parts.shares.turn()
         self._taken = None
 
     def cuts(self) -> Iterator[tuple[tuple[str, int], int]]:
