@@ -87,8 +87,7 @@ class Node(BrokerParts):
         self._take_dynamic_configs()  # a member of a cluster has them from now on, a new log begins with some
         self.partitions.set_strays_aside()
         for topic in self.image.topics.values():
-            self.partitions.take(topic)
-        self.directory.sync_names()
+            self.partitions.take(topic, at_once=False)
         await self.metadata.enter()
         self.is_ready = True
         self.groups.start()
@@ -99,6 +98,7 @@ class Node(BrokerParts):
 
     async def _give_up(self) -> None:
         """Let go of what a start had taken; the directory is as after a crash."""
+        self.partitions.give_up()
         if self.replication is not None:
             self.replication.stop()
         for server in self.servers:

@@ -63,6 +63,7 @@ class ClusterMetadata:
         """follow: does what records say; endpoints: where the broker listens."""
         from minibroker.replication.manager import Replication
 
+        self.partitions = partitions
         parts = self.parts = partitions.parts
         self.follow = follow
         self.endpoints = endpoints
@@ -104,8 +105,9 @@ class ClusterMetadata:
         await self.reached(self.broker_epoch)
 
     async def enter(self) -> None:
-        """Return when this broker may lead."""
+        """Return when this broker may lead; what is decided from now on is followed."""
         self._is_open = True
+        await self.partitions.open_all()
         self.replication.start()
         await self.replication.directories.told()  # before this broker may lead
         while await self._is_fenced():

@@ -134,7 +134,8 @@ class StandaloneMetadata:
             self.log.end_repair()
 
     async def enter(self) -> None:
-        """Be there for clients: it is already."""
+        """Return when all partitions are open: then this broker may be there for clients."""
+        await self.partitions.open_all()
 
     async def leave(self) -> None:
         """Write down that this broker stops in order."""

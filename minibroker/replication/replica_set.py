@@ -201,6 +201,12 @@ class Partitions:
         """Whether all partitions are open that the metadata say, and all others have gone."""
         return not self._to_open and not self._to_remove
 
+    async def open_all(self) -> None:
+        """Return when all is open that has been taken, and on the disk."""
+        self.begin()
+        await self.settled()
+        self.parts.directory.sync_names()
+
     async def settled(self) -> None:
         """Return when all is done that has been begun."""
         while not self.is_settled:

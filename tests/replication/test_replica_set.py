@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from minibroker.cluster.nodes import WrongState
 from minibroker.errors import StorageError
 from minibroker.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS
 from minibroker.log.segment import Segment
@@ -112,6 +116,57 @@ def test_a_broker_that_stops_tells_the_controller_no_more_of_its_logs() -> None:
         del unopened[TOPIC, 0]
 
     in_cluster(main)
+
+
+def recovering(main: Callable[[Lab, Counter[int]], Awaitable[None]], count: int) -> None:
+    """Kill a broker whose partitions have a record each, and note how many it recovers in each turn of the loop."""
+
+    async def inner(lab: Lab) -> None:
+        cluster, recovered = lab.cluster, Counter[int]()
+        cluster.create_topic(TOPIC, assignments=[[1]] * count)
+        await cluster.waits.in_sync()
+        for replica in cluster.nodes[1].replicas.values():
+            replica.append(bytearray(batch(b"value")), now_ms=lab.world.clock.now_ms(), steady_ms=0)
+        await cluster.kill(1)
+        with cluster.events.subscribe(lambda event: recovered.update([lab.world.loop.turns]), ("recover",)):
+            await main(lab, recovered)
+
+    in_cluster(inner, brokers=2)
+
+
+def test_a_start_opens_partitions_in_shares_and_follows_what_is_decided_meanwhile() -> None:
+    async def main(lab: Lab, recovered: Counter[int]) -> None:
+        cluster = lab.cluster
+        starting = asyncio.ensure_future(cluster.start(1))
+        while not recovered:
+            await asyncio.sleep(0)
+        cluster.create_topic("made", assignments=[[2, 1]])
+        cluster.delete_topic(TOPIC)
+        await starting
+        await cluster.waits.in_sync()
+        assert list(cluster.nodes[1].replicas) == [("made", 0)]
+        assert recovered.total() < 40
+        assert max(recovered.values()) <= 4
+
+    recovering(main, 40)
+
+
+def test_a_broker_that_is_killed_while_it_opens_its_partitions_opens_no_more() -> None:
+    async def main(lab: Lab, recovered: Counter[int]) -> None:
+        cluster = lab.cluster
+        starting = asyncio.ensure_future(cluster.start(1))
+        while not recovered:
+            await asyncio.sleep(0)
+        await cluster.kill(1)
+        with pytest.raises(WrongState, match="was killed before it had started"):
+            await starting
+        count = recovered.total()
+        await asyncio.sleep(1)
+        assert recovered.total() == count < 40
+        await cluster.start(1)
+        assert recovered.total() == count + 40
+
+    recovering(main, 40)
 
 
 @pytest.mark.parametrize("count", [4, 40])
