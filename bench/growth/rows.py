@@ -528,6 +528,7 @@ BROKERS = 10
 async def ten_brokers(cluster: Cluster, size: int) -> None:
     for number in range(BROKERS):
         cluster.create_topic(f"t{number}", size, 1)
+        await asyncio.sleep(0)
     await settled(cluster)
 
 
@@ -543,7 +544,7 @@ def cluster_idle(size: int, meter: Meter) -> None:
     async def main(cluster: Cluster) -> None:
         await replicated(cluster, size)
         await asyncio.sleep(60)
-        with meter.elements(60):
+        with meter.elements(60 * size * BROKERS):
             await asyncio.sleep(60)
 
     in_cluster(main, BROKERS)
@@ -598,6 +599,6 @@ ROWS = [
     Row("N connections come", "connection", (10, 1_000, 5_000), connections),
     Row("N connections are idle", "connection and second", (10, 1_000, 5_000), idle_connections),
     Row("ten brokers of N partitions: create", "partition", A_BROKER, cluster_creation),
-    Row("ten brokers of N replicas: idle", "second", A_BROKER, cluster_idle),
+    Row("ten brokers of N replicas: idle", "replica and second", A_BROKER, cluster_idle),
     Row("ten brokers of N replicas: kill one", "replica", A_BROKER, cluster_kill),
 ]
