@@ -560,6 +560,30 @@ def cluster_kill(size: int, meter: Meter) -> None:
     in_cluster(main, BROKERS)
 
 
+def follower(what: str) -> Callable[[int, Meter], None]:
+    """Return what measures one follower of one leader, that gets all of its partitions or comes back to them."""
+
+    def measure(size: int, meter: Meter) -> None:
+        async def main(cluster: Cluster) -> None:
+            with meter.elements(size) if what == "new" else contextlib.nullcontext():
+                cluster.create_topic("t", assignments=[[2, 1]] * size)
+                await settled(cluster)
+                await asyncio.sleep(1)  # all are asked for
+            if what == "new":
+                return
+            await cluster.kill(1)
+            await settled(cluster)
+            for replica in cluster.nodes[2].replicas.values():
+                replica.append(batch(), now_ms=START_MS, steady_ms=0)
+            with meter.elements(size):
+                await cluster.start(1)
+                await cluster.waits.in_sync()
+
+        in_cluster(main, 2)
+
+    return measure
+
+
 async def replicated(cluster: Cluster, size: int) -> None:
     """Make so many replicas on each of the brokers, three of each partition."""
     for number in range(BROKERS):
@@ -577,6 +601,8 @@ ROWS = [
     Row("record to a consumer waiting for N partitions", "record", SIZES, delivery),
     Row("poll without news, session of N partitions", "poll", SIZES, idle_polls),
     Row("produce acks=all to N partitions, RF 3", "partition", REPLICATED, acks_all),
+    Row("create a topic of N partitions, one follower", "partition", REPLICATED, follower("new")),
+    Row("a follower of N partitions comes back", "partition", REPLICATED, follower("back")),
     Row("first batch of a new epoch in N partitions, RF 3, disk", "partition", A_BROKER, first_batches),
     Row("consumer group: N members join and settle", "member", MEMBERS, consumer_joins),
     Row("consumer group: heartbeat among N members", "heartbeat", MEMBERS, consumer_heartbeats),

@@ -52,7 +52,13 @@ class ReplicaFetchers:
         self.network = network
         self.fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Key, int] = {}  # of what is fetched
-        self._has_stopped = False
+        self._has_begun = self._has_stopped = False
+
+    def start(self) -> None:
+        """Fetch from now on: all partitions that have come so far with the same requests."""
+        self._has_begun = True
+        for fetcher in self.fetchers.values():
+            fetcher.go()
 
     def role_changed(self, replica: Replica) -> None:
         """Fetch a partition from its leader, or no longer, as its role says."""
@@ -66,7 +72,8 @@ class ReplicaFetchers:
             self._leaders[key] = leader
             if leader not in self.fetchers:
                 self.fetchers[leader] = Fetcher(self.parts, self.network, leader)
-            self.fetchers[leader].add(key, replica)
+            if self.fetchers[leader].add(key, replica) and self._has_begun:
+                self.fetchers[leader].go()
 
     def remove(self, replica: Replica) -> None:
         key = (replica.topic_id, replica.partition)
@@ -104,19 +111,22 @@ class Fetcher:
         self._pause = Pause(parts.clock)  # before the next try
         self._call: asyncio.Task[FetchResponse] | None = None
         self._is_given_up = self._has_stopped = False
+        self._hurries = False  # the next request is to be answered at once, and not when there is something new
+        self._is_hurried = False  # so was the last one
         self._others: dict[asyncio.Task[None], None] = {}  # questions beside the fetches
         self._troubles: dict[Key, int] = {}  # how often each could not be fetched, one time after the other
         self._unexpected = Unexpected(parts.reporter, f"fetch {self}")
 
-    def add(self, key: Key, replica: Replica) -> None:
+    def add(self, key: Key, replica: Replica) -> bool:
+        """Fetch a partition from here in its role; return whether that is new."""
         role = replica.role
         assert isinstance(role, FollowerState)
         if self.replicas.get(key) is replica and self._roles.get(key) is role:
-            return
+            return False
         self.replicas[key], self._roles[key] = replica, role
         self._moved[key] = None
         self._forgotten.pop(key, None)
-        self._go()
+        return True
 
     def remove(self, key: Key) -> None:
         self.replicas.pop(key, None)
@@ -135,14 +145,18 @@ class Fetcher:
 
     # The loop
 
-    def _go(self) -> None:
+    def go(self) -> None:
         """Ask now: there is something that the waiting request does not know of."""
         if self._has_stopped:
             return
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch {self}")
         elif self._call is not None and not self._call.done():
+            if self._is_hurried:
+                return  # its answer is on the way
             self._is_given_up = True
+            # Without a session the next request names all partitions: so it gets one before more of them come.
+            self._hurries = self._session_id == NO_SESSION
             self._call.cancel()
         else:
             self._pause.wake()
@@ -203,6 +217,7 @@ class Fetcher:
 
     def _request(self) -> FetchRequest:
         config = self.parts.config
+        self._is_hurried, self._hurries = self._hurries, False
         if self._session_id == NO_SESSION:
             self._reset()
         else:
@@ -232,7 +247,7 @@ class Fetcher:
             replica_state=FetchRequest.ReplicaState(
                 replica_id=self.parts.node_id, replica_epoch=self.parts.metadata.broker_epoch
             ),
-            max_wait_ms=config["replica.fetch.wait.max.ms"],
+            max_wait_ms=0 if self._is_hurried else config["replica.fetch.wait.max.ms"],
             min_bytes=config["replica.fetch.min.bytes"],
             max_bytes=config["replica.fetch.response.max.bytes"],
             session_id=self._session_id,
@@ -324,7 +339,7 @@ class Fetcher:
     def _again(self, key: Key, role: FollowerState) -> None:
         if self._roles.get(key) is role:
             self._moved[key] = None
-            self._go()
+            self.go()
 
     async def _try_later(self, key: Key, role: FollowerState) -> None:
         await self.parts.clock.sleep(self.parts.config["replica.fetch.backoff.ms"])

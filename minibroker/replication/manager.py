@@ -52,6 +52,7 @@ class Replication:
 
     def start(self) -> None:
         self.isr.start()
+        self.fetchers.start()
 
     def stop(self) -> None:
         self.isr.stop()

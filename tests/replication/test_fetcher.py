@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from minibroker.events import Event
+from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.replication.fetcher import AT_ONCE_MAX
+from minibroker.replication.network import NodeId
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
 from tests.server.running import batch
 
@@ -36,3 +40,34 @@ def test_an_answer_about_many_partitions_lets_others_have_their_turn() -> None:
     in_cluster(main, brokers=2)
     assert appended.total() == count
     assert max(appended.values()) <= AT_ONCE_MAX
+
+
+@pytest.mark.parametrize("does", ["make", "start"])
+def test_a_partition_is_not_asked_for_again_for_each_other_one_that_is_opened(
+    does: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, named = 400, 0
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        call = cluster.network.call
+
+        def counted(source: NodeId, target: NodeId, message: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal named
+            if isinstance(message, FetchRequest) and target == 2:
+                named += sum(len(topic.partitions) for topic in message.topics)
+            return call(source, target, message, *args, **kwargs)
+
+        if does == "make":
+            monkeypatch.setattr(cluster.network, "call", counted)
+        cluster.create_topic(TOPIC, assignments=[[2, 1]] * count)
+        await cluster.waits.in_sync()
+        await asyncio.sleep(1)  # empty ones are in sync before anybody has asked for them
+        if does == "start":
+            await cluster.kill(1)
+            monkeypatch.setattr(cluster.network, "call", counted)
+            await cluster.start(1)
+            await cluster.waits.in_sync()
+
+    in_cluster(main, brokers=2)
+    assert count <= named <= 3 * count

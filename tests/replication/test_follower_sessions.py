@@ -119,7 +119,7 @@ def test_a_fetcher_that_is_stopped_while_it_gives_up_a_call_stays_stopped() -> N
         assert replication is not None
         fetcher = replication.fetchers.fetchers[1]
         await lab.world.clock.sleep(100)  # its fetch waits for something new
-        fetcher._go()  # a partition has come
+        fetcher.go()  # a partition has come
         fetcher.stop()
         await lab.world.clock.sleep(100)
         assert fetcher._task is not None
