@@ -49,7 +49,8 @@ def compile_modules(modules: list[str], root: Path, built: Path) -> None:
     try:
         extensions = mypycify(
             ["--cache-dir", str(built / "mypy"), *modules],
-            opt_level="3",
+            opt_level="2",
+            debug_level="0",
             group_name=GROUP,
             target_dir=str(built / "c"),
         )

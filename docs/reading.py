@@ -52,7 +52,7 @@ class Row(NamedTuple):
 # What each request crosses. What is small must not grow unnoticed; how exactly is said by tests/test_reading_path.py.
 ROWS = {
     "Produce": Row(13, 3_058),
-    "Fetch": Row(11, 2_753),
+    "Fetch": Row(11, 2_654),
     "Produce to three replicas": Row(26, 4_650),
     "CreateTopics with three replicas": Row(60, 9_354),
     "JoinGroup": Row(15, 2_353),
