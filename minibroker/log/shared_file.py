@@ -1,5 +1,7 @@
 """A segment's file as answers read it piece by piece while they are sent (`Slice.open` of segment.py).
 
+Not to be compiled: compiled objects cannot be looked at by weak references, as a segment looks at its shared file.
+
 What must hold: an answer gets what it has promised, or fails; never what has been appended in the place of it.
 """
 

@@ -323,6 +323,7 @@ def test_a_fetch_is_answered_when_the_high_watermark_rises_without_a_record(what
     in_cluster(main)
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_a_fetch_that_waits_is_woken_once_by_each_record(brokers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """When it may be read: not when it is appended, and by no follower but the last."""

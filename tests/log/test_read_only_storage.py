@@ -109,6 +109,7 @@ def test_a_small_file_that_its_owner_cuts_is_safe_to_look_at(storage: ReadOnlySt
     assert view == b"first"
 
 
+@pytest.mark.pure
 def test_a_large_file_is_mapped(storage: ReadOnlyStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_only_storage, "MAP_BYTES_MIN", 6)
     view = storage.open("log/b").map()

@@ -223,6 +223,7 @@ def test_a_replica_that_was_away_while_records_were_deleted_within_a_batch_comes
     in_cluster(main, brokers=2)
 
 
+@pytest.mark.pure
 def test_what_cannot_be_followed_is_said_and_said_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     said = Said()
 
@@ -249,6 +250,7 @@ def test_what_cannot_be_followed_is_said_and_said_ever_more_rarely(monkeypatch: 
     in_cluster(main, brokers=2, reporter=said)
 
 
+@pytest.mark.pure
 def test_an_error_of_our_own_at_one_partition_does_not_end_replication(monkeypatch: pytest.MonkeyPatch) -> None:
     said = Said()
 

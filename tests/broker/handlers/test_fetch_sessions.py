@@ -26,6 +26,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> FetchSessions:
     return FetchSessions(1000, lambda: next(numbers))
 
 
+@pytest.mark.pure
 def test_a_session_that_has_no_room_is_not_opened(sessions: FetchSessions) -> None:
     first = sessions.open(wanted(*"abcdefgh"), False, 0)
     assert first is not None
@@ -34,6 +35,7 @@ def test_a_session_that_has_no_room_is_not_opened(sessions: FetchSessions) -> No
     assert sessions.partition_count == 10
 
 
+@pytest.mark.pure
 def test_room_is_made_by_sessions_that_nobody_uses(sessions: FetchSessions) -> None:
     for name in "abcdefghij":
         sessions.open(wanted(name), False, 0)
@@ -41,6 +43,7 @@ def test_room_is_made_by_sessions_that_nobody_uses(sessions: FetchSessions) -> N
     assert (len(sessions), sessions.partition_count) == (6, 10)
 
 
+@pytest.mark.pure
 def test_a_session_that_outgrows_the_room_ends(sessions: FetchSessions) -> None:
     session = sessions.open(wanted("a"), False, 0)
     assert session is not None
