@@ -36,8 +36,9 @@ Answer = Topic.PartitionData
 EndsTopic = ListOffsetsResponse.ListOffsetsTopicResponse
 Ends = EndsTopic.ListOffsetsPartitionResponse
 
-FIRST_EPOCH: Final = 0
-EPOCH_MAX: Final = 0x7FFFFFFF
+FIRST_EPOCH = 0
+ANSWERED_MAX = 200  # partitions with records in one answer: both sides have others to serve
+EPOCH_MAX = 0x7FFFFFFF
 
 
 class SessionPartition:
@@ -287,7 +288,7 @@ class FollowerFetch:
         """
         session = self.session
         for key in list(session.news):
-            if self.left_bytes <= 0:
+            if self.left_bytes <= 0 or len(self._answers) >= ANSWERED_MAX:
                 break
             partition = session.partitions.get(key)
             if partition is None or (key in self._answers and not self._give_back(key)):

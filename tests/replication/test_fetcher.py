@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from minibroker.events import Event
-from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.replication.fetcher import AT_ONCE_MAX
+from minibroker.replication.follower_sessions import ANSWERED_MAX
 from minibroker.replication.network import NodeId
 from tests.cluster.virtual import TOPIC, Lab, in_cluster
 from tests.server.running import batch
@@ -71,3 +72,32 @@ def test_a_partition_is_not_asked_for_again_for_each_other_one_that_is_opened(
 
     in_cluster(main, brokers=2)
     assert count <= named <= 3 * count
+
+
+def test_an_answer_has_records_of_so_many_partitions_and_the_next_ones_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, sizes = 3 * ANSWERED_MAX, Counter[int]()
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        call = cluster.network.call
+
+        async def counted(*args: Any, **kwargs: Any) -> Any:
+            answer = await call(*args, **kwargs)
+            if isinstance(answer, FetchResponse):
+                sizes[sum(bool(each.records) for topic in answer.responses for each in topic.partitions)] += 1
+            return answer
+
+        cluster.create_topic(TOPIC, assignments=[[1, 2]] * count)
+        await cluster.waits.in_sync()
+        await asyncio.sleep(1)
+        monkeypatch.setattr(cluster.network, "call", counted)
+        for number in range(count):
+            leader = cluster.leader(TOPIC, number)
+            assert leader is not None
+            leader.append(bytearray(batch(b"value")), now_ms=lab.world.clock.now_ms(), steady_ms=0)
+        await cluster.waits.in_sync()
+
+    in_cluster(main, brokers=2)
+    assert max(sizes) == ANSWERED_MAX  # but for the answer that was waited for when this began
