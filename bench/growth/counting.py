@@ -93,10 +93,10 @@ class Meter:
     def figures(self) -> dict[str, float]:
         assert self.count, "nothing was measured"
         if self.counts_lines:
-            return {"lines": self.lines / self.count, "stretch_lines": float(self.stretch_lines)}
-        found = {
+            found = {"lines": self.lines / self.count, "stretch_lines": float(self.stretch_lines)}
+            return found | ({"bytes": self.bytes_each} if self.bytes_each else {})
+        return {
             "cpu_us": self.cpu_s / self.count * 1e6,
             "stretch_ms": self.stretch_s * 1e3,
             "syncs": self.syncs / self.count,
         }
-        return found | ({"bytes": self.bytes_each} if self.bytes_each else {})

@@ -67,7 +67,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                 joined(found, "lines"),
                 ratio(found, "lines"),
                 joined(found, "syncs") if any(figures.get("syncs") for _, figures in found) else "–",
-                f"{found[-1][1].get('stretch_ms', 0):,.3g}",
+                shown(found[-1][1].get("stretch_ms", 0)),
             ]
             more = f", {found[-1][1]['bytes']:,.0f} bytes" if "bytes" in found[-1][1] else ""
             lines.append(f"| {row.name} | {row.each}{more} | {' | '.join(cells)} |")
@@ -75,7 +75,11 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def joined(found: list[tuple[int, dict[str, float]]], name: str) -> str:
-    return " / ".join(f"{figures[name]:,.3g}" if name in figures else "–" for _, figures in found)
+    return " / ".join(shown(figures[name]) if name in figures else "–" for _, figures in found)
+
+
+def shown(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.2g}"
 
 
 def ratio(found: list[tuple[int, dict[str, float]]], name: str) -> str:
