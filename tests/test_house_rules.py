@@ -464,6 +464,8 @@ def test_types_are_not_imported_when_something_runs() -> None:
     types = {path.removesuffix(".py").replace("/", ".") for path in TYPES_ONLY} | TYPES_ONLY_PACKAGES
     found = []
     for path in MODULES:
+        if path.relative_to(ROOT).as_posix() in TYPES_ONLY:
+            continue
         for node in statements_at_import(tree_of(path).body):
             if isinstance(node, ast.ImportFrom) and node.module in types:
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}")

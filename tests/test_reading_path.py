@@ -14,6 +14,8 @@ from minibroker.config.listeners import address, is_local
 from minibroker.config.values import java_double
 from minibroker.protocol.registry import snake_case
 
+pytestmark = pytest.mark.pure  # what is compiled cannot be followed
+
 # Of every row, up and down, so that small changes need no new one.
 SLACK_FILES, SLACK_STATEMENTS = 1, 80
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from copy import copy
 from functools import partial
 from typing import Any
 
+from minibroker.broker.dispatch import Route
 from minibroker.broker.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session
 from minibroker.clock import REQUEST
 from minibroker.errors import Error
@@ -30,7 +30,7 @@ from minibroker.turns import is_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context, Dispatcher, Eventually, Handler, Route
+    from minibroker.broker.dispatch import Context, Dispatcher, Eventually, Handler
     from minibroker.faults.rules import Rule
     from minibroker.server.connection import Answer
 
@@ -66,8 +66,7 @@ class Injection:
     ) -> Answer:
         """Do to a request what a rule says; the handler may be another one than the route's own."""
         if handler is not route.handler:
-            route = copy(route)
-            route.handler = handler
+            route = Route(route.api, route.version, route.cls, handler)
         if rule.drop_request:
             return None if _is_unanswered(route, request) else _silence()
         if rule.close == "before":

@@ -249,7 +249,7 @@ class ConsumerState:
         return [(key, None) for key in records]
 
 
-APPLY: dict[type, Any] = {
+APPLY: Final[dict[type, Any]] = {
     ConsumerGroupMemberMetadataKey: ConsumerState._apply_member,
     ConsumerGroupCurrentMemberAssignmentKey: ConsumerState._apply_current,
     ConsumerGroupTargetAssignmentMemberKey: ConsumerState._apply_target,

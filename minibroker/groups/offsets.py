@@ -25,7 +25,7 @@ Mark = tuple[str, Place, "Stored"]  # what `append` returns, for `commit`
 Kept = TypeVar("Kept")
 
 NO_EXPIRY: Final = -1
-NOTHING: Mapping[Place, Any] = {}
+NOTHING: Final[Mapping[Place, Any]] = {}
 
 
 class Stored:

@@ -58,7 +58,7 @@ WHYS: Final = {
     "Stable": "every member has what it is to have",
 }
 Face = tuple[str, frozenset[str], bool]  # of a group: its state, who is in, and whether it is a consumer group
-NO_FACE: Face = ("Empty", frozenset(), True)
+NO_FACE: Final[Face] = ("Empty", frozenset(), True)
 
 
 class GroupWrite(Write):

@@ -22,8 +22,8 @@ ROOM_BYTES: Final = 1 << 30  # addresses for a file: a segment of the usual size
 OVERCOMMIT: Final = "/proc/sys/vm/overcommit_memory"  # of Linux: 2 if addresses count as memory
 AHEAD_SHARE: Final = 16  # of a file, and at most so much, are the pages behind its end that are there already:
 AHEAD_BYTES_MAX: Final = 1 << 20
-# Of Linux, whose Python 3.11 has no name for it. Without it, addresses for more than the machine's memory, which lie side
-# by side, are refused to whoever forks the process.
+# Of Linux; Python 3.11 has no name for it. Without it, addresses for more than the machine's memory, which lie side by
+# side, are refused to whoever forks the process.
 NORESERVE: Final = 0x4000 if sys.platform == "linux" else 0
 MADV_POPULATE_WRITE: Final = 23  # of Linux since 5.14; Python has no name for it
 

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.log.storage import Chunk
     from minibroker.replication.follower_types import FetchedPartition as FetchedPartition
-    from minibroker.replication.follower_types import ReplicaState as ReplicaState
+    from minibroker.replication.follower_types import RoleReplica as RoleReplica
 
     CutLog = Callable[[int, str], object]  # offset, and why
 
@@ -59,7 +59,7 @@ class FollowerState:
 
     __slots__ = ("is_fenced", "leader_epoch", "leader_id", "needs_ends", "replica", "trouble", "truncate")
 
-    def __init__(self, replica: ReplicaState, leader_id: int, leader_epoch: int, truncate: CutLog):
+    def __init__(self, replica: RoleReplica, leader_id: int, leader_epoch: int, truncate: CutLog):
         """truncate: cuts the log as LogDirectory.truncate_to does: the recovery point goes down first."""
         self.replica = replica
         self.leader_id = leader_id  # -1: nobody leads

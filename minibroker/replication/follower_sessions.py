@@ -36,9 +36,9 @@ Answer = Topic.PartitionData
 EndsTopic = ListOffsetsResponse.ListOffsetsTopicResponse
 Ends = EndsTopic.ListOffsetsPartitionResponse
 
-FIRST_EPOCH = 0
-ANSWERED_MAX = 200  # partitions with records in one answer: both sides have others to serve
-EPOCH_MAX = 0x7FFFFFFF
+FIRST_EPOCH: Final = 0
+ANSWERED_MAX: Final = 200  # partitions with records in one answer: both sides have others to serve
+EPOCH_MAX: Final = 0x7FFFFFFF
 
 
 class SessionPartition:

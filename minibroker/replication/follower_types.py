@@ -13,7 +13,7 @@ from minibroker.log.segment import Segment
 from minibroker.log.storage_types import Chunk
 
 
-class ReplicaState(Protocol):
+class RoleReplica(Protocol):
     """A replica as its role sees it, leader or follower: replica.py."""
 
     node_id: int

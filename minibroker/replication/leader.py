@@ -40,7 +40,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, TypeAlias
 
-    from minibroker.replication.follower import FetchPosition, ReplicaState
+    from minibroker.replication.follower import FetchPosition, RoleReplica
     from minibroker.replication.known_broker import KnownBroker
 
     FindBroker: TypeAlias = Callable[[int], KnownBroker | None]
@@ -115,7 +115,7 @@ class FollowerRead:
 
     __slots__ = ("diverging", "found", "high_watermark", "last_stable_offset", "log_start_offset", "proposal")
 
-    def __init__(self, replica: ReplicaState):
+    def __init__(self, replica: RoleReplica):
         # As before this fetch: what it moves the follower learns of with the next answer, as with Kafka.
         self.high_watermark = replica.high_watermark
         self.last_stable_offset = replica.log.last_stable_offset(replica.high_watermark)
@@ -160,7 +160,7 @@ class LeaderState:
 
     def __init__(
         self,
-        replica: ReplicaState,
+        replica: RoleReplica,
         leader_epoch: int,
         partition_epoch: int,
         in_sync: Sequence[int],

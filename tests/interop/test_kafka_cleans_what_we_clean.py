@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from minibroker.cleaner import cleaner
-from minibroker.cleaner.candidates import cleanable, pick
+from minibroker.cleaner.candidates import cleanable
 from minibroker.cleaner.cleaner import clean
 from minibroker.cleaner.offset_map import OffsetMap
 from minibroker.in_pieces import finish
@@ -166,7 +166,7 @@ def cleaned_by_us(
         now_ms=now_ms,
         high_watermark=None if is_old else high_watermark,
     )
-    if pick([candidate]) is None:
+    if candidate.why_not:
         return None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cleaner, "OffsetMap", lambda size, load: KafkasMap(keys_max))

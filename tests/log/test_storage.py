@@ -16,7 +16,7 @@ import pytest
 
 from minibroker.errors import Error, StorageError
 from minibroker.log.memory_storage import MemoryStorage
-from minibroker.log.pages import cut, reserve, touch
+from minibroker.log.pages import ROOM_BYTES, cut, reserve, touch
 from minibroker.log.storage import OsStorage
 from minibroker.simulation.disk import SimulatedStorage
 from tests.log.crash import extremes
@@ -600,6 +600,20 @@ def test_a_fork_shares_the_pages_and_sees_no_later_write(chunk: memoryview) -> N
     file.write_at(5, b"z")
     os.close(wait)
     os.close(written_now)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@needs_linux
+@pytest.mark.outside
+def test_a_process_with_more_addresses_than_memory_can_be_forked(chunk: memoryview) -> None:
+    """Its files lie side by side, as one map; the machine has less memory than that."""
+    storage = MemoryStorage(int)
+    for number in range(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // ROOM_BYTES + 2):
+        file = written(storage, f"f{number}", b"")
+        file.append([chunk, chunk])
+    child = os.fork()
+    if not child:
+        os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 
 

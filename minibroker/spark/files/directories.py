@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
-from minibroker.errors import ProtocolError, StorageError
-from minibroker.log.batches import Batch, batches
+from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -30,6 +29,7 @@ from minibroker.log.checkpoints import (
 )
 from minibroker.log.directory import split_name
 from minibroker.log.producers import ProducerStates
+from minibroker.log.read_only_segment import ReadOnlySegment, WholeSegment
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.recovery import finish_swaps
 from minibroker.log.segment import SWAP, Segment
@@ -40,7 +40,6 @@ from minibroker.stored.producers import AbortedTxn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.log.storage import File
 
     class PartitionFilter(Protocol):
         """Which partitions a query reads; `Options` says it."""
@@ -50,29 +49,6 @@ if TYPE_CHECKING:
 
 class Unreadable(Exception):
     """What planning must look at is broken."""
-
-
-class ReadOnlySegment(Segment):
-    """A segment of which somebody else may cut the file or take it away; StorageError says so."""
-
-    def _opened(self) -> File:
-        if self._file is None:
-            self._file = self.storage.open(self.path)
-        return self._file
-
-    def view(self, position: int, size_bytes: int) -> memoryview:
-        found = super().view(position, size_bytes)
-        if len(found) < min(size_bytes, self.size_bytes - position):
-            raise StorageError(f"{self.path} ends before byte {self.size_bytes}, where it ended before")
-        return found
-
-
-class WholeSegment(ReadOnlySegment):
-    """A segment in which a batch that goes on behind the end is an error, and not the end."""
-
-    def batches(self, position: int = 0, end: int | None = None) -> Iterator[Batch]:
-        stop = self.size_bytes if end is None else end
-        return batches(self.view(position, stop - position), strict=True)
 
 
 class Part:

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from minibroker.errors import InvalidLength, ProtocolError, StorageError
 from minibroker.log.formats import PREFIX_BYTES
+from minibroker.log.read_only_segment import ReadOnlySegment
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.segment import DELETED, SWAP, Place
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
 from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner, broken_row, rows_of
-from minibroker.spark.files.directories import ReadOnlySegment
 from minibroker.spark.files.planning import Task
 from minibroker.spark.options import QUARANTINE
 from minibroker.spark.ranges import DataLoss

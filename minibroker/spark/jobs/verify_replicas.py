@@ -16,9 +16,10 @@ from typing import Any
 
 from minibroker.errors import ProtocolError, StorageError
 from minibroker.log.checkpoints import CLEANER_OFFSETS, read_leader_epochs, read_offsets
+from minibroker.log.read_only_segment import ReadOnlySegment
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.segment import Place
-from minibroker.spark.files.directories import PartitionFiles, ReadOnlySegment, find_partitions, topics_in
+from minibroker.spark.files.directories import PartitionFiles, find_partitions, topics_in
 from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
