@@ -6,6 +6,7 @@
 #   make imports  the start-up figures        make fuzz SECONDS=60
 #   make bench-broker ARGS=--quick            us beside real Kafka, kfake and librdkafka's mock
 #   make bench-request ARGS=--functions=9     where the microseconds of a small request go, by layer
+#   make bench-churn ARGS='--minutes 60'      memory, handles and tasks under mixed load that leaves things behind
 #   make bench-groups ARGS=--quick            groups beside Kafka's: first record, heartbeats, commits
 #   make bench-transactions ARGS=--quick      transactions a second beside Kafka's, one replica and three
 #   make bench-cleaning ARGS=--quick          compaction beside Kafka's; latency meanwhile; retention of 1,000 partitions
@@ -43,7 +44,7 @@ SAMPLE ?= 50
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-groups bench-transactions bench-cleaning bench-cluster bench-spark bench-growth installed sim mutants crashes flips fuzz docs format clean
+.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-request bench-churn bench-groups bench-transactions bench-cleaning bench-cluster bench-spark bench-growth installed sim mutants crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -91,6 +92,9 @@ bench-broker: $(VENV)/.installed-bench
 
 bench-request: $(VENV)/.installed-bench
 	$(BIN)/python -m bench.broker.request $(ARGS)
+
+bench-churn: $(VENV)/.installed-bench
+	$(BIN)/python -m bench.broker.churn $(ARGS)
 
 # These need java and mvn for Kafka and leave it out otherwise: `make bench-groups ARGS=--quick`.
 bench-groups: $(VENV)/.installed-bench

@@ -27,7 +27,7 @@ from bench.broker.load import Load
 from bench.broker.rounds import Figures, Rounds
 from bench.broker.table import KAFKA, table
 
-QUICK_BROKERS = ("minibroker", "minibroker memory", "Kafka", "kfake", "mock")
+QUICK_BROKERS = ("minibroker", "minibroker memory", "compiled", "compiled memory", "Kafka", "kfake", "mock")
 WARM_UP = Load(100, 1, "none", "all")
 KAFKA_WARM_UPS = 5
 SMALL, LARGE = "small", "large"  # topics
