@@ -41,7 +41,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 SECONDS_MAX = 900
 COMPILED_TESTS = (
     *("log", "replication", "coordinator", "groups", "transactions", "cleaner", "broker", "server", "cluster"),
-    *("cli/test_commands.py", "simulation"),
+    *("embedded", "faults", "spark/files", "simulation", "cli/test_commands.py"),
 )
 COPIED = ("tests", "docs", "bench", "pyproject.toml", "*.md", "Makefile", "docker-compose.yml")
 QUICK = "not interop and not slow and not fuzz"
