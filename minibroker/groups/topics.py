@@ -8,7 +8,7 @@ shared out anew. It is Kafka's number, so a log that Kafka wrote causes no rebal
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Protocol
 
 from minibroker.metadata.image import MetadataImage
@@ -63,10 +63,13 @@ class ImageTopic:
             [rack for replica in partition.replicas if replica in brokers and (rack := brokers[replica].rack)]
             for partition in topic.partitions
         ]
+        self._metadata_hash: int | None = None  # nobody has asked yet
 
-    @cached_property
+    @property
     def metadata_hash(self) -> int:
-        return topic_hash(self)
+        if self._metadata_hash is None:
+            self._metadata_hash = topic_hash(self)
+        return self._metadata_hash
 
 
 class ImageTopics:

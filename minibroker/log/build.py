@@ -203,7 +203,7 @@ class BatchBuilder:
         if self._compressor is None:
             return build_batch(self._magic, self._few, **self._settings)
         ends = self._base_offset, self._base_timestamp, self._next_offset - 1, self._max_built
-        return build_batch(self._magic, _Written(self._compressor.end(), self._count, *ends), **self._settings)
+        return build_batch(self._magic, _Written((self._compressor.end(), self._count, *ends)), **self._settings)
 
 
 class _Written:
@@ -211,7 +211,7 @@ class _Written:
 
     __slots__ = ("fields",)
 
-    def __init__(self, *fields: Any):
+    def __init__(self, fields: tuple[bytes, int, int, int, int, int]):
         """fields: payload, count, base offset and timestamp, last offset, largest timestamp."""
         self.fields = fields
 

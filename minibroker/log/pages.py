@@ -75,12 +75,12 @@ def cut(pages: mmap, size_bytes: int) -> bool:
 
 def addresses_are_free() -> bool:
     """Tell whether this machine lets a process have more addresses than it will ever use."""
-    try:
-        import resource
+    import resource  # where there are maps of no file, as `reserve` has asked before
 
+    try:
         with open(OVERCOMMIT) as setting:
             is_free = setting.read().strip() != "2"
-    except (ImportError, OSError):
+    except OSError:
         is_free = True  # not Linux
     return is_free and sys.maxsize > 1 << 40 and resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
 

@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 KEPT = ROOT / "build/installed"
 OLDEST_PYTHON, NEWEST_PYTHONS = "3.11", ("3.14", "3.13", "3.12", "3.11")
 PATH = "/usr/local/bin:/usr/bin:/bin"
-SECONDS_MAX = 900
+SECONDS_MAX = 1800
 COMPILED_TESTS = (
     *("log", "replication", "coordinator", "groups", "transactions", "cleaner", "broker", "server", "cluster"),
     *("embedded", "faults", "spark/files", "simulation", "cli/test_commands.py"),
