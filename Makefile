@@ -44,7 +44,7 @@ SAMPLE ?= 50
 SOURCES := minibroker tests bench docs
 
 .DELETE_ON_ERROR:
-.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-request bench-churn bench-groups bench-transactions bench-cleaning bench-cluster bench-spark bench-growth installed sim mutants crashes flips fuzz docs format clean
+.PHONY: help run test unit check lint types imports amplification bench bench-broker bench-request bench-churn bench-groups bench-transactions bench-cleaning bench-cluster bench-spark bench-growth installed wheel sim mutants crashes flips fuzz docs format clean
 
 help:
 	@sed -n '/^$$/q; s/^# \{0,1\}//p' Makefile
@@ -120,9 +120,10 @@ bench-spark: $(VENV)/.installed-bench $(VENV)/.installed-test
 installed: $(VENV)/.installed-test
 	$(BIN)/python -m tests.installed $(PARTS)
 
-# Takes a C compiler; pip brings mypyc.
+# Takes a C compiler, some minutes and 1.5 GB of memory; pip brings mypyc. It is for the Python of .venv.
 wheel: export MINIBROKER_COMPILED = 1
 wheel: $(VENV)/.installed
+	@echo 'compiling: about three minutes'
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/dist .
 	@ls build/dist/*.whl
 

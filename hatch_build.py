@@ -8,6 +8,7 @@ second build is quick. Why, and what it asks of the source: docs/adr/0016-hot-mo
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ GROUP = "minibroker"  # of all modules: they call each other without Python in b
 
 class CompiledWheel(BuildHookInterface):
     def dependencies(self) -> list[str]:
-        return ["mypy[mypyc]>=2.0", "setuptools>=75"] if is_wanted() else []
+        # The types of what minibroker needs itself are among those that are compiled.
+        return ["mypy[mypyc]>=2.0", "setuptools>=75", *self.metadata.core.dependencies] if is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable" or not is_wanted():
@@ -27,22 +29,27 @@ class CompiledWheel(BuildHookInterface):
         modules = self.config["modules"]
         compile_modules(modules, Path(self.root), built)
         wanted = {name.removesuffix(".py") for name in modules} | {f"{GROUP}__mypyc"}
-        for library in sorted((built / "modules").rglob("*.*")):
+        suffix = sysconfig.get_config_var("EXT_SUFFIX")
+        for library in sorted((built / "modules").rglob(f"*{suffix}")):
             name = library.relative_to(built / "modules").as_posix()
-            if name.partition(".")[0] in wanted:  # not one that was listed before
+            if name.removesuffix(suffix) in wanted:  # not one that was listed before
                 build_data["force_include"][str(library)] = name
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
 
 
 def is_wanted() -> bool:
-    return os.environ.get("MINIBROKER_COMPILED") == "1"
+    asked = os.environ.get("MINIBROKER_COMPILED", "")
+    if asked not in ("", "0", "1"):
+        raise ValueError(f"MINIBROKER_COMPILED is {asked!r}; it may be 1, 0 or empty")
+    return asked == "1"
 
 
 def compile_modules(modules: list[str], root: Path, built: Path) -> None:
     """Compile modules of the tree at `root` into `built`/modules."""
     from mypyc.build import mypycify
     from setuptools import Distribution
+    from setuptools.errors import BaseError
 
     before = Path.cwd()
     os.chdir(root)  # mypyc names modules by their paths
@@ -58,6 +65,9 @@ def compile_modules(modules: list[str], root: Path, built: Path) -> None:
             extension.extra_compile_args += [] if os.name == "nt" else ["-fvisibility=hidden"]  # calls may be inlined
         options = {"build_ext": {"build_lib": str(built / "modules"), "build_temp": str(built / "objects")}}
         distribution = Distribution({"name": GROUP, "ext_modules": extensions, "options": options})
-        distribution.run_command("build_ext")
+        try:
+            distribution.run_command("build_ext")
+        except BaseError as failure:
+            raise SystemExit(f"the compiled wheel needs a C compiler: {failure}") from failure
     finally:
         os.chdir(before)

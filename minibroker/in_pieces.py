@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     InPieces = Generator[int, None, Made]
 
 PIECE_US: Final = 500  # after so much others may have their turn
-BATCH_US: Final = 2  # to look at a batch's header, and to read it and take its checksum
-BYTES_PER_US: Final = 1000
+BATCH_US: Final = 2  # to look at a batch's header
+BYTES_PER_US: Final = 1000  # to read it and take its checksum
 
 
 def finish(work: Generator[Any, None, Made]) -> Made:

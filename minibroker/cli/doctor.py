@@ -38,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
     compiled = compiled_modules()
     packages = {name: found_version(module, name) for module, name, _, _ in PACKAGES}
     missing = [name for _, name, _, may_lack in PACKAGES if packages[name] is None and not may_lack]
+    if compiled and found_version(compiled[0], "minibroker") is None:
+        missing.append("the library minibroker__mypyc, beside the folder of the compiled minibroker,")
     advice = list(advices(packages, missing))
     if options.json:
         from minibroker.cli.connect import print_json
@@ -62,9 +64,9 @@ def compiled_modules() -> list[str]:
     from importlib.machinery import EXTENSION_SUFFIXES
 
     names = set()
-    for suffix in EXTENSION_SUFFIXES:
-        for path in PACKAGE.rglob(f"*{suffix}"):
-            names.add(path.relative_to(PACKAGE.parent).as_posix().removesuffix(suffix).replace("/", "."))
+    for path in PACKAGE.rglob("*"):
+        if path.name.endswith(tuple(EXTENSION_SUFFIXES)):
+            names.add(path.relative_to(PACKAGE.parent).as_posix().partition(".")[0].replace("/", "."))
     return sorted(names)
 
 
@@ -85,7 +87,7 @@ def found_version(module: str, package: str) -> str | None:
 
 def advices(packages: dict[str, str | None], missing: list[str]) -> list[str]:
     """Say what could be better, a sentence each."""
-    said = [f"{name} is missing: pip install {name}" for name in missing]
+    said = [f"{name} is missing: pip install {name if name in packages else 'minibroker'}" for name in missing]
     if packages["uvloop"] is None and sys.platform != "win32":
         said.append("Without uvloop the loop is asyncio's own, which is slower: pip install uvloop")
     if packages["google-crc32c"] is not None:

@@ -2,6 +2,7 @@
 
     load        all records in their order: those below the high watermark are committed, the others are in flight
     append      records are checked at once, and reach the log with those of others of the same turn of the loop
+                or, where no follower has to have them, alone and now (`append_alone`): then they are committed, too
     committed   the high watermark has passed them: they count for whoever asks, and who wrote them is answered
 
 What must hold: a write that is refused has changed nothing, and only who sent it suffers; whoever waits is answered,
@@ -83,8 +84,8 @@ class Owner(Protocol):
 LOAD_BYTES: Final = 256 << 10  # read at once: half a millisecond if the disk has it at hand
 LOAD_US: Final = 500
 BATCH_BYTES_MAX: Final = 512 << 10  # records of several requests go into one batch up to here
-HEADER_BYTES: Final = 61  # of a batch, and at most of a record beside its key and value
-RECORD_BYTES: Final = 20
+HEADER_BYTES: Final = 61  # of a batch
+RECORD_BYTES: Final = 20  # at most, of a record beside its key and value
 RECORD_BYTES_MIN: Final = 7  # of a record
 
 

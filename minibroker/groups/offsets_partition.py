@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 NO_ID: Final = bytes(16)
 
-GROUP_US: Final = 20  # what a group takes of which all records are there, and each of its members and offsets
-PART_US: Final = 3
-SETTLED_US: Final = 2  # offsets of a transaction that has ended
-SETTLED_TOGETHER: Final = 100
+GROUP_US: Final = 20  # what a group takes of which all records are there
+PART_US: Final = 3  # and each of its members and offsets
+SETTLED_US: Final = 2  # an offset of a transaction that has ended
+SETTLED_TOGETHER: Final = 100  # of them in one turn of the loop
 WRITE_US: Final = 20  # what it takes to write a record
 WHYS: Final = {
     "Assigning": "what its members are to have is not worked out yet",

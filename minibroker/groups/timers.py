@@ -27,8 +27,8 @@ SYNC: Final = "sync"  # and has not asked for its assignment
 REFRESH: Final = "refresh"  # regular expressions are to be resolved; for no member
 UNKNOWN_EPOCH: Final = -1
 REFRESH_AFTER_MS: Final = 0x7FFFFFFF  # topics are looked at again if nothing was said to have changed for so long
-STALE_MIN: Final = 100  # entries of the heap, and per timer, with which it is made anew
-STALE_TIMES: Final = 8
+STALE_MIN: Final = 100  # entries of the heap with which it is made anew
+STALE_TIMES: Final = 8  # and per timer
 
 
 class Timers:

@@ -303,7 +303,8 @@ class LogDirectory:
         Kafka: notes the lower recovery point after a truncation, and syncs nothing.
         """
         if max(self._recovery_points.get(key, 0), self._log_starts.get(key, 0)) > offset:
-            self._write_checkpoints({**self.floors(), key: offset})
+            self._write_recovery_points({**self.floors(), key: offset})
+            self._write_log_starts({key: offset})  # of others what was deleted would be there again after a crash
 
     def lower_high_watermark(self, topic: str, partition: int, offset: int) -> None:
         """Note that what was committed from an offset on is so no longer, before it is cut off.
@@ -317,7 +318,8 @@ class LogDirectory:
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Note how far each log is flushed, where it starts, and the high watermarks if they are given."""
-        self._write_checkpoints({})
+        self._write_recovery_points({})
+        self._write_log_starts({})
         if high_watermarks is not None:
             self.write_high_watermarks(high_watermarks)
 
@@ -331,11 +333,6 @@ class LogDirectory:
     def write_log_starts(self) -> bool:
         """Note where logs begin; return whether that was not known."""
         return self._write_log_starts({})
-
-    def _write_checkpoints(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Write both; ends: where logs are about to end."""
-        self._write_recovery_points(ends)
-        self._write_log_starts(ends)
 
     def _write_recovery_points(self, ends: Mapping[TopicPartition, int]) -> bool:
         points = {key: log.recovery_point for key, log in self._online()}
@@ -369,7 +366,7 @@ class LogDirectory:
 
     def _forget_gone(self) -> None:
         """Take those from the checkpoints that are not here any more: another log is about to get such a name."""
-        self._write_checkpoints({})
+        self.write_checkpoints()
         write_offsets(self.storage, HIGH_WATERMARKS, self.high_watermarks)
         self._gone.clear()
 
@@ -389,12 +386,13 @@ class LogDirectory:
         """Note up to where a log has been cleaned.
 
         The checkpoint is of all logs, and many may be cleaned one after the other: so it does not know at once of each.
-        What a crash takes of it is cleaned again.
+        What a crash takes of it is cleaned again; that it is less than before must be known at once.
         Kafka: writes the cleaner's checkpoint after each pass.
         """
+        is_less = offset < self.cleaner_offsets.get((topic, partition), 0)
         self.cleaner_offsets[topic, partition] = offset
         self._unwritten_cleanings += 1
-        if self._unwritten_cleanings * CLEANED_SHARE >= len(self.cleaner_offsets):
+        if is_less or self._unwritten_cleanings * CLEANED_SHARE >= len(self.cleaner_offsets):
             self.write_cleaner_offsets()
 
     def write_cleaner_offsets(self) -> None:

@@ -82,7 +82,8 @@ def addresses_are_free() -> bool:
             is_free = setting.read().strip() != "2"
     except OSError:
         is_free = True  # not Linux
-    return is_free and sys.maxsize > 1 << 40 and resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+    limits = (resource.RLIMIT_AS, resource.RLIMIT_DATA)  # both count maps that nobody has touched
+    return is_free and sys.maxsize > 1 << 40 and all(resource.getrlimit(each)[0] < 0 for each in limits)
 
 
 def _room_for(size_bytes: int) -> int:

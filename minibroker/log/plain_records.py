@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Part = tuple[int, int, int, int, bool, bool]
 
 INT32_BYTES_MAX: Final = 5
+UINT32_MAX: Final = 0xFFFFFFFF
 DELTA_BYTES_MAX: Final = 8  # a longer one may leave the numbers of the machine
 HEADERS_MAX: Final = 63  # of a record
 UNIT_HEADERS_MAX: Final = 10_000  # of all that are looked at without a pause
@@ -82,7 +83,7 @@ def find_plain(data: bytes, start: i64, index: i64, count_max: i64) -> tuple[int
 
 
 def _number(data: bytes, at: i64, bytes_max: i64) -> tuple[i64, i64]:
-    """Return a number as it travels, zigzag, and where it ends; NOT_PLAIN if it has more bytes."""
+    """Return a number as it travels, zigzag, and where it ends; NOT_PLAIN if it has more bytes, or bits."""
     number: i64 = data[at]
     at += 1
     if number < 128:
@@ -94,6 +95,8 @@ def _number(data: bytes, at: i64, bytes_max: i64) -> tuple[i64, i64]:
         at += 1
         number |= (byte & 127) << shift
         if byte < 128:
+            if bytes_max == INT32_BYTES_MAX and number > UINT32_MAX:
+                break
             return number, at
         shift += 7
     return NOT_PLAIN, at

@@ -282,8 +282,8 @@ def _extremes(data: bytes, begin: int, behind: int, stop: int, stride: int) -> t
     return min(deltas), max(deltas)
 
 
-LAST: Final = bytes(range(128))
-MORE: Final = bytes(range(128, 256))  # bytes that end a varint, and those that others follow
+LAST: Final = bytes(range(128))  # bytes that end a varint
+MORE: Final = bytes(range(128, 256))  # and those that others follow
 EVEN: Final = bytes(range(0, 256, 2))
 # Offset deltas 0, 1, 2, .. as they travel: first bytes, and second ones, that end the number or go on. They come again
 # after PAGE of them, which is as far as two bytes reach; of one byte there are only 64.

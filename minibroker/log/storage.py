@@ -1,4 +1,4 @@
-"""The door to files: what the log wants of a disk, and the real one.
+"""The door to files, with the real disk behind it.
 
 Everything that the log does to a disk goes through `Storage` and `File`, so a simulated disk that loses, tears and
 fails can take its place (simulation/disk.py). Paths are relative to the storage's root and use "/".

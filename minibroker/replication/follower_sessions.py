@@ -288,7 +288,7 @@ class FollowerFetch:
         """
         session = self.session
         for key in list(session.news):
-            if self.left_bytes <= 0 or len(self._answers) >= ANSWERED_MAX:
+            if self._is_full:
                 break
             partition = session.partitions.get(key)
             if partition is None or (key in self._answers and not self._give_back(key)):
@@ -300,6 +300,11 @@ class FollowerFetch:
                 )
             except KafkaError as error:
                 self._refuse(key, error)
+        self.is_due = self.is_due or self._is_full  # more than there is cannot come
+
+    @property
+    def _is_full(self) -> bool:
+        return self.left_bytes <= 0 or len(self._answers) >= ANSWERED_MAX
 
     def _give_back(self, key: Key) -> bool:
         """Let a partition be read again that has got more while the answer waits; return whether it had records."""

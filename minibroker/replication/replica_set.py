@@ -71,6 +71,7 @@ class Partitions:
         self._retry: Timer | None = None
         self._retry_ms = RETRY_MS_MIN
         self._is_at_work = False
+        self._failure: Exception | None = None  # of ours, in a share
         self._shared: list[asyncio.Future[None]] = []  # told at the end of a share
         parts.directory.floors = self._floors
 
@@ -205,6 +206,8 @@ class Partitions:
         """Return when all is open that has been taken, and on the disk."""
         self.begin()
         await self.settled()
+        if self._failure is not None:
+            raise self._failure
         self.parts.directory.sync_names()
 
     async def settled(self) -> None:
@@ -288,6 +291,9 @@ class Partitions:
         try:
             while spent_us < SHARE_US and not self.is_settled:
                 spent_us += self._do_next()
+        except Exception as failure:
+            self._failure = failure  # a start must not go on without what could not be opened
+            raise
         finally:
             # Whoever writes to a partition must find it after a crash.
             self.sync_names()

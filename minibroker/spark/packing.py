@@ -21,6 +21,7 @@ TIME = (1980, 1, 1, 0, 0, 0)  # when zip's time begins
 
 def write_package(target: str) -> str:
     """Write the zip; return what to do with it."""
+    from importlib.machinery import EXTENSION_SUFFIXES
     from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
     if not target.endswith(ENDING):
@@ -28,7 +29,8 @@ def write_package(target: str) -> str:
     root = Path(__file__).parents[1]
     with ZipFile(target, "w") as file:
         for path in sorted(root.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
+            # What is compiled cannot be loaded from a zip.
+            if path.is_file() and "__pycache__" not in path.parts and not path.name.endswith(tuple(EXTENSION_SUFFIXES)):
                 name = ZipInfo(f"minibroker/{path.relative_to(root).as_posix()}", TIME)
                 file.writestr(name, path.read_bytes(), ZIP_DEFLATED)
     needed = ", ".join([*NEEDED.values(), *CODECS.values()])

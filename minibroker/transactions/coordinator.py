@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 Decision = Transition | ProducerIdAndEpoch | None
 Decide = Callable[[TransactionStatePartition], Decision]
 
-LOOKED_AT_US: Final = 1  # an id whose time may be over, and one whose time is
-FORGOTTEN_US: Final = 25
+LOOKED_AT_US: Final = 1  # an id whose time may be over
+FORGOTTEN_US: Final = 25  # one whose time is over
 OPEN_TOGETHER: Final = 1_000  # transactions that are looked at, for how long they have been open
 OPEN_US: Final = 200
 ABORTED_US: Final = 80  # a transaction, with its record and what is made of it when that is safe

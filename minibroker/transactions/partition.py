@@ -87,8 +87,8 @@ class LoadedWrite(Write):
 class TransactionStatePartition(LedPartition):
     """One partition of the topic that this broker leads, from when it leads to when it does no more."""
 
-    record_us = 6
-    bytes_a_us = 250  # it is kept as it is
+    record_us = 6  # it is kept as it is
+    bytes_a_us = 250
 
     def __init__(
         self,

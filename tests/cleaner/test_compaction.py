@@ -73,6 +73,15 @@ async def test_how_far_logs_were_cleaned_is_noted_when_a_broker_stops() -> None:
         assert read_offsets(broker.storage, CLEANER_OFFSETS)["users", 0] == 7
 
 
+async def test_that_a_log_is_cleaned_less_far_than_was_noted_is_noted_at_once() -> None:
+    async with held() as broker:
+        directory = broker.node.directory
+        directory.cleaner_offsets = {("other", number): 1 for number in range(100)} | {("users", 0): 9}
+        directory.write_cleaner_offsets()
+        directory.note_cleaned("users", 0, 7)
+        assert read_offsets(broker.storage, CLEANER_OFFSETS)["users", 0] == 7
+
+
 async def test_what_is_read_and_written_is_waited_for_to_the_millisecond() -> None:
     async with held(log_cleaner_io_max_bytes_per_second=10_000) as broker:
         compaction = broker.node.cleaning.compaction

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 from types import FunctionType
 
 import pytest
 
 import minibroker
-from minibroker.cli import COMMANDS, _command, parser_of
+from minibroker.cli import COMMANDS, _command, doctor, main, parser_of
 from minibroker.log.validate import validate_in_place
 from tests.cli.running import MINIBROKER, Shell
 
@@ -99,3 +102,31 @@ def test_the_overview_needs_no_argparse() -> None:
 def test_python_m_minibroker_is_the_command() -> None:
     done = subprocess.run([*MINIBROKER, "--version"], capture_output=True, text=True)
     assert done.stdout == VERSION
+
+
+def test_doctor_says_what_runs_here() -> None:
+    found = json.loads(shell_without_broker("doctor", "-J").output)
+    assert found["version"] == minibroker.__version__
+    assert bool(found["compiled"]) is (HOW == "compiled")
+    assert (
+        len(found["compiled"])
+        == len(set(found["compiled"]))
+        == sum(name.rpartition(".")[2].isidentifier() and "cpython" not in name for name in found["compiled"])
+    )
+    assert found["packages"]["zstandard"]
+
+
+def test_doctor_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "xxhash", None)
+    assert main(["doctor"]) == 1
+    assert "xxhash is missing: pip install xxhash" in capsys.readouterr().out
+
+
+def test_each_compiled_module_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "minibroker"
+    package.mkdir()
+    for suffix in EXTENSION_SUFFIXES:
+        (package / f"scan{suffix}").touch()
+    (package / "scan.py").touch()
+    monkeypatch.setattr(doctor, "PACKAGE", package)
+    assert doctor.compiled_modules() == ["minibroker.scan"]

@@ -76,6 +76,22 @@ def test_a_log_that_gets_the_name_of_another_gets_nothing_of_what_was_noted_of_i
     assert directory.logs["other", 0].recovery_point == 9
 
 
+def test_a_cut_notes_no_lower_start_of_another_log() -> None:
+    """After a crash before that one is cut, too, records would be there again that were deleted."""
+    storage = MemoryStorage(int)
+    directory = opened(storage, "cut", "other")
+    directory.floors = lambda: {("cut", 0): 1, ("other", 0): 1}
+    for name in ("cut", "other"):
+        log = directory.logs[name, 0]
+        append(log, 4)
+        log.flush()
+        log.advance_log_start(3)
+    directory.write_checkpoints()
+    directory.truncate_to("cut", 0, 1)
+    assert read_offsets(storage, STARTS)["other", 0] == 3
+    assert read_offsets(storage, POINTS)["other", 0] == 1
+
+
 def take_away(storage: MemoryStorage, name: str) -> None:
     for inner in storage.list(name):
         storage.remove(f"{name}/{inner}")

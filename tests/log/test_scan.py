@@ -223,3 +223,18 @@ def test_records_out_of_order_are_left_at_once_where_order_is_wanted() -> None:
 
     assert scan(Counted(data), count, in_order=True)[3] is False
     assert Counted.reads < READS_MAX[minibroker.log.scan.find_unit]
+
+
+@pytest.mark.parametrize("field", range(6))
+@pytest.mark.parametrize("size", range(1, 11))
+@pytest.mark.parametrize("last", [0, 1, 0x0F, 0x10, 0x7F])
+def test_numbers_of_any_length_are_taken_or_refused_alike(field: int, size: int, last: int) -> None:
+    """A number of 32 bits has at most five bytes, of which the fifth has four bits; one of 64 bits has ten."""
+    for high in (0x80, 0xFF):
+        number = bytes([high] * (size - 1) + [last])
+        fields = [b"\0", b"\0", b"\1", b"\1", b"\0"]  # times, offset, key, value, headers
+        if field < 5:
+            fields[field] = number
+        body = b"\0" + b"".join(fields)
+        length = bytes([2 * len(body)]) if field < 5 else number
+        agrees(length + body, 1)

@@ -101,3 +101,24 @@ def test_an_answer_has_records_of_so_many_partitions_and_the_next_ones_the_rest(
 
     in_cluster(main, brokers=2)
     assert max(sizes) == ANSWERED_MAX  # but for the answer that was waited for when this began
+
+
+def test_an_answer_that_is_full_is_not_kept_until_there_are_more_bytes() -> None:
+    count = 2 * ANSWERED_MAX
+
+    async def main(lab: Lab) -> None:
+        cluster = lab.cluster
+        cluster.create_topic(TOPIC, assignments=[[1, 2]] * count)
+        await cluster.waits.in_sync()
+        await asyncio.sleep(2)
+        began_ms = lab.world.clock.steady_ms()
+        for number in range(count):
+            leader = cluster.leader(TOPIC, number)
+            assert leader is not None
+            leader.append(bytearray(batch(b"v" * 1000)), now_ms=lab.world.clock.now_ms(), steady_ms=0)
+        for number in range(count):
+            await cluster.waits.high_watermark(TOPIC, number, 1)
+        assert lab.world.clock.steady_ms() - began_ms < 500
+
+    settings = {"replica.fetch.min.bytes": str(ANSWERED_MAX * 1500), "replica.fetch.wait.max.ms": "500"}
+    in_cluster(main, brokers=2, settings=settings)

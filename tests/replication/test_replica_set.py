@@ -12,6 +12,7 @@ import pytest
 from minibroker.cluster.nodes import WrongState
 from minibroker.errors import StorageError
 from minibroker.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS
+from minibroker.log.directory import LogDirectory
 from minibroker.log.segment import Segment
 from minibroker.replication.replica_set import AT_ONCE_MAX
 from minibroker.simulation.disk import SimulatedStorage
@@ -165,6 +166,23 @@ def test_a_broker_that_is_killed_while_it_opens_its_partitions_opens_no_more() -
         assert recovered.total() == count < 40
         await cluster.start(1)
         assert recovered.total() == count + 40
+
+    recovering(main, 40)
+
+
+def test_a_start_fails_if_a_partition_cannot_be_opened_for_a_reason_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(lab: Lab, _: Counter[int]) -> None:
+        opening = LogDirectory._opening_log
+
+        def broken(self: LogDirectory, key: tuple[str, int], *rest: object, **more: object) -> object:
+            if key == (TOPIC, 7):
+                raise ValueError("a mistake")
+            return opening(self, key, *rest, **more)  # type: ignore[arg-type]
+
+        lab.world.loop.set_exception_handler(lambda loop, context: None)
+        monkeypatch.setattr(LogDirectory, "_opening_log", broken)
+        with pytest.raises(ValueError, match="a mistake"):
+            await lab.cluster.start(1)
 
     recovering(main, 40)
 

@@ -66,8 +66,8 @@ BATCHES_SINCE: Final = 8  # of fetch: many groups
 NO_OFFSET: Final = -1
 COMMITTED_US: Final = 8
 FETCHED_US: Final = 4
-WRITTEN_US: Final = 5  # offsets of one request that are written down in one turn of the loop
-WRITTEN_TOGETHER: Final = 250
+WRITTEN_US: Final = 5
+WRITTEN_TOGETHER: Final = 250  # offsets of one request that are written down in one turn of the loop
 UNKNOWN: Final = (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.UNSUPPORTED_VERSION)
 TOO_LARGE: Final = (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.INVALID_FETCH_SIZE)
 
