@@ -101,7 +101,7 @@ def requests(replicas: Sequence[int] = (1,)) -> list[tuple[Request, int]]:
         (
             ProduceRequest(
                 acks=-1,
-                timeout_ms=1000,
+                timeout_ms=30_000,
                 topic_data=each(
                     produce, name=none, partition_data=[produce.PartitionProduceData(index=0, records=batch(b"v"))]
                 ),
