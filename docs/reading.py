@@ -68,6 +68,8 @@ ROWS = {
     "Produce, first of a transaction": Row(39, 6_113),
     "TxnOffsetCommit": Row(44, 7_055),
     "EndTxn": Row(38, 6_027),
+    "Rows for Spark, of a directory": Row(31, 4_265),
+    "Rows for Spark, of a broker": Row(38, 4_184),
 }
 NOT_THE_BROKER = ("embedded/",)  # who asks for a compaction
 LEFT_OUT = ("clock/", "config/", "protocol/", "schema/varint.py")  # files that are crossed, and read on no evening
@@ -284,7 +286,33 @@ async def traced(directory: Path) -> dict[str, Way]:
             create = client.ask("CreateTopics", 7, **_topic(f"topic-{number}"))
             await tracer.follow("CreateTopics with three replicas", create)
         client.close()
+    await _query(directory / "queried", tracer)
     return {name: tracer.ways()[name] for name in ROWS}
+
+
+async def _query(directory: Path, tracer: Tracer) -> None:
+    """Ask for the rows of a topic as Spark does, of a broker in a thread of its own and of its directory."""
+    from minibroker.spark.options import parse
+    from minibroker.spark.reading import plan, read
+
+    def ask(asked: dict[str, str]) -> None:
+        options = parse({"subscribe": "orders", **asked})
+        assert sum(batch.num_rows for task in plan(options) for batch in read(task, options)) == 1
+
+    async def query(**asked: str) -> None:
+        worker = threading.Thread(target=ask, args=(asked,))  # as there is no loop where Spark asks
+        worker.start()
+        worker.join()
+
+    with Broker(topics="orders", data_dir=directory, clock=LoopClock()) as broker:
+        client = Client(broker.bootstrap_servers)
+        await client.ask("Produce", 9, **_records_of("orders"))
+        client.close()
+        brokers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+        for _ in REPEATS:
+            await tracer.follow("Rows for Spark, of a broker", query(**brokers), is_inside=True)
+    for _ in REPEATS:
+        await tracer.follow("Rows for Spark, of a directory", query(path=str(directory)), is_inside=True)
 
 
 def _records_of(name: str, **producer: Any) -> dict[str, Any]:
@@ -501,11 +529,20 @@ EVENINGS = (
             "EndTxn",
         ),
     ),
+    Evening(
+        "rows for Spark",
+        "A query that reads a topic as a table: options are checked, ranges of offsets become tasks, and a task makes "
+        "columns of Arrow out of whole batches, many records at a time with numpy, without an object for each. First "
+        "of a log directory, which is never written to; then of a broker, where only planning and fetching differ. "
+        "Spark calls all of this from [spark/source.py](../minibroker/spark/source.py): `plan` beside its driver, "
+        "`read` in its workers. [spark.md](spark.md) says what the options mean.",
+        ("Rows for Spark, of a directory", "Rows for Spark, of a broker"),
+    ),
 )
 
 
 def reading_page() -> str:
-    """Return docs/reading.md: six evenings, each the way of some requests, in the order in which it is gone."""
+    """Return docs/reading.md: seven evenings, each the way of some requests, in the order in which it is gone."""
     lines = [_READING]
     lines += [f"| {name} | {row.files} | {round(row.statements, -2):,} |" for name, row in ROWS.items()]
     lines.append(_EVENINGS)
@@ -556,7 +593,7 @@ def _is_plain(entered: Entered, callers: set[Entered]) -> bool:
 
 
 _READING = """\
-# Reading the broker in six evenings
+# Reading the broker in seven evenings
 
 <!-- Made by `python -m docs.generate` from docs/reading.py: change it there. -->
 
