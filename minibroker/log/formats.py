@@ -130,3 +130,6 @@ NO_TIMESTAMP_TYPE: Final = -1  # of v0
 
 # Types of control records: the second int16 of their key.
 ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(7)
+CONTROL_NAMES: Final = (
+    *("abort", "commit", "leader-change", "snapshot-header", "snapshot-footer", "kraft-version", "kraft-voters"),
+)

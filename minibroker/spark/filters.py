@@ -1,7 +1,7 @@
 """Filters that Spark hands down, as far as they can be kept here: topic, partition, offset, timestamp.
 
 What must hold: a filter that is taken is kept exactly, to the row; all others go back, and Spark keeps them itself.
-None of these columns is ever null.
+These columns are never null; tables of batches have the first two of them.
 Spark hands filters to a Python data source from 4.1 on, if spark.sql.python.filterPushdown.enabled is true. They are
 known here by the names of their classes, so this needs no pyspark.
 Not here: what is left out because of them (spark/files/planning.py, spark/files/rows.py).
@@ -15,7 +15,7 @@ from typing import Any
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPARISONS = ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
-NEVER_NULL = ("topic", "partition", "offset", "timestamp", "timestampType")
+NEVER_NULL = ("topic", "partition", "offset", "timestamp")
 
 
 class Filters:

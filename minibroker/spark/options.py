@@ -30,7 +30,7 @@ from minibroker.spark.option_values import (
     words,
 )
 
-FAIL, SKIP, QUARANTINE = ("fail", "skip", "quarantine")
+FAIL, SKIP, QUARANTINE, BATCHES = ("fail", "skip", "quarantine", "batches")
 LOG_END = "logEnd"
 TO_LATEST = "latest"
 COMMITTED = "read_committed"
@@ -64,8 +64,8 @@ OPTIONS = OptionTable(
     maxRecordsPerPartition | records_max: positive | | how many offsets a task reads at most
     maxBytesPerPartition | bytes_max: positive | 134217728
     | how many bytes of segments a task reads at most, about; only with `path`
-    mode | mode: one of fail, skip, quarantine | fail
-    | what a broken batch does: fail, skip (it is counted and told), or quarantine: rows are the broken
+    mode | mode: one of fail, skip, quarantine, batches | fail
+    | what a broken batch does: fail, skip (it is counted and told); quarantine: rows are the broken; batches: all
     endOfLog | end_of_log: one of checkpoint, logEnd | checkpoint
     | checkpoint: a log ends at its high watermark; logEnd: behind its last whole batch; only with `path`
     maxOffsetsPerTrigger | trigger_offsets_max: positive | | how many offsets a micro-batch reads at most

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from minibroker.spark.columns.rows_of_query import Manner
 from minibroker.spark.filters import Filters
-from minibroker.spark.options import QUARANTINE, Options
+from minibroker.spark.options import Options
 from minibroker.spark.workers import naming_packages
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def read(task: Any, options: Options, filters: Filters | None = None) -> Iterato
     reader = reader_of(task, options, filters)
     with naming_packages():
         yield from reader.batches()
-    for told in reader.left_out if options.mode != QUARANTINE else ():
+    for told in reader.left_out:
         print(f"minibroker left out {told}", file=sys.stderr)
     for told in reader.noticed:
         print(f"minibroker: {told}", file=sys.stderr)

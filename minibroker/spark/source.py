@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType  # pyright: ignore
 from minibroker.spark.columns.rows_of_query import all_columns, columns_of
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import QUARANTINE, Options, parse
+from minibroker.spark.options import Options, parse
 from minibroker.spark.reading import plan, read
 from minibroker.spark.workers import prepare, settle
 
@@ -140,4 +140,4 @@ class FilteringReader(Reader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         """Take filters (from Spark 4.1 on); those that are returned Spark keeps itself."""
-        return filters if self.options.mode == QUARANTINE else self.filters.take(filters)
+        return self.filters.take(filters)

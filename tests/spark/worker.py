@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from datetime import datetime
 from importlib import import_module
 from typing import Any
 
@@ -39,6 +40,8 @@ SETTINGS = {
 def plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return value.hex()
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1_000_000)
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, dict):

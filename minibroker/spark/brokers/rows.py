@@ -20,10 +20,11 @@ from minibroker.log.formats import HEADER_BYTES, MAGIC_POSITION, MESSAGE_BYTES_M
 from minibroker.log.segment import Place
 from minibroker.spark.brokers.fetching import FetchAnswer, Fetcher
 from minibroker.spark.brokers.planning import WireTask
+from minibroker.spark.columns.batch_rows import BatchReader
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
-from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner, broken_row, rows_of
+from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner
 from minibroker.spark.filters import Filters
-from minibroker.spark.options import QUARANTINE, Options
+from minibroker.spark.options import Options
 
 # Offset, size, leader epoch or CRC, magic; what a batch v2 has behind them.
 _START = Layout(">qiib")
@@ -81,8 +82,7 @@ class WireTaskReader:
         while True:
             try:
                 for columns in reader:
-                    if manner.mode != QUARANTINE:
-                        yield rows_of(columns, task.topic, task.partition, manner.schema)
+                    yield from manner.rows(columns, task.topic, task.partition, answer.address, None)
                 break
             except ProtocolError as error:
                 place = reader.failed
@@ -99,7 +99,7 @@ class WireTaskReader:
             return task.end_offset
         return reader.next_offset
 
-    def _reader(self, answer: FetchAnswer, first_offset: int) -> ColumnReader:
+    def _reader(self, answer: FetchAnswer, first_offset: int) -> ColumnReader | BatchReader:
         return self.manner.reader(
             answer.records, first_offset, self.task.end_offset, answer.aborted, group_bytes=self._group_bytes
         )
@@ -114,12 +114,15 @@ class WireTaskReader:
             shown = answer.records[place.position : place.end_position]
             offsets = f"offsets {place.base_offset} to {place.last_offset}"
         where = f"{task.topic}-{task.partition}, {offsets}, from {answer.address}"
-        self.left_out.append(self.manner.broken(where, error, len(shown)))
-        if self.manner.mode == QUARANTINE:
+        told = self.manner.broken(where, error, len(shown))
+        if not self.manner.shows_broken:
+            self.left_out.append(told)
+        else:
             first, last = (place.base_offset, place.last_offset) if place is not None else (None, None)
             data = bytes(shown[:BROKEN_BYTES_MAX])
-            row = (task.topic, task.partition, first, last, answer.address, None, error.reason, data)
-            yield broken_row(row, self.manner.schema)
+            yield self.manner.broken_row(
+                task.topic, task.partition, first, last, answer.address, None, error.reason, data
+            )
 
 
 def place_at(view: memoryview, position: int) -> Place | None:

@@ -17,6 +17,8 @@ from minibroker.spark.columns.varints import BufferView, Int64s
 
 OFFSET_MAX = (1 << 31) - 1  # of Arrow's binary
 
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+MICROSECONDS_MAX = (1 << 63) - 1
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 
@@ -77,6 +79,11 @@ def copied_headers(buffer: BufferView, rows: Rows) -> pa.ListArray:
         names = pa.array([str(key, "utf-8", "replace") for key in keys.to_pylist()], pa.string())
     pairs = pa.StructArray.from_arrays([names, copied(buffer, headers.values)], fields=list(HEADERS.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=HEADERS)
+
+
+def microseconds(ms: Int64s) -> pa.Array:
+    """Return times; not a number of ms fits into the number of microseconds."""
+    return pa.array(np.clip(ms, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000) * 1000).view(TIMESTAMP)
 
 
 def wrapped(numbers: Iterable[int]) -> Int64s:

@@ -72,7 +72,7 @@ def open_units(
             if size_bytes >= group_bytes:
                 upto = index
                 break
-            if is_checked and _crc(magic, view[position + COVERED_FROM[magic] : position + size]) != crc:
+            if is_checked and checksum(magic, view[position + COVERED_FROM[magic] : position + size]) != crc:
                 upto, broken = index, True
                 break
             if not is_opened:
@@ -135,7 +135,8 @@ def _unpacked(view: memoryview, units: Units, index: int, limit_bytes: int) -> b
     return decompress(codec, packed or b"", limit_bytes, magic=magic)
 
 
-def _crc(magic: int, covered: memoryview) -> int:
+def checksum(magic: int, covered: memoryview) -> int:
+    """Return the checksum of what lies behind COVERED_FROM."""
     return crc32c(covered) if magic == 2 else crc32(covered)
 
 

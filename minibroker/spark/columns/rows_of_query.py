@@ -7,21 +7,19 @@ Not here: which rows (spark/files/rows.py, spark/brokers/rows.py), what Spark ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from minibroker.errors import ProtocolError
-from minibroker.spark.columns.reader import GROUP_BYTES, HEADERS, ColumnReader, Columns
-from minibroker.spark.columns.varints import Int64s
+from minibroker.spark.columns.arrays import HEADERS, TIMESTAMP, microseconds
+from minibroker.spark.columns.batch_rows import BATCHES_SCHEMA, Batches, BatchReader
+from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader, Columns
 from minibroker.spark.filters import Filters
-from minibroker.spark.options import FAIL, QUARANTINE, Options
+from minibroker.spark.options import BATCHES, FAIL, QUARANTINE, Options
 
 BROKEN_BYTES_MAX = 16 * 1024 * 1024  # of a broken batch that are shown
-MICROSECONDS_MAX = (1 << 63) - 1
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
 ROWS = pa.schema(
     [
         ("key", pa.binary()),
@@ -56,14 +54,14 @@ class CorruptBatch(Exception):
 def columns_of(options: Options) -> pa.Schema:
     """Return the columns of a query that does not say which it wants."""
     found = all_columns(options)
-    if options.include_headers or found is BROKEN:
+    if options.include_headers or found is not ROWS:
         return found
     return found.remove(found.get_field_index("headers"))
 
 
 def all_columns(options: Options) -> pa.Schema:
     """Return the columns that a query may name."""
-    return BROKEN if options.mode == QUARANTINE else ROWS
+    return {QUARANTINE: BROKEN, BATCHES: BATCHES_SCHEMA}.get(options.mode, ROWS)
 
 
 class Manner:
@@ -88,8 +86,10 @@ class Manner:
         *,
         is_strict: bool = False,
         group_bytes: int = GROUP_BYTES,
-    ) -> ColumnReader:
+    ) -> ColumnReader | BatchReader:
         """Return the reader of some batches; aborted: producer ids and first offsets of transactions to leave out."""
+        if self.mode == BATCHES:
+            return BatchReader(chunk, first_offset, end_offset, is_strict=is_strict, group_bytes=group_bytes)
         return ColumnReader(
             chunk,
             first_offset=first_offset,
@@ -111,11 +111,26 @@ class Manner:
             raise CorruptBatch(f"{told} ({error.path}); set mode to skip or quarantine to read the rest") from error
         return f"{told} ({size_bytes} bytes)"
 
+    @property
+    def shows_broken(self) -> bool:
+        """Whether what cannot be read is a row; else it is left out, if it does not end the task."""
+        return self.mode in (QUARANTINE, BATCHES)
 
-def broken_row(row: tuple[object, ...], schema: pa.Schema) -> pa.RecordBatch:
-    """Return what is told of a broken batch, values as in BROKEN, in the columns of a schema."""
-    told = dict(zip(BROKEN.names, row, strict=True))
-    return pa.RecordBatch.from_arrays([pa.array([told[field.name]], field.type) for field in schema], schema=schema)
+    def broken_row(self, *row: object) -> pa.RecordBatch:
+        """Return what is told of a broken batch, values as in BROKEN, as a row of the table."""
+        told = dict(zip(BROKEN.names, row, strict=True))
+        told |= {"baseOffset": told["firstOffset"]}
+        columns = [pa.array([told.get(field.name)], field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def rows(
+        self, found: Columns | Batches, topic: str, partition: int, file: str, position: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what `reader` has found in a chunk, if that is wanted; `position` is the chunk's in its file."""
+        if isinstance(found, Batches):
+            yield found.rows(topic, partition, file, position, self.schema)
+        elif self.mode != QUARANTINE:
+            yield rows_of(found, topic, partition, self.schema)
 
 
 def rows_of(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -127,16 +142,11 @@ def rows_of(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> 
         "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
         "partition": lambda: pa.array(np.full(count, partition, np.int32)),
         "offset": lambda: pa.array(columns.offsets),
-        "timestamp": lambda: _microseconds(columns.timestamps),
+        "timestamp": lambda: microseconds(columns.timestamps),
         "timestampType": lambda: pa.array(columns.timestamp_types),
         "headers": lambda: _null_if_empty(columns.headers),
     }
     return pa.RecordBatch.from_arrays([makers[name]() for name in schema.names], schema=schema)
-
-
-def _microseconds(ms: Int64s) -> pa.Array:
-    # Not a number of ms fits into the number of microseconds.
-    return pa.array(np.clip(ms, -(MICROSECONDS_MAX // 1000), MICROSECONDS_MAX // 1000) * 1000).view(TIMESTAMP)
 
 
 def _null_if_empty(lists: pa.ListArray) -> pa.ListArray:

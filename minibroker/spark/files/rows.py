@@ -21,10 +21,10 @@ from minibroker.log.read_only_segment import ReadOnlySegment
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.segment import DELETED, SWAP, Place
+from minibroker.spark.columns.batch_rows import BatchReader
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
-from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner, broken_row, rows_of
+from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner
 from minibroker.spark.files.planning import Task
-from minibroker.spark.options import QUARANTINE
 from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
@@ -97,7 +97,7 @@ class TaskReader:
     ) -> Iterator[pa.RecordBatch]:
         """Read the offsets of a segment that lie between two; behind the segment the log goes on at the limit."""
         position, end = self._find(segment, first_offset, end_offset)
-        file = self._storage.open(segment.path)
+        file, path = self._storage.open(segment.path), self._storage.real_path(segment.path)
         wanted_bytes, next_offset = self._chunk_bytes, first_offset
         try:
             min_offset = segment.base_offset
@@ -114,8 +114,7 @@ class TaskReader:
                 while True:
                     try:
                         for columns in reader:
-                            if self.manner.mode != QUARANTINE:
-                                yield rows_of(columns, self.task.topic, self.task.partition, self.manner.schema)
+                            yield from self.manner.rows(columns, self.task.topic, self.task.partition, path, position)
                         break
                     except ProtocolError as error:
                         if reader.failed is None:
@@ -172,7 +171,7 @@ class TaskReader:
 
     def _reader(
         self, chunk: bytes, first_offset: int, end_offset: int, next_offset: int, *, is_strict: bool
-    ) -> ColumnReader:
+    ) -> ColumnReader | BatchReader:
         # Transactions that have ended before would hide what their producers did later.
         aborted = [(producer, first) for producer, first, last in self.task.aborted if last >= next_offset]
         return self.manner.reader(
@@ -202,16 +201,17 @@ class TaskReader:
             position, size_bytes = position + place.position, place.size_bytes
             offsets = f"offsets {place.base_offset} to {place.last_offset}"
         where = f"{task.topic}-{task.partition}, {offsets}, byte {position} of {path}"
-        self.left_out.append(self.manner.broken(where, error, size_bytes))
-        if self.manner.mode == QUARANTINE:
+        told = self.manner.broken(where, error, size_bytes)
+        if not self.manner.shows_broken:
+            self.left_out.append(told)
+        else:
             file = self._storage.open(segment.path)
             try:
                 shown = file.read_at(position, min(size_bytes, BROKEN_BYTES_MAX))
             finally:
                 file.close()
             first, last = (place.base_offset, place.last_offset) if place is not None else (None, None)
-            row = (task.topic, task.partition, first, last, path, position, error.reason, shown)
-            yield broken_row(row, self.manner.schema)
+            yield self.manner.broken_row(task.topic, task.partition, first, last, path, position, error.reason, shown)
 
 
 def size_of_first(chunk: bytes | memoryview) -> int:

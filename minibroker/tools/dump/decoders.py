@@ -14,6 +14,7 @@ from minibroker.errors import InvalidRecord, ProtocolError, UnknownMessage
 from minibroker.log.formats import (
     ABORT,
     COMMIT,
+    CONTROL_NAMES,
     KRAFT_VERSION,
     KRAFT_VOTERS,
     LEADER_CHANGE,
@@ -136,15 +137,7 @@ _KNOWN = {
     "3.9": {ABORT, COMMIT, *_CONTROL} - {LEADER_CHANGE},
     "4.4": {ABORT, COMMIT, *_CONTROL},
 }
-_CONTROL_NAMES = [
-    "ABORT",
-    "COMMIT",
-    "LEADER_CHANGE",
-    "SNAPSHOT_HEADER",
-    "SNAPSHOT_FOOTER",
-    "KRAFT_VERSION",
-    "KRAFT_VOTERS",
-]
+_CONTROL_NAMES = [name.upper().replace("-", "_") for name in CONTROL_NAMES]
 
 
 def control_text(record: Record, release: str) -> str:
