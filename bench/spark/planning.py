@@ -23,7 +23,7 @@ PLAN = """\
 import json, resource, sys, time
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import parse
-from minibroker.spark.files.planning import plan
+from minibroker.spark.reading import plan
 options, filters = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 began, used = time.perf_counter(), time.process_time()
 tasks = plan(parse(options), Filters(**filters))

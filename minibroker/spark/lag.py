@@ -8,7 +8,7 @@ everything that shows groups shows it too: `minibroker groups --describe`, the b
 What must hold: numbers are those of the query's last progress. Before Spark 4.2 that has no newest offsets but the end
 of the micro-batch, so the lag is then what brokers say, if there are some to ask, and null if not.
 Spark: its Kafka source commits nothing, its group has another name at each start.
-Not here: when offsets are committed (streams/reader.py).
+Not here: when offsets are committed (streams/reader.py), and how (brokers/planning.py).
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
-from zlib import crc32
 
 from minibroker.spark.option_values import Numbers, TopicPartition
-from minibroker.spark.options import Options
 from minibroker.spark.streams.offsets import from_json
 
 TYPE_CHECKING = False
@@ -29,15 +27,6 @@ if TYPE_CHECKING:
     Row = tuple[str, str | None, str, int, int | None, int, int | None, int | None]
 
 COLUMNS = "query string, name string, topic string, partition int, start long, end long, latest long, lag long"
-
-
-def group_of(options: Options) -> str:
-    """Return the group that a stream commits to: the same one whenever it is started again."""
-    given = options.kafka.get("group.id")
-    if given:
-        return given
-    wanted = options.topics or options.assigned or (options.pattern.pattern if options.pattern else "")
-    return f"{options.group_prefix}-{crc32(repr(wanted).encode()):08x}"
 
 
 def lag(of: Any, *, servers: str = "", settings: Mapping[str, str] | None = None) -> DataFrame:

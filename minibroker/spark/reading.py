@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -15,23 +16,37 @@ import pyarrow as pa
 from minibroker.spark.columns.rows_of_query import Manner
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options
+from minibroker.spark.ranges import ranges_of
 from minibroker.spark.workers import naming_packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.spark.brokers.rows import WireTaskReader
     from minibroker.spark.files.rows import TaskReader
+    from minibroker.spark.ranges import Logs, Range
+
+
+def logs_of(options: Options) -> Logs:
+    if options.is_path:
+        from minibroker.spark.files.planning import FileLogs
+
+        return FileLogs(options)
+    from minibroker.spark.brokers.planning import BrokerLogs
+
+    return BrokerLogs(options)
+
+
+def all_ranges(options: Options, filters: Filters | None = None) -> list[Range]:
+    """Return what a query reads of each partition, also where that is nothing."""
+    with closing(logs_of(options)) as logs:
+        return ranges_of(options, filters or Filters(), logs)
 
 
 def plan(options: Options, filters: Filters | None = None) -> list[Any]:
     """Return the tasks of a query, by topic, partition and offset."""
-    if options.is_path:
-        from minibroker.spark.files.planning import plan as plan_files
-
-        return [*plan_files(options, filters)]
-    from minibroker.spark.brokers.planning import plan as plan_fetches
-
-    return [*plan_fetches(options, filters)]
+    filters = filters or Filters()
+    with closing(logs_of(options)) as logs:
+        return logs.tasks(ranges_of(options, filters, logs), filters)
 
 
 def reader_of(task: Any, options: Options, filters: Filters | None = None) -> TaskReader | WireTaskReader:

@@ -180,9 +180,9 @@ async def prepare(address: str) -> None:
 )
 def test_a_real_kafka_lets_us_in(protocol: str, mechanism: str, kafka: tuple[dict[str, int], Path]) -> None:
     """By the options of a query of Spark; and with a wrong password or name it does not."""
-    from minibroker.spark.brokers.planning import plan
     from minibroker.spark.brokers.rows import WireTaskReader
     from minibroker.spark.options import parse
+    from minibroker.spark.reading import plan
 
     ports, certificate = kafka
     told = {

@@ -19,10 +19,11 @@ from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
 from minibroker.spark.brokers.rows import WireTaskReader
 from minibroker.spark.columns.rows_of_query import Manner
-from minibroker.spark.files.planning import Task, plan
+from minibroker.spark.files.planning import FileTask
 from minibroker.spark.files.rows import TaskReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options, parse
+from minibroker.spark.reading import plan
 from tests.goldens import log_files, log_times
 
 START_MS = 1_700_000_000_000
@@ -76,7 +77,9 @@ def asked(root: Path | str, topic: str = "orders", **options: object) -> Options
     return parse(told)
 
 
-def tasks_of(root: Path | str, topic: str = "orders", filters: Filters | None = None, **options: object) -> list[Task]:
+def tasks_of(
+    root: Path | str, topic: str = "orders", filters: Filters | None = None, **options: object
+) -> list[FileTask]:
     return plan(asked(root, topic, **options), filters)
 
 

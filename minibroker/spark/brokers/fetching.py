@@ -29,10 +29,10 @@ from minibroker.errors import Error, KafkaError
 from minibroker.protocol.framing import FRAME_BYTES_MAX
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.schema.types import NO_ID
-from minibroker.spark.brokers.planning import WireTask, open_cluster
+from minibroker.spark.brokers.planning import open_cluster
 from minibroker.spark.files.rows import size_of_first
 from minibroker.spark.options import Options
-from minibroker.spark.ranges import DataLoss
+from minibroker.spark.ranges import DataLoss, Task
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -77,7 +77,7 @@ class _PendingFetch:
 class Fetcher:
     """Fetches for one task."""
 
-    def __init__(self, task: WireTask, options: Options):
+    def __init__(self, task: Task, options: Options):
         self.task = task
         self.lost: list[str] = []  # what was lost and may be, in words
         self._options = options
@@ -89,7 +89,7 @@ class Fetcher:
         self._policy: list[bool | None] = []  # of the topic, once it was asked for: is_compacted
 
     def __str__(self) -> str:
-        return f"{self.task.topic}-{self.task.partition}"
+        return str(self.task)
 
     async def close(self) -> None:
         await self._cluster.close()

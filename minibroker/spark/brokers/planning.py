@@ -7,15 +7,19 @@ Ranges are cut as Spark's Kafka source cuts them: one task for each partition, m
 What must hold: the tasks of a partition follow each other without a gap. Asking is repeated `fetchOffset.numRetries`
 times; what fails then, fails the query while it is planned.
 Spark: brokers below 0.11 are refused; here those from 0.10 on are asked in their versions.
-`run` waits for the client, which is asyncio, in a plain function; also where a loop runs already, as in a notebook.
+The client is asyncio: a thread of its own waits for it, so that it does not matter whether a loop runs already, as in
+a notebook.
 Not here: ranges (minibroker/spark/ranges.py), reading (rows.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from zlib import crc32
 
 from minibroker.client.cluster import Cluster, Topic
 from minibroker.client.connection import CallTimeout, ConnectionLost, error_of
@@ -25,33 +29,21 @@ from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.schema.types import NO_ID
 from minibroker.spark.filters import Filters
-from minibroker.spark.option_values import OptionError, TopicPartition
+from minibroker.spark.option_values import Numbers, OptionError, TopicPartition
 from minibroker.spark.options import Options
-from minibroker.spark.ranges import check_all_there, range_of
+from minibroker.spark.ranges import Range, Report, Task, check_all_there
 
 NO_CREATION = 4  # from this version of Metadata on, asking for a topic need not make it
 CALL_TIMEOUT_MS = 30_000
 TASK_RETRIES, TASK_PAUSE_MS = 10, 20  # of a single question; a task as a whole waits for kafkaConsumer.pollTimeoutMs
+COMMITTED_BY = "minibroker-spark"  # in the metadata of each commit: what has something else is not ours
+
+
+T = TypeVar("T")
 
 
 class NoBroker(Exception):
     """None of the brokers can be reached."""
-
-
-class WireTask:
-    """What one task of Spark reads: a range of offsets of one partition."""
-
-    __slots__ = ("end_offset", "first_offset", "partition", "topic", "topic_id")
-
-    def __init__(self, topic: str, partition: int, first_offset: int, end_offset: int, topic_id: bytes = NO_ID):
-        self.topic = topic
-        self.partition = partition
-        self.first_offset = first_offset
-        self.end_offset = end_offset
-        self.topic_id = topic_id  # 16 zeros: the broker is too old to tell
-
-    def __repr__(self) -> str:
-        return f"WireTask({self.topic}-{self.partition} {self.first_offset}..{self.end_offset})"
 
 
 class BrokerLog:
@@ -75,6 +67,101 @@ class BrokerLog:
         return offset if offset is not None and offset < limit_offset else None
 
 
+class BrokerLogs:
+    """The logs of a query; connections are kept from one question to the next."""
+
+    def __init__(self, options: Options):
+        self._options = options
+        self._loop: _Loop | None = None
+        self._connection: Cluster | None = None
+        self._cannot_commit = False
+
+    def find(self, filters: Filters, *, must_be_there: bool) -> dict[TopicPartition, BrokerLog]:
+        async def ask() -> dict[TopicPartition, BrokerLog]:
+            cluster, options = self._cluster(), self._options
+            found = await (find_partitions if must_be_there else find_logs)(cluster, options)
+            wanted = {key: log for key, log in found.items() if filters.lets_through(*key)}
+            await look_up(cluster, options, wanted)
+            if must_be_there:
+                await look_up_times(cluster, options, wanted, filters)
+            return found
+
+        return self._run(ask())
+
+    def end_of(self, log: BrokerLog) -> int:
+        return log.end_offset
+
+    def again(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], ids: Mapping[str, bytes], report: Report
+    ) -> list[Range]:
+        """Return ranges without asking: whoever reads them will be told what has gone."""
+        return [Range(BrokerLog(*key, ids.get(key[0], NO_ID)), first, end) for key, (first, end) in ranges.items()]
+
+    def tasks(self, ranges: list[Range], filters: Filters) -> list[Task]:
+        whole = []
+        for each in ranges:
+            log, first = each.log, each.first_offset
+            if filters.first_timestamp is not None and filters.first_timestamp in log.times:
+                younger = log.times[filters.first_timestamp]
+                first = each.end_offset if younger is None else max(first, younger)
+            whole.append(Task(log.topic, log.partition, first, each.end_offset, log.topic_id))
+        return divided(whole, self._options.partitions_min, self._options.records_max)
+
+    def commit(self, offsets: Numbers) -> None:
+        if not self._options.commits or self._cannot_commit or not offsets:
+            return
+        group = group_of(self._options)
+        try:
+            problem = self._run(self._commit(group, offsets))
+        except KafkaError as error:
+            if error.code.retriable:
+                return  # the next micro-batch commits for this one too; or a topic has been deleted
+            problem = str(error)
+        if problem:
+            self._cannot_commit = True
+            print(f"minibroker: group {group} does not show where this stream is: {problem}", file=sys.stderr)
+
+    async def _commit(self, group: str, offsets: Numbers) -> str:
+        """Commit; return why that must not be."""
+        from minibroker.client.groups import CommittedOffset, Groups
+
+        groups = Groups(self._cluster())
+        there = (await groups.fetch_offsets([group]))[group]
+        # Asked each time: an application may have begun to use the group since.
+        for (topic, partition), committed in there.items():
+            if committed.metadata != COMMITTED_BY:
+                return f"it has offsets that somebody else has committed, as that of {topic}-{partition}"
+        await groups.alter_offsets(group, {key: CommittedOffset(at, COMMITTED_BY) for key, at in offsets.items()})
+        return ""
+
+    def close(self) -> None:
+        if self._loop is not None:
+            if self._connection is not None:
+                self._run(self._connection.close())
+            self._loop.close()
+        self._loop = self._connection = None
+
+    def _cluster(self) -> Cluster:
+        """Return the client; in the loop."""
+        if self._connection is None:
+            self._connection = open_cluster(self._options)
+        return self._connection
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            self._loop = _Loop()
+        return self._loop.run(work)
+
+
+def group_of(options: Options) -> str:
+    """Return the group that a stream commits to: the same one whenever it is started again."""
+    given = options.kafka.get("group.id")
+    if given:
+        return given
+    wanted = options.topics or options.assigned or (options.pattern.pattern if options.pattern else "")
+    return f"{options.group_prefix}-{crc32(repr(wanted).encode()):08x}"
+
+
 def open_cluster(options: Options, *, is_planning: bool = True) -> Cluster:
     """Return a client for the brokers of a query. Planning is as patient as the options say, tasks in shorter steps."""
     patience = (options.retries, options.retry_pause_ms) if is_planning else (TASK_RETRIES, TASK_PAUSE_MS)
@@ -92,42 +179,6 @@ def open_cluster(options: Options, *, is_planning: bool = True) -> Cluster:
         raise OptionError(f"kafka.{error}") from None
     except ValueError as error:
         raise OptionError(f"kafka.bootstrap.servers is {options.servers!r}: {error}") from None
-
-
-def plan(options: Options, filters: Filters | None = None) -> list[WireTask]:
-    """Return the tasks of a query, by topic, partition and offset."""
-
-    return divided(_resolve(options, filters or Filters()), options.partitions_min, options.records_max)
-
-
-def all_ranges(options: Options) -> list[WireTask]:
-    """Return what there is of each partition of a query, also where that is nothing."""
-    return _resolve(options, Filters())
-
-
-def _resolve(options: Options, filters: Filters) -> list[WireTask]:
-    async def ask() -> list[WireTask]:
-        async with open_cluster(options) as cluster:
-            return await find_ranges(cluster, options, filters)
-
-    return run(ask)
-
-
-async def find_ranges(cluster: Cluster, options: Options, filters: Filters) -> list[WireTask]:
-    """Return a task for each partition, which may be empty."""
-    found = await find_partitions(cluster, options)
-    for limit in (options.starting, options.ending):
-        limit.check_names_all(found)
-    logs = {key: log for key, log in found.items() if filters.lets_through(*key)}
-    await look_up(cluster, options, logs, filters)
-    ranges = []
-    for key, log in logs.items():
-        first, end = range_of(options, filters, key, log, log.end_offset)
-        if filters.first_timestamp is not None and filters.first_timestamp in log.times:
-            younger = log.times[filters.first_timestamp]
-            first = end if younger is None else max(first, younger)
-        ranges.append(WireTask(*key, first, end, log.topic_id))
-    return ranges
 
 
 # Asking
@@ -188,10 +239,8 @@ async def _reached(cluster: Cluster, options: Options, names: list[str] | None) 
         ) from failure
 
 
-async def look_up(
-    cluster: Cluster, options: Options, logs: Mapping[TopicPartition, BrokerLog], filters: Filters | None = None
-) -> None:
-    """Fill in where logs begin and end, and the offsets of the times that the query names."""
+async def look_up(cluster: Cluster, options: Options, logs: Mapping[TopicPartition, BrokerLog]) -> None:
+    """Fill in where logs begin and end."""
     if not logs:
         return
     isolation = READ_COMMITTED if options.read_committed else READ_UNCOMMITTED
@@ -199,16 +248,22 @@ async def look_up(
     latest, _ = await _offsets(cluster, dict.fromkeys(logs, "latest"), isolation)
     for key, log in logs.items():
         log.start_offset, log.end_offset = earliest[key], max(latest[key], earliest[key])
+
+
+async def look_up_times(
+    cluster: Cluster, options: Options, logs: Mapping[TopicPartition, BrokerLog], filters: Filters
+) -> None:
+    """Fill in the offsets of the times that the query names."""
+    isolation = READ_COMMITTED if options.read_committed else READ_UNCOMMITTED
     for limit in (options.starting, options.ending):
-        times = limit.timestamps or {}
-        wanted = {key: limit.timestamp if limit.timestamps is None else times[key] for key in logs}
+        wanted = {key: limit.timestamp if limit.timestamps is None else limit.timestamps.get(key) for key in logs}
         asked = {key: AtTime(time) for key, time in wanted.items() if time is not None}
         if asked:
             offsets, is_known = await _offsets(cluster, asked, isolation)
             if not is_known:
                 raise OptionError(f"{limit.name}: these brokers are too old to find offsets by time; say offsets")
             _note(logs, asked, offsets)
-    if filters is not None and filters.first_timestamp is not None:
+    if logs and filters.first_timestamp is not None:
         asked = dict.fromkeys(logs, AtTime(filters.first_timestamp))
         offsets, is_known = await _offsets(cluster, asked, isolation)
         if is_known:
@@ -244,7 +299,7 @@ async def _offsets(
 # Tasks
 
 
-def divided(ranges: Iterable[WireTask], least: int | None, records_max: int | None) -> list[WireTask]:
+def divided(ranges: Iterable[Task], least: int | None, records_max: int | None) -> list[Task]:
     """Cut ranges into at least so many, about, of at most so many offsets each; empty ones are left out."""
     tasks = [task for task in ranges if task.first_offset < task.end_offset]
     if records_max is not None:
@@ -262,34 +317,45 @@ def divided(ranges: Iterable[WireTask], least: int | None, records_max: int | No
     ]
 
 
-def _size(task: WireTask) -> int:
+def _size(task: Task) -> int:
     return task.end_offset - task.first_offset
 
 
-def _share(task: WireTask, total: int, least: int) -> int:
+def _share(task: Task, total: int, least: int) -> int:
     return max(int(_size(task) / total * least + 0.5), 1)
 
 
-def _cut(task: WireTask, count: int) -> list[WireTask]:
+def _cut(task: Task, count: int) -> list[Task]:
     first, pieces = task.first_offset, []
     for number in range(count):
         end = first + (task.end_offset - first) // (count - number)
         if end > first:
-            pieces.append(WireTask(task.topic, task.partition, first, end, task.topic_id))
+            pieces.append(Task(task.topic, task.partition, first, end, task.topic_id))
         first = end
     return pieces
 
 
-T = TypeVar("T")
+# Waiting
+
+
+class _Loop:
+    """A loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._thread, self._runner = ThreadPoolExecutor(1), asyncio.Runner()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._thread.submit(self._runner.run, work).result()
+
+    def close(self) -> None:
+        self._thread.submit(self._runner.close).result()
+        self._thread.shutdown()
 
 
 def run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Wait for what a coroutine returns."""
+    loop = _Loop()
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(make())
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(lambda: asyncio.run(make())).result()
+        return loop.run(make())
+    finally:
+        loop.close()

@@ -19,12 +19,12 @@ from minibroker.errors import InvalidLength, ProtocolError
 from minibroker.log.formats import HEADER_BYTES, MAGIC_POSITION, MESSAGE_BYTES_MIN, PREFIX_BYTES
 from minibroker.log.segment import Place
 from minibroker.spark.brokers.fetching import FetchAnswer, Fetcher
-from minibroker.spark.brokers.planning import WireTask
 from minibroker.spark.columns.batch_rows import BatchReader
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
 from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options
+from minibroker.spark.ranges import Task
 
 # Offset, size, leader epoch or CRC, magic; what a batch v2 has behind them.
 _START = Layout(">qiib")
@@ -37,9 +37,7 @@ _COUNT_POSITION = 57
 class WireTaskReader:
     """Reads one task. `left_out` tells what was passed over, `noticed` what looks odd, in words for people."""
 
-    def __init__(
-        self, task: WireTask, options: Options, filters: Filters | None = None, *, group_bytes: int = GROUP_BYTES
-    ):
+    def __init__(self, task: Task, options: Options, filters: Filters | None = None, *, group_bytes: int = GROUP_BYTES):
         self.task = task
         self.manner = Manner(options, filters)
         self.left_out: list[str] = []

@@ -99,16 +99,15 @@ class PartitionFiles:
         start = root.log_starts.get((topic, partition), 0)
         self.start_offset = max(start, self._bases[0]) if self._bases else start
         self.high_watermark = root.high_watermarks.get((topic, partition))  # None: nobody has noted it
+        self._topic_id: bytes | None = None
         self._end_offset: int | None = None
         self._end_position = 0  # where that is in the last segment
 
     @property
     def topic_id(self) -> bytes:
-        """Return the id that the directory notes; 16 zeros if it notes none, or none that can be read."""
-        try:
-            return read_topic_id(self.storage, self.directory) or NO_ID
-        except BrokenFile:
-            return NO_ID
+        if self._topic_id is None:
+            self._topic_id = topic_id_in(self.storage, self.directory)
+        return self._topic_id
 
     def _parts(self, names: list[str]) -> Iterable[Part]:
         for name in names:
@@ -297,6 +296,14 @@ class PartitionFiles:
                     continue
                 return offset
         return 0
+
+
+def topic_id_in(storage: ReadOnlyStorage, directory: str) -> bytes:
+    """Return the id that a partition's directory notes; 16 zeros if it notes none, or none that can be read."""
+    try:
+        return read_topic_id(storage, directory) or NO_ID
+    except BrokenFile:
+        return NO_ID
 
 
 def find_partitions(paths: list[str], wanted: PartitionFilter) -> dict[TopicPartition, PartitionFiles]:

@@ -13,53 +13,36 @@ Not here: which ranges (minibroker/spark/ranges.py), files (directories.py), rec
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from minibroker.errors import ProtocolError
+from minibroker.schema.types import NO_ID
 from minibroker.spark.files.directories import Part, PartitionFiles, find_partitions, topics_in
 from minibroker.spark.filters import Filters
-from minibroker.spark.option_values import TopicPartition
+from minibroker.spark.option_values import Numbers, TopicPartition
 from minibroker.spark.options import LOG_END, Options
-from minibroker.spark.ranges import DataLoss as DataLoss
-from minibroker.spark.ranges import check_all_there, range_of
+from minibroker.spark.ranges import DataLoss, Range, Report, Task, check_all_there
 from minibroker.stored.producers import AbortedTxn
 
 
-class Task:
-    """What one task of Spark reads. It goes to another process, so it holds names and numbers only."""
+class FileTask(Task):
+    """One that reads segments."""
 
-    __slots__ = (
-        "aborted",
-        "directory",
-        "end_offset",
-        "first_offset",
-        "next_base",
-        "partition",
-        "parts",
-        "root",
-        "size_bytes",
-        "topic",
-    )
+    __slots__ = ("aborted", "directory", "next_base", "parts", "root", "size_bytes")
 
-    def __init__(self, found: Range, stretches: list[Stretch]):
-        files = found.files
+    def __init__(self, found: Range, stretches: list[Stretch], aborted: AbortedOfRange):
+        files = found.log
+        first, end = stretches[0].first_offset, stretches[-1].end_offset
+        super().__init__(files.topic, files.partition, first, end, files.topic_id)
         self.root = files.root.path
         self.directory = files.directory
-        self.topic = files.topic
-        self.partition = files.partition
-        self.first_offset = stretches[0].first_offset
-        self.end_offset = stretches[-1].end_offset
         self.size_bytes = sum(each.size_bytes for each in stretches)  # about
         # Base offset, suffix and length of each segment.
         parts = dict.fromkeys(each.part for each in stretches)
         self.parts = [(part.base_offset, part.suffix, part.size_bytes) for part in parts]
         # Where the segment behind the last one begins; None: there is none.
         self.next_base = files.next_base(files.index_of(self.parts[-1][0]))
-        # Producer, first offset and offset of the marker of each aborted transaction that may have records here.
-        self.aborted = found.aborted_between(self.first_offset, self.end_offset)
-
-    def __repr__(self) -> str:
-        return f"Task({self.topic}-{self.partition} {self.first_offset}..{self.end_offset}, {self.size_bytes} bytes)"
+        self.aborted = aborted.between(first, end)
 
 
 class Stretch:
@@ -74,23 +57,18 @@ class Stretch:
         self.size_bytes = size_bytes
 
 
-class Range:
-    """Which offsets of a partition are read."""
+class AbortedOfRange:
+    """Aborted transactions of a range, in the order of their markers."""
 
-    __slots__ = ("_markers", "aborted", "end_offset", "files", "first_offset")
+    def __init__(self, entries: list[AbortedTxn]):
+        self._entries = entries
+        self._markers = [entry.last_offset for entry in entries]
 
-    def __init__(self, files: PartitionFiles, first_offset: int, end_offset: int, aborted: list[AbortedTxn]):
-        self.files = files
-        self.first_offset = first_offset
-        self.end_offset = end_offset
-        self.aborted = aborted  # in the order of their markers
-        self._markers = [entry.last_offset for entry in aborted]
-
-    def aborted_between(self, first_offset: int, end_offset: int) -> list[tuple[int, int, int]]:
-        """Return producer, first offset and marker of the aborted transactions that may have records in a range."""
+    def between(self, first_offset: int, end_offset: int) -> list[tuple[int, int, int]]:
+        """Return producer, first offset and marker of those that may have records in a range."""
         found = []
         for index in range(bisect_left(self._markers, first_offset), len(self._markers)):
-            entry = self.aborted[index]
+            entry = self._entries[index]
             if entry.first_offset < end_offset:
                 found.append((entry.producer_id, entry.first_offset, entry.last_offset))
             if entry.last_stable_offset >= end_offset:
@@ -98,66 +76,79 @@ class Range:
         return found
 
 
-def plan(options: Options, filters: Filters | None = None) -> list[Task]:
-    """Return the tasks of a query, by topic, partition and offset."""
-    filters = filters or Filters()
-    return tasks_of(options, filters, find_ranges(options, filters))
+class FileLogs:
+    """The logs of a query."""
 
+    def __init__(self, options: Options):
+        self._options = options
 
-def tasks_of(options: Options, filters: Filters, ranges: list[Range]) -> list[Task]:
-    """Cut ranges, none of which is empty, into tasks."""
-    # Stretches are made twice rather than kept: there may be very many.
-    most = options.bytes_max
-    if options.partitions_min is not None:
-        total = sum(each.size_bytes for found in ranges for each in _stretches(found, filters))
-        most = max(min(most, -(-total // options.partitions_min)), 1)
-    tasks: list[Task] = []
-    for found in ranges:
-        pieces = (piece for stretch in _stretches(found, filters) for piece in _split(found.files, stretch, most))
-        if options.records_max is not None:
-            pieces = (part for piece in pieces for part in _split_evenly(piece, options.records_max))
-        for group in _grouped(pieces, most, options.records_max):
-            tasks.append(Task(found, group))
-    return tasks
+    def find(self, filters: Filters, *, must_be_there: bool) -> dict[TopicPartition, PartitionFiles]:
+        paths = self._options.paths
+        found = find_partitions(paths, self._options)
+        if must_be_there:
+            check_all_there(self._options, found, lambda: topics_in(paths), f"in {', '.join(paths)}")
+        return found
 
+    def end_of(self, log: PartitionFiles) -> int:
+        end = self._end_of(log)
+        return log.transactions(end, end)[0] if self._options.read_committed else end
 
-# Ranges
+    def _end_of(self, log: PartitionFiles) -> int:
+        promised = log.high_watermark
+        if promised is None or self._options.end_of_log == LOG_END:
+            return log.end_offset
+        if promised > log.end_offset and self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"{log} in {log.root.path} should reach to {promised}, its high watermark, and ends at "
+                f"{log.end_offset}: the directory was copied while it changed, or has been cut"
+            )
+        return max(min(promised, log.end_offset), log.start_offset)
 
+    def again(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], ids: Mapping[str, bytes], report: Report
+    ) -> list[Range]:
+        found = self.find(Filters(), must_be_there=False)
+        wanted = []
+        for key, (first, end) in ranges.items():
+            files = found.get(key)
+            if files is None:
+                report(f"{key[0]}-{key[1]} has gone")
+                continue
+            if NO_ID not in (files.topic_id, ids.get(key[0], NO_ID)) and files.topic_id != ids[key[0]]:
+                report(f"{files}: the topic was deleted and made anew since these offsets were noted")
+                continue
+            limit = max(self.end_of(files), files.start_offset)
+            if first < files.start_offset or end > limit:
+                report(f"{files} holds {files.start_offset} to {limit}, and {first} to {end} were to be read")
+            wanted.append(Range(files, max(first, files.start_offset), min(end, limit)))
+        return wanted
 
-def find_ranges(options: Options, filters: Filters) -> list[Range]:
-    """Return what there is of what was asked for; raise OptionError or DataLoss for what there is not."""
-    return [each for each in resolved_ranges(options, filters) if each.first_offset < each.end_offset]
+    def tasks(self, ranges: list[Range], filters: Filters) -> list[FileTask]:
+        """Cut ranges into tasks."""
+        # Stretches are made twice rather than kept: there may be very many.
+        options, ranges = self._options, [each for each in ranges if each.first_offset < each.end_offset]
+        most = options.bytes_max
+        if options.partitions_min is not None:
+            total = sum(each.size_bytes for found in ranges for each in _stretches(found, filters))
+            most = max(min(most, -(-total // options.partitions_min)), 1)
+        tasks: list[FileTask] = []
+        for found in ranges:
+            aborted = AbortedOfRange(self._aborted_in(found) if options.read_committed else [])
+            pieces = (piece for stretch in _stretches(found, filters) for piece in _split(found.log, stretch, most))
+            if options.records_max is not None:
+                pieces = (part for piece in pieces for part in _split_evenly(piece, options.records_max))
+            tasks += (FileTask(found, group, aborted) for group in _grouped(pieces, most, options.records_max))
+        return tasks
 
+    def _aborted_in(self, found: Range) -> list[AbortedTxn]:
+        # A marker may lie behind the end of the range: what is open keeps that back, not what has been aborted.
+        files: PartitionFiles = found.log
+        return files.transactions(found.first_offset, max(self._end_of(files), found.end_offset))[1]
 
-def resolved_ranges(options: Options, filters: Filters) -> list[Range]:
-    """Return the range of each partition, also of those that hold nothing."""
-    found = find_partitions(options.paths, options)
-    check_all_there(options, found, lambda: topics_in(options.paths), f"in {', '.join(options.paths)}")
-    for limit in (options.starting, options.ending):
-        limit.check_names_all(found)
-    return [_range(options, filters, key, files) for key, files in found.items() if filters.lets_through(*key)]
+    def commit(self, offsets: Numbers) -> None:
+        """Nobody keeps offsets here."""
 
-
-def _range(options: Options, filters: Filters, key: TopicPartition, files: PartitionFiles) -> Range:
-    limit = limit_of(options, files)
-    aborted: list[AbortedTxn] = []
-    if options.read_committed:
-        limit, aborted = files.transactions(files.start_offset, limit)
-    first, end = range_of(options, filters, key, files, limit)
-    return Range(files, first, end, aborted)
-
-
-def limit_of(options: Options, files: PartitionFiles) -> int:
-    """Return where the log ends for readers."""
-    promised = files.high_watermark
-    if promised is None or options.end_of_log == LOG_END:
-        return files.end_offset
-    if promised > files.end_offset and options.fail_on_data_loss:
-        raise DataLoss(
-            f"{files} in {files.root.path} should reach to {promised}, its high watermark, and ends at "
-            f"{files.end_offset}: the directory was copied while it changed, or has been cut"
-        )
-    return max(min(promised, files.end_offset), files.start_offset)
+    def close(self) -> None: ...
 
 
 # Stretches
@@ -165,7 +156,7 @@ def limit_of(options: Options, files: PartitionFiles) -> int:
 
 def _stretches(found: Range, filters: Filters) -> Iterator[Stretch]:
     """Yield what is to be read of each segment."""
-    files = found.files
+    files = found.log
     for index in range(files.index_of(found.first_offset), len(files.parts)):
         part, behind = files.parts[index], files.next_base(index)
         if part.base_offset >= found.end_offset:

@@ -21,10 +21,12 @@ from minibroker.log.read_only_segment import ReadOnlySegment
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.segment import DELETED, SWAP, Place
+from minibroker.schema.types import NO_ID
 from minibroker.spark.columns.batch_rows import BatchReader
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
 from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner
-from minibroker.spark.files.planning import Task
+from minibroker.spark.files.directories import topic_id_in
+from minibroker.spark.files.planning import FileTask
 from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
@@ -38,7 +40,9 @@ _PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow
 class TaskReader:
     """Reads one task. `left_out` tells what was passed over, `noticed` what looks odd, in words for people."""
 
-    def __init__(self, task: Task, manner: Manner, *, chunk_bytes: int = CHUNK_BYTES, group_bytes: int = GROUP_BYTES):
+    def __init__(
+        self, task: FileTask, manner: Manner, *, chunk_bytes: int = CHUNK_BYTES, group_bytes: int = GROUP_BYTES
+    ):
         self.task = task
         self.manner = manner
         self.left_out: list[str] = []
@@ -71,6 +75,9 @@ class TaskReader:
 
     def _open(self, base_offset: int, suffix: str, size_bytes: int) -> ReadOnlySegment:
         """Open a segment under the name that it has by now; raise DataLoss if it is gone or has become shorter."""
+        noted = topic_id_in(self._storage, self.task.directory)
+        if noted != self.task.topic_id and NO_ID not in (noted, self.task.topic_id):
+            raise DataLoss(f"{self.task}: the topic was deleted and made anew since the query was planned")
         for each in dict.fromkeys((suffix, "", SWAP, DELETED)):
             segment = ReadOnlySegment(self._storage, self.task.directory, base_offset, suffix=each)
             if segment.size_bytes >= size_bytes:

@@ -14,9 +14,9 @@ from typing import Any
 
 from minibroker.log.checkpoints import format_id
 from minibroker.schema.types import NO_ID
-from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError, TopicPartition
 from minibroker.spark.options import QUARANTINE, parse
+from minibroker.spark.reading import all_ranges
 
 Ranges = dict[TopicPartition, tuple[int, int]]
 
@@ -60,19 +60,9 @@ def available(source: Mapping[str, str], exported: Ranges) -> There:
 
 def look(source: Mapping[str, str]) -> There:
     """Return what the options of a query come to now."""
-    options = parse(source)
-    if options.is_path:
-        from minibroker.spark.files.planning import resolved_ranges
-
-        found = resolved_ranges(options, Filters())
-        ranges = {(each.files.topic, each.files.partition): (each.first_offset, each.end_offset) for each in found}
-        ids = {each.files.topic: each.files.topic_id for each in found}
-    else:
-        from minibroker.spark.brokers.planning import all_ranges
-
-        tasks = all_ranges(options)
-        ranges = {(each.topic, each.partition): (each.first_offset, each.end_offset) for each in tasks}
-        ids = {each.topic: each.topic_id for each in tasks}
+    found = all_ranges(parse(source))
+    ranges = {(each.log.topic, each.log.partition): (each.first_offset, each.end_offset) for each in found}
+    ids = {each.log.topic: each.log.topic_id for each in found}
     return There(ranges, {topic: format_id(value) for topic, value in ids.items() if value != NO_ID})
 
 

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
-from minibroker.spark.brokers import planning as wire_planning
 from minibroker.spark.brokers.fetching import FetchAnswer
-from minibroker.spark.brokers.planning import WireTask
 from minibroker.spark.brokers.rows import WireTaskReader
 from minibroker.spark.columns.batches import AbortedUnits, Units, find_units
 from minibroker.spark.columns.reader import ColumnReader, Columns
 from minibroker.spark.columns.rows_of_query import Manner
-from minibroker.spark.files import planning as path_planning
-from minibroker.spark.files.planning import Task
+from minibroker.spark.files.planning import FileTask
 from minibroker.spark.files.rows import CHUNK_BYTES, TaskReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.jobs.profile_counts import Counts, add_rows, add_units, add_wrapped
 from minibroker.spark.jobs.profile_stretch import Stretch
 from minibroker.spark.options import Options
+from minibroker.spark.ranges import Task, ranges_of
+from minibroker.spark.reading import logs_of
 
 
 class CountingColumns(ColumnReader):
@@ -44,7 +44,7 @@ class CountingColumns(ColumnReader):
 class Counter:
     """Counts one task."""
 
-    def __init__(self, counts: Counts, task: Task | WireTask):
+    def __init__(self, counts: Counts, task: Task):
         self._counts = counts
         self._topic = counts.topic(task.topic)
         self._partition = task.partition
@@ -103,7 +103,7 @@ class Counter:
 class SegmentCounter(TaskReader):
     """Reads a task of log directories and counts instead of giving rows."""
 
-    def __init__(self, task: Task, options: Options, counts: Counts, *, chunk_bytes: int = CHUNK_BYTES):
+    def __init__(self, task: FileTask, options: Options, counts: Counts, *, chunk_bytes: int = CHUNK_BYTES):
         super().__init__(task, Manner(options), chunk_bytes=chunk_bytes)
         self._counter = Counter(counts, task)
 
@@ -119,7 +119,7 @@ class SegmentCounter(TaskReader):
 class WireCounter(WireTaskReader):
     """Reads a task of brokers and counts instead of giving rows."""
 
-    def __init__(self, task: WireTask, options: Options, counts: Counts):
+    def __init__(self, task: Task, options: Options, counts: Counts):
         super().__init__(task, options)
         self._counter = Counter(counts, task)
 
@@ -146,13 +146,13 @@ def planned(options: Options, now_ms: int) -> tuple[list[Any], Counts]:
     Tasks leave out segments that hold nothing, at the ends as well: what cleaning has emptied belongs to the range.
     """
     counts = Counts(now_ms)
-    if not options.is_path:
-        return list(wire_planning.plan(options)), counts
-    ranges = path_planning.find_ranges(options, Filters())
-    for each in ranges:
-        partition = counts.topic(each.files.topic).partition(each.files.partition)
-        partition.stretches.append(Stretch(each.first_offset, each.end_offset))
-    return list(path_planning.tasks_of(options, Filters(), ranges)), counts
+    with closing(logs_of(options)) as logs:
+        ranges = ranges_of(options, Filters(), logs)
+        for each in ranges if options.is_path else ():
+            if each.first_offset < each.end_offset:
+                partition = counts.topic(each.log.topic).partition(each.log.partition)
+                partition.stretches.append(Stretch(each.first_offset, each.end_offset))
+        return logs.tasks(ranges, Filters()), counts
 
 
 def count_tasks(work: Work) -> bytes:

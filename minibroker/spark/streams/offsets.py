@@ -3,31 +3,51 @@
     start, latest -> end        maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay
     start, end    -> ranges     new partitions from their beginning, lost ones reported
 
-In a checkpoint offsets are {"orders":{"0":23}}, as Spark's own source writes them.
+In a checkpoint offsets are {"orders":{"0":23},"orders#Zk3vQIW5TmGY0O1Mqqb9Yg":{}}: as Spark's own source writes them,
+and the ids of topics, which it passes over as topics without partitions ('#' is in no topic's name). A topic that has
+another id than it had is another topic. Where an id is missing nothing is compared: Spark's source writes none, and
+brokers before 2.8 have none.
 What must hold: an end is never before its start but where the log itself has gone back, and that is data loss.
-Not here: asking for offsets (logs.py), Spark (reader.py). Plain numbers: this can be tested without either.
+Not here: asking for offsets (planning.py of files/ and brokers/), Spark (reader.py). Plain numbers: this can be tested
+without either.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
+from minibroker.log.checkpoints import format_id, parse_id
+from minibroker.schema.types import NO_ID
 from minibroker.spark.option_values import Numbers, TopicPartition
 from minibroker.spark.options import Options
-from minibroker.spark.ranges import DataLoss
+from minibroker.spark.ranges import DataLoss, Log, Report, resolved
+
+ID_SIGN = "#"  # between the name of a topic and its id
 
 Json = dict[str, dict[str, int]]
 
-Report = Callable[[str], None]
+
+class Bound(NamedTuple):
+    """Where a log begins, where it ends for readers, and whose it is."""
+
+    begin: int
+    end: int
+    topic_id: bytes
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
+Bounds = dict[TopicPartition, Bound]
+
+
+def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> Json:
     """Return offsets as a checkpoint has them; the same ones always in the same order, as Spark compares texts."""
     found: Json = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
-    return found
+    return found | {
+        topic + ID_SIGN + format_id(ids[topic]): {} for topic in list(found) if ids.get(topic, NO_ID) != NO_ID
+    }
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Numbers:
@@ -36,6 +56,47 @@ def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Numbers:
         for topic, partitions in offsets.items()
         for partition, offset in partitions.items()
     }
+
+
+def initial_offsets(options: Options, logs: Mapping[TopicPartition, Log], bounds: Bounds, report: Report) -> Numbers:
+    """Return where a new query begins."""
+    options.starting.check_names_all(logs)
+    found = {}
+    for key, log in logs.items():
+        first = resolved(options.starting, key, log, bounds[key].end, options.no_match)
+        if not bounds[key].begin <= first <= bounds[key].end:
+            held = f"{log} holds {bounds[key].begin} to {bounds[key].end}"
+            report(f"{options.starting.name}: {held}, there is no {first}")
+        found[key] = min(max(first, bounds[key].begin), bounds[key].end)
+    return found
+
+
+def ends_of(bounds: Bounds) -> Numbers:
+    return {key: bound.end for key, bound in bounds.items()}
+
+
+def ids_in(offsets: Json) -> dict[str, bytes]:
+    """Return the ids of topics."""
+    named = (name.split(ID_SIGN) for name in offsets if ID_SIGN in name)
+    return {topic: parse_id(text, "a checkpoint", 1) for topic, text in named}
+
+
+def ids_of(bounds: Bounds) -> dict[str, bytes]:
+    """Return the ids of topics, but of those whose partitions do not agree."""
+    found: dict[str, set[bytes]] = {}
+    for (topic, _), bound in bounds.items():
+        found.setdefault(topic, set()).add(bound.topic_id)
+    return {topic: ids.pop() for topic, ids in found.items() if len(ids) == 1}
+
+
+def remade(before: Mapping[str, bytes], now: Mapping[str, bytes]) -> set[str]:
+    """Return the topics that are others now."""
+    both = before.keys() & now.keys()
+    return {topic for topic in both if before[topic] != now[topic] and NO_ID not in (before[topic], now[topic])}
+
+
+def without(topics: Collection[str], offsets: Numbers) -> Numbers:
+    return {key: offset for key, offset in offsets.items() if key[0] not in topics}
 
 
 class Admission:

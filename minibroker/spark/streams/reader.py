@@ -7,13 +7,13 @@ When Spark asks where the next micro-batch ends, the last one is done: then its 
 `commitOffsets` asks for that.
 Spark: `Trigger.AvailableNow` with `maxOffsetsPerTrigger` reads all that is there from 4.2 on only; before, it stops
 after one micro-batch, and the next run goes on from there.
-Not here: rules for offsets (offsets.py), asking for them (logs.py), lag as a table (minibroker/spark/lag.py).
+Not here: rules for offsets (offsets.py), asking for them (planning.py of files/ and brokers/), lag as a table (lag.py).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -21,11 +21,28 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition  # pyright: ignore
 
-from minibroker.spark.option_values import Numbers
+from minibroker.clock import LoopClock
+from minibroker.spark.filters import Filters
+from minibroker.spark.option_values import TopicPartition
 from minibroker.spark.options import Options
-from minibroker.spark.reading import read
-from minibroker.spark.streams.logs import Bounds, logs_of, now_ms
-from minibroker.spark.streams.offsets import Admission, Json, from_json, ranges_between, reporting, to_json
+from minibroker.spark.ranges import Log
+from minibroker.spark.reading import logs_of, read
+from minibroker.spark.streams.offsets import (
+    Admission,
+    Bound,
+    Bounds,
+    Json,
+    ends_of,
+    from_json,
+    ids_in,
+    ids_of,
+    initial_offsets,
+    ranges_between,
+    remade,
+    reporting,
+    to_json,
+    without,
+)
 from minibroker.spark.workers import settle
 
 limits: Any = None  # before 4.2
@@ -39,7 +56,7 @@ def stream_reader(options: Options) -> DataSourceStreamReader:
 
 
 class _Stream:
-    """What readers of all versions have in common."""
+    """What readers of all versions have in common. Offsets are as in a checkpoint."""
 
     def __init__(self, options: Options):
         self.options = options
@@ -47,44 +64,58 @@ class _Stream:
         self.admission = Admission(options)
         self.report = reporting(options.fail_on_data_loss, lambda text: print(text, file=sys.stderr))
         self.first: Json | None = None  # of a new query: asked for once, as the latest moves on
-        self.planned: Numbers | None = None  # where the last micro-batch ends, which may be under way
-        self.committed: Numbers | None = None
+        self.planned: Json | None = None  # where the last micro-batch ends, which may be under way
+        self.committed: Json | None = None
         self.bounds: Bounds = {}  # as of the last question
-        self.target: Numbers | None = None  # of Trigger.AvailableNow
+        self.target: Bounds | None = None  # of Trigger.AvailableNow
+
+    def look(self, *, must_be_there: bool = False) -> Mapping[TopicPartition, Log]:
+        found = self.logs.find(Filters(), must_be_there=must_be_there)
+        bounds = {key: Bound(log.start_offset, self.logs.end_of(log), log.topic_id) for key, log in found.items()}
+        self.bounds = bounds
+        return found
 
     def initial(self) -> Json:
         if self.first is None:
-            self.first = to_json(self.logs.initial(self.report))
+            found = self.look(must_be_there=True)
+            first = initial_offsets(self.options, found, self.bounds, self.report)
+            self.first = to_json(first, ids_of(self.bounds))
         return self.first
 
-    def latest(self, start: Numbers, *, is_limited: bool) -> Json:
+    def latest(self, start: Json, *, is_limited: bool) -> Json:
         """Return where the micro-batch behind `start` ends."""
         self.note_progress()
-        self.bounds = self.logs.bounds()
-        latest = {key: end for key, (_, end) in self.bounds.items()}
+        self.look()
+        ids, latest = ids_of(self.bounds), ends_of(self.bounds)
         if self.target is not None:
-            latest = {key: end for key, end in self.target.items() if key in latest}
-        if not is_limited:
-            return to_json(latest)
-        begins = {key: begin for key, (begin, _) in self.bounds.items()}
-        return to_json(self.admission.end(start, latest, begins, now_ms()))
+            gone = remade(ids_of(self.target), ids)
+            latest = {key: end for key, end in without(gone, ends_of(self.target)).items() if key in latest}
+        known, before = from_json(start), without(remade(ids_in(start), ids), from_json(start))
+        if is_limited:
+            begins = {key: bound.begin for key, bound in self.bounds.items()}
+            latest = self.admission.end(before, latest, begins, LoopClock().now_ms())
+        return start if latest == known == before or latest is before else to_json(latest, ids)
 
     def plan(self, start: Json, end: Json) -> list[Any]:
-        first, last = from_json(start), from_json(end)
-        self.planned = last
-        if first == last:
+        self.planned = end
+        if start == end:
             return []
+        ids, others = ids_in(end), remade(ids_in(start), ids_in(end))
+        for topic in sorted(others):
+            self.report(f"{topic} is another topic: it was deleted and made anew")
+        first, last = without(others, from_json(start)), from_json(end)
         new = last.keys() - first.keys()
         if new - self.bounds.keys():
-            self.bounds = self.logs.bounds()
-        begins = {key: self.bounds[key][0] for key in new & self.bounds.keys()}
-        return self.logs.tasks(ranges_between(first, last, begins, self.report), self.report)
+            self.look()
+        begins = {key: self.bounds[key].begin for key in new & self.bounds.keys()}
+        ranges = self.logs.again(ranges_between(first, last, begins, self.report), ids, self.report)
+        return self.logs.tasks(ranges, Filters())
 
-    def note_progress(self, end: Numbers | None = None) -> None:
+    def note_progress(self, end: Json | None = None) -> None:
         """Commit what is done: the last micro-batch, once somebody asks for the next."""
         done = self.planned if end is None else end
         if done is not None and done != self.committed:
-            self.logs.commit(done)
+            self.logs.commit(from_json(done))
             self.committed = done
 
 
@@ -104,7 +135,7 @@ class _Reader(DataSourceStreamReader):
 
     def commit(self, end: Json) -> None:
         if self.stream.planned is None:
-            self.stream.note_progress(from_json(end))
+            self.stream.note_progress(end)
 
     def stop(self) -> None:
         self.stream.logs.close()
@@ -114,7 +145,7 @@ class StreamReader(_Reader):
     """For Spark 4.0 and 4.1."""
 
     def latestOffset(self) -> Json:
-        start = from_json(self.initialOffset()) if self.stream.planned is None else self.stream.planned
+        start = self.initialOffset() if self.stream.planned is None else self.stream.planned
         return self.stream.latest(start, is_limited=True)
 
 
@@ -132,11 +163,12 @@ if limits is not None:
 
         def latestOffset(self, start: Json, limit: object) -> Json:
             # There is no limit of Spark's that is both at once, and none with a delay: our own options say them all.
-            return self.stream.latest(from_json(start), is_limited=not isinstance(limit, limits.ReadAllAvailable))
+            return self.stream.latest(start, is_limited=not isinstance(limit, limits.ReadAllAvailable))
 
         def reportLatestOffset(self) -> Json | None:
             bounds = self.stream.bounds
-            return to_json({key: end for key, (_, end) in bounds.items()}) if bounds else None
+            return to_json(ends_of(bounds), ids_of(bounds)) if bounds else None
 
         def prepareForTriggerAvailableNow(self) -> None:
-            self.stream.target = {key: end for key, (_, end) in self.stream.logs.bounds().items()}
+            self.stream.look()
+            self.stream.target = self.stream.bounds

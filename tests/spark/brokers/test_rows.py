@@ -25,13 +25,14 @@ from minibroker.schema.types import NO_ID
 from minibroker.spark.brokers import fetching
 from minibroker.spark.brokers import planning as wire_planning
 from minibroker.spark.brokers.fetching import NothingCame
-from minibroker.spark.brokers.planning import NoBroker, WireTask, all_ranges, divided, plan
+from minibroker.spark.brokers.planning import NoBroker, divided
 from minibroker.spark.brokers.rows import WireTaskReader, covered
 from minibroker.spark.columns.rows_of_query import CorruptBatch
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
-from minibroker.spark.ranges import DataLoss
+from minibroker.spark.ranges import DataLoss, Task
+from minibroker.spark.reading import all_ranges, plan
 from tests.client.scripted import ScriptedBroker
 from tests.interop.broker import running
 from tests.spark.logs import START_MS, Row, every_batch, golden_directory, offsets, one_by_one, rows_of, written
@@ -160,7 +161,7 @@ async def test_a_batch_that_a_broker_cuts_off_is_asked_for_once_more() -> None:
                 "kafka.max.partition.fetch.bytes": "40",
             }
         )
-        reader = WireTaskReader(WireTask("orders", 0, 0, 1), told)
+        reader = WireTaskReader(Task("orders", 0, 0, 1), told)
         rows = await asyncio.to_thread(lambda: list(rows_of(reader)))
         asked = [each.topics[0].partitions[0].partition_max_bytes for each in broker.asked(FetchRequest)]
     assert [row[4] for row in rows] == [b"x" * 500]
@@ -251,7 +252,7 @@ def test_a_topic_is_not_made_by_asking_for_it(tmp_path: Path) -> None:
 def test_ranges_are_cut_as_spark_cuts_them(
     sizes: list[int], least: int | None, most: int | None, wanted: list[int]
 ) -> None:
-    tasks = divided([WireTask(f"t{n}", 0, 7, 7 + size) for n, size in enumerate(sizes)], least, most)
+    tasks = divided([Task(f"t{n}", 0, 7, 7 + size) for n, size in enumerate(sizes)], least, most)
     assert [task.end_offset - task.first_offset for task in tasks] == wanted
 
 
@@ -315,7 +316,7 @@ def test_a_topic_that_is_deleted_after_planning_is_data_loss(made_anew: bool, mo
 def test_what_never_comes_is_waited_for_as_long_as_it_was_said(orders: Broker) -> None:
     told = asked(orders, kafkaConsumer_pollTimeoutMs=150)
     with pytest.raises(NothingCame, match=r"nothing came at offset 200 within 150 ms .*: the log at .* ends at 200"):
-        list(WireTaskReader(WireTask("orders", 0, 190, 210), told).batches())
+        list(WireTaskReader(Task("orders", 0, 190, 210), told).batches())
 
 
 def test_a_broker_that_comes_back_is_asked_again(tmp_path: Path) -> None:
@@ -437,7 +438,7 @@ async def test_an_answer_without_records_is_no_end(
     async with ScriptedBroker({FetchRequest: fetched, DescribeConfigsRequest: described}, ranges) as broker:
         told = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": "orders"}
         options = parse(told | {"kafkaConsumer.pollTimeoutMs": "1000" if rows is NothingCame else "20000"})
-        reader = WireTaskReader(WireTask("orders", 0, 0, 3), options)
+        reader = WireTaskReader(Task("orders", 0, 0, 3), options)
         read = asyncio.to_thread(lambda: list(rows_of(reader)))
         if rows is NothingCame:
             with pytest.raises(NothingCame, match=r"gives no records, although its log ends at 3.*remote\.fetch"):
@@ -467,4 +468,4 @@ def test_offsets_without_a_record_are_told_unless_the_topic_is_compacted(policy:
 
 
 def test_a_task_has_no_topic_id_unless_it_is_told_one() -> None:
-    assert WireTask("orders", 0, 1, 2).topic_id == NO_ID
+    assert Task("orders", 0, 1, 2).topic_id == NO_ID

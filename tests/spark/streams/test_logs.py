@@ -9,16 +9,24 @@ import pytest
 from minibroker import Broker
 from minibroker.client import Cluster
 from minibroker.client.groups import CommittedOffset, Groups
+from minibroker.spark.brokers.planning import BrokerLogs
+from minibroker.spark.filters import Filters
 from minibroker.spark.options import parse
-from minibroker.spark.streams.logs import WireLogs
 
 ORDERS = ("orders", 0), ("orders", 1)
 
 
-def logs_of(broker: Broker, **options: str) -> WireLogs:
+def logs_of(broker: Broker, **options: str) -> BrokerLogs:
     told = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"}
     told |= {name.replace("_", "."): value for name, value in options.items()}
-    return WireLogs(parse(told, streaming=True))
+    return BrokerLogs(parse(told, streaming=True))
+
+
+def test_times_are_for_the_beginning_only_and_a_new_partition_needs_none() -> None:
+    with Broker(topics=["orders:2"]) as broker:
+        logs = logs_of(broker, startingOffsetsByTimestamp='{"orders":{"0":1700000000000}}')
+        assert {*logs.find(Filters(), must_be_there=False)} == {*ORDERS}
+        logs.close()
 
 
 def committed(broker: Broker) -> dict[str, dict[tuple[str, int], CommittedOffset]]:

@@ -6,9 +6,21 @@ from typing import Any
 
 import pytest
 
+from minibroker.schema.types import NO_ID
 from minibroker.spark.options import parse
 from minibroker.spark.ranges import DataLoss
-from minibroker.spark.streams.offsets import Admission, from_json, limited, ranges_between, reporting, to_json
+from minibroker.spark.streams.offsets import (
+    Admission,
+    Bound,
+    from_json,
+    ids_in,
+    ids_of,
+    limited,
+    ranges_between,
+    remade,
+    reporting,
+    to_json,
+)
 
 Numbers = dict[tuple[str, int], int]
 A, B, C = ("a", 0), ("a", 10), ("b", 2)
@@ -20,9 +32,24 @@ def admission(**told: object) -> Admission:
 
 
 def test_offsets_are_written_as_spark_writes_them_always_in_the_same_order() -> None:
-    made = to_json({C: 5, B: 1, A: 0})
+    made = to_json({C: 5, B: 1, A: 0}, {})
     assert str(made) == "{'a': {'0': 0, '10': 1}, 'b': {'2': 5}}"
     assert from_json(made) == {A: 0, B: 1, C: 5}
+
+
+def test_ids_of_topics_stand_beside_them_where_spark_sees_topics_without_partitions() -> None:
+    ids = {"a": bytes(range(16)), "b": NO_ID, "other": bytes(16)}
+    made = to_json({C: 5, A: 0}, ids)
+    assert str(made) == "{'a': {'0': 0}, 'b': {'2': 5}, 'a#AAECAwQFBgcICQoLDA0ODw': {}}"
+    assert from_json(made) == {A: 0, C: 5}
+    assert ids_in(made) == {"a": bytes(range(16))}
+
+
+def test_a_topic_is_another_one_only_if_both_ids_are_known() -> None:
+    one, other = b"1" * 16, b"2" * 16
+    assert remade({"a": one, "b": one, "c": one, "d": NO_ID}, {"a": other, "b": one, "c": NO_ID, "d": one}) == {"a"}
+    # Of partitions that do not agree nobody says which topic they are of.
+    assert ids_of({A: Bound(0, 1, one), B: Bound(0, 1, other), C: Bound(0, 1, one)}) == {"b": one}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from minibroker import Broker
 from minibroker.client import Cluster, Producer
 from minibroker.client.admin import Admin
+from minibroker.log.checkpoints import format_id
 from tests.interop.spark import SparkFailed
 from tests.spark.served import directory, served
 from tests.spark.session import CONNECTOR, Session
@@ -49,6 +50,23 @@ def delete_before(broker: Broker, topic: str, offset: int) -> None:
             await Admin(cluster).delete_records({(topic, 0): offset})
 
     asyncio.run(delete())
+
+
+def id_of(broker: Broker, topic: str) -> str:
+    async def ask() -> str:
+        async with Cluster(broker.bootstrap_servers) as cluster:
+            return format_id((await cluster.topic(topic)).id)
+
+    return asyncio.run(ask())
+
+
+def make_anew(broker: Broker, topic: str) -> None:
+    async def make() -> None:
+        async with Cluster(broker.bootstrap_servers) as cluster:
+            await Admin(cluster).delete_topics([topic])
+
+    asyncio.run(make())
+    broker.create_topic(topic)
 
 
 def in_order(batch: list[list[Any]]) -> list[list[Any]]:
@@ -139,7 +157,42 @@ def test_a_query_goes_on_from_a_checkpoint_of_the_connector(spark: Session, tmp_
         found = spark.call(AVAILABLE, source=OURS, options=told, checkpoint=str(ours))
         assert batches(found) == batches(wanted)
         assert sum(map(len, batches(found))) == 7
-        assert found["offsets"][-1] == wanted["offsets"][-1]
+        assert found["offsets"][-1][0] == wanted["offsets"][-1][0]
+        end = dict(found["offsets"][-1][1])
+        assert end.pop(f"orders#{id_of(broker, 'orders')}") == {}
+        assert end == wanted["offsets"][-1][1]
+        # And back: the connector goes on where we were, ids of topics or not.
+        produce(broker, "orders", {0: 2, 1: 1})
+        back = spark.call(AVAILABLE, source=CONNECTOR, options=told, checkpoint=str(ours))
+        assert [row[3:5] for row in batches(back)[0]] == [[0, 8], [0, 9], [1, 4]]
+        produce(broker, "orders", {1: 1})
+        again = spark.call(AVAILABLE, source=OURS, options=told, checkpoint=str(ours))
+        assert [row[3:5] for row in batches(again)[0]] == [[1, 5]]
+
+
+@pytest.mark.parametrize("way", ["wire", "path"])
+def test_a_topic_that_was_made_anew_is_data_loss(way: str, spark: Session, tmp_path: Path) -> None:
+    """It has more records than the old one had, so offsets alone would say nothing."""
+    with Broker(topics=["orders", "other"], data_dir=tmp_path / "data") as broker:
+        produce(broker, "orders", {0: 5})
+        produce(broker, "other", {0: 1})
+        wire = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafkaConsumer.pollTimeoutMs": "2000"}
+        told = wire if way == "wire" else {"path": str(tmp_path / "data"), "endOfLog": "logEnd"}
+        told |= {"subscribe": "orders,other", "startingOffsets": "earliest"}
+        checkpoint = str(tmp_path / "checkpoint")
+        before = spark.call(AVAILABLE, source=OURS, options=told, checkpoint=checkpoint)
+        assert len(batches(before)[0]) == 6
+        make_anew(broker, "orders")
+        produce(broker, "orders", {0: 8})
+        produce(broker, "other", {0: 1})
+        with pytest.raises(SparkFailed, match=r"orders is another topic: it was deleted and made anew; set failOnData"):
+            spark.call(AVAILABLE, source=OURS, options=told, checkpoint=checkpoint)
+        told["failOnDataLoss"] = "false"
+        found = spark.call(AVAILABLE, source=OURS, options=told, checkpoint=checkpoint)
+        assert [[row[2], *row[4:5]] for batch in batches(found) for row in batch] == [
+            *(["orders", offset] for offset in range(8)),
+            ["other", 1],
+        ]
 
 
 def test_data_loss_ends_a_query_or_is_passed_over(spark: Session, tmp_path: Path) -> None:
