@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
-from minibroker.spark.bulk_load.columns import check_columns
 from minibroker.spark.bulk_load.commit import LoadedPartition
 from minibroker.spark.bulk_load.directory import LoadDirectory
 from minibroker.spark.bulk_load.options import CONFIG, LoadOptions, parse_load
 from minibroker.spark.bulk_load.plans import Piece, Plan
 from minibroker.spark.bulk_load.segments import load_segments
+from minibroker.spark.sink.columns import check_columns
 from minibroker.spark.workers import naming_packages, settle
 
 TYPE_CHECKING = False
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
 
 PIECES = (
-    "topic string, partition int, task int, base_offset bigint, end_offset bigint, suffix string, size_bytes bigint, "
-    "places binary"
+    "topic string, partition int, task int, base_offset bigint, end_offset bigint, suffix string, size_bytes bigint"
 )
 
 
@@ -143,7 +142,7 @@ def _task_of(plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         with naming_packages():
             pieces = load_segments(batches, plan, *this_task())
         if pieces:
-            kinds = (pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.int64(), pa.binary())
+            kinds = (pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.int64())
             columns = map(pa.array, zip(*pieces, strict=True), kinds)
             yield pa.RecordBatch.from_arrays(list(columns), names=list(Piece._fields))
 

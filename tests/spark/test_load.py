@@ -85,7 +85,7 @@ def test_what_cannot_be_loaded_is_said_and_leaves_nothing(spark: Session, tmp_pa
         spark.call(WRITE, path=str(root), count=1, topics="orders")
     with pytest.raises(SparkFailed, match="mode"):
         spark.call(WRITE, path=str(root), count=1, topic="orders", mode="overwrite")
-    with pytest.raises(SparkFailed, match="column value is bigint: it must be binary or string"):
+    with pytest.raises(SparkFailed, match="column value is bigint: it must be string or binary"):
         spark.call(WRITE, path=str(root), count=1, topic="orders", columns={"value": "id"})
     with pytest.raises(SparkFailed, match="there is no column topic"):
         spark.call(LOAD, path=str(root), count=1)

@@ -20,10 +20,8 @@ class LoadError(Exception):
     """Rows cannot become records of the topic that they are for."""
 
 
-def check_topic(name: str | None) -> str:
+def check_topic(name: str) -> str:
     """Return the name of a topic that records can be loaded into."""
-    if name is None:
-        raise LoadError("a row has no topic: fill the column, or set the option topic")
     if name in INTERNAL_TOPICS:
         raise LoadError(f"{name} is a topic of the broker's own, which nobody else writes to")
     try:
@@ -98,4 +96,3 @@ class Piece(NamedTuple):
     end_offset: int
     suffix: str
     size_bytes: int
-    places: bytes  # of the batches: position in the file and offset within the run, int64 each

@@ -16,13 +16,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage  # pyright: ignore
 
 from minibroker.clock import LoopClock
-from minibroker.spark.bulk_load.columns import check_columns
 from minibroker.spark.bulk_load.directory import LoadDirectory
 from minibroker.spark.bulk_load.options import LoadOptions, parse_load
 from minibroker.spark.bulk_load.plans import Piece, Plan
 from minibroker.spark.bulk_load.segments import load_segments
 from minibroker.spark.load import this_task
 from minibroker.spark.option_values import OptionError
+from minibroker.spark.sink.columns import check_columns
 from minibroker.spark.workers import naming_packages, settle
 
 

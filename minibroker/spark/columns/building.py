@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from minibroker.errors import EncodeError
-from minibroker.log.batches import COVERED_POSITION, crc32c
+from minibroker.log.batches import COVERED_POSITION, SEQUENCE_MAX, crc32c
 from minibroker.log.compression import NONE, check_level, compress
 from minibroker.log.formats import (
     APPEND_TIME,
@@ -51,7 +51,6 @@ BATCH_RECORDS = 1 << 20
 RECORD_BYTES_MAX = 1 << 30
 GROUP_BYTES = 8 * 1024 * 1024  # built at once: enough for numpy, and what belongs to it stays in the processor's cache
 CRC_POSITION = 17
-SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class RowColumns:
@@ -84,18 +83,25 @@ class RowColumns:
     def __len__(self) -> int:
         return len(self.values) if self.order is None else len(self.order)
 
+    def part(self, first: int, count: int) -> RowColumns:
+        """Return some of the records, which lie behind one another."""
+        order = np.arange(len(self.values)) if self.order is None else self.order
+        some = order[first : first + count]
+        return RowColumns(self.keys, self.values, self.timestamps, self.headers, order=some)
+
 
 class BuiltBatch:
     """A whole batch, and what those who store or send it want to know of it."""
 
-    __slots__ = ("base_offset", "count", "data", "first_row", "max_timestamp")
+    __slots__ = ("base_offset", "count", "data", "first_row", "max_timestamp", "section")
 
-    def __init__(self, data: bytes | memoryview, first_row: int, count: int, max_timestamp: int, base_offset: int):
+    def __init__(self, data: memoryview, first_row: int, count: int, max_timestamp: int, base_offset: int):
         self.data = data  # views keep all batches of their group in memory
         self.first_row = first_row
         self.count = count
         self.max_timestamp = max_timestamp
         self.base_offset = base_offset
+        self.section = 0  # which one of those that were given
 
     @property
     def size_bytes(self) -> int:
@@ -106,113 +112,62 @@ class BuiltBatch:
         return self.base_offset + self.count - 1
 
 
+class Section(NamedTuple):
+    """Rows behind one another that go to the same log."""
+
+    row_count: int
+    base_offset: int = 0  # of the first batch
+    leader_epoch: int = -1
+    base_sequence: int = 0  # for what a producer sends
+
+
+HEADER = fixed_fields(BatchHeader)
+
+
 def build_batches(
     rows: RowColumns,
+    sections: Sequence[Section] | None = None,
     *,
     codec: int = NONE,
     level: int | None = None,
     batch_bytes: int = BATCH_BYTES,
-    batch_records: int = BATCH_RECORDS,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
+    is_sent: bool = False,
     producer_id: int = -1,
     producer_epoch: int = -1,
-    base_sequence: int = -1,
     transactional: bool = False,
     timestamp_type: int = CREATE_TIME,
     append_time: int | None = None,
 ) -> Iterator[BuiltBatch]:
-    """Yield batches of the rows, the first with `base_offset` and `base_sequence`, the others behind it.
+    """Yield the batches of all sections, one section after another: many at once are much faster than each alone.
 
-    level: of the codec, Kafka's default if None.
+    sections: by default all rows are one. level: of the codec, Kafka's default if None.
+    is_sent: to a broker, which gives offsets; each batch begins at 0 then.
     append_time: with timestamp_type APPEND_TIME the time of all records.
     """
-    header = _header_of(codec, timestamp_type, append_time, transactional)
-    header["producer_id"], header["producer_epoch"] = producer_id, producer_epoch
-    header["base_sequence"] = base_sequence
-    limits = _Limits(codec, level, batch_bytes, batch_records, append_time)
-    yield from _built(rows, [Section(len(rows), base_offset, leader_epoch)], header, limits)
-
-
-class Section:
-    """Rows behind one another that go to the same log."""
-
-    __slots__ = ("base_offset", "leader_epoch", "row_count")
-
-    def __init__(self, row_count: int, base_offset: int = 0, leader_epoch: int = -1):
-        self.row_count = row_count
-        self.base_offset = base_offset
-        self.leader_epoch = leader_epoch
-
-
-def build_sections(
-    rows: RowColumns,
-    sections: Sequence[Section],
-    *,
-    codec: int = NONE,
-    level: int | None = None,
-    batch_bytes: int = BATCH_BYTES,
-    timestamp_type: int = CREATE_TIME,
-    append_time: int | None = None,
-) -> Iterator[BuiltBatch]:
-    """Yield the batches of all sections, one section after another: with many of them much faster than each alone."""
-    header = _header_of(codec, timestamp_type, append_time, transactional=False)
-    yield from _built(rows, sections, header, _Limits(codec, level, batch_bytes, BATCH_RECORDS, append_time))
-
-
-class _Limits:
-    """What batches are to be like."""
-
-    __slots__ = ("append_time", "batch_bytes", "batch_records", "codec", "level")
-
-    def __init__(self, codec: int, level: int | None, batch_bytes: int, batch_records: int, append_time: int | None):
-        check_level(codec, level)
-        if not 0 < batch_bytes <= BATCH_BYTES_MAX or batch_records < 1:
-            raise ValueError(
-                f"batches of {batch_bytes} bytes and {batch_records} records: 1 to {BATCH_BYTES_MAX} bytes"
-            )
-        self.codec = codec
-        self.level = level
-        self.batch_bytes = batch_bytes
-        self.batch_records = batch_records
-        self.append_time = append_time
-
-
-def _header_of(codec: int, timestamp_type: int, append_time: int | None, transactional: bool) -> NDArray[Any]:
-    """Return what the headers of all batches have in common."""
+    check_level(codec, level)
+    if not 0 < batch_bytes <= BATCH_BYTES_MAX:
+        raise ValueError(f"batches of {batch_bytes} bytes: 1 to {BATCH_BYTES_MAX}")
     if (timestamp_type == APPEND_TIME) != (append_time is not None):
         raise EncodeError("append time is what APPEND_TIME needs, and nothing else does", "append_time")
-    header = np.zeros(1, HEADER)
-    header["magic"] = 2
-    header["attributes"] = codec | timestamp_type * APPEND_TIME_BIT | transactional * TRANSACTIONAL_BIT
-    header["producer_id"] = header["producer_epoch"] = header["base_sequence"] = -1
-    return header
-
-
-def _built(
-    rows: RowColumns, sections: Sequence[Section], header: NDArray[Any], limits: _Limits
-) -> Iterator[BuiltBatch]:
     if not len(rows):
         return
+    sections = [Section(len(rows))] if sections is None else sections
     cells = Cells(rows)
-    begins, sizes, counts = cells.cut(limits, [section.row_count for section in sections])
-    headers = np.repeat(header, len(sizes))
-    # Offsets of a section count from its first row.
-    firsts = np.cumsum([0, *(section.row_count for section in sections[:-1])])
-    shifts = np.array([section.base_offset for section in sections]) - firsts
-    headers["base_offset"] = begins[:-1] + np.repeat(shifts, counts)
-    headers["partition_leader_epoch"] = np.repeat([section.leader_epoch for section in sections], counts)
-    if header["base_sequence"][0] >= 0:
-        headers["base_sequence"] = int(header["base_sequence"][0]) + begins[:-1] & SEQUENCE_MASK
+    begins, sizes, counts = cells.cut(batch_bytes, [section.row_count for section in sections])
+    row_counts, base_offsets, epochs, sequences = np.array(sections).T
+    behind = begins[:-1] - np.repeat(np.cumsum(row_counts) - row_counts, counts)  # rows of the section before
+    headers = np.zeros(len(sizes), HEADER)
+    headers["magic"] = 2
+    headers["attributes"] = codec | timestamp_type * APPEND_TIME_BIT | transactional * TRANSACTIONAL_BIT
+    headers["producer_id"], headers["producer_epoch"] = producer_id, producer_epoch
+    headers["base_sequence"] = -1 if producer_id < 0 else np.repeat(sequences, counts) + behind & SEQUENCE_MAX
+    headers["partition_leader_epoch"] = np.repeat(epochs, counts)
+    headers["base_offset"] = 0 if is_sent else np.repeat(base_offsets, counts) + behind
+    numbers = iter(np.repeat(np.arange(len(sections)), counts).tolist())
     for first, end in _grouped(sizes.tolist()):
-        group = _Group(cells, begins[first : end + 1], headers[first:end], limits.append_time)
-        if limits.codec == NONE:
-            yield from group.plain(group.laid_out())
-        else:
-            yield from group.compressed(group.laid_out(), limits.codec, limits.level)
-
-
-HEADER = fixed_fields(BatchHeader)
+        for batch in _Group(cells, begins[first : end + 1], headers[first:end], append_time).batches(codec, level):
+            batch.section = next(numbers)
+            yield batch
 
 
 class Cells:
@@ -256,18 +211,18 @@ class Cells:
             keys, values, tails = (None if part is None else part.take(places) for part in parts)
         return keys, values, b"\0" if tails is None else tails
 
-    def cut(self, limits: _Limits, section_counts: list[int]) -> tuple[Int64s, Int64s, list[int]]:
+    def cut(self, batch_bytes: int, section_counts: list[int]) -> tuple[Int64s, Int64s, list[int]]:
         """Return where batches begin and the last one ends, how many bytes each may have, and how many a section has.
 
         Records are counted with the longest deltas of time and offset that there can be.
         """
-        batch_records, room = limits.batch_records, limits.batch_bytes - HEADER_BYTES
+        room = batch_bytes - HEADER_BYTES
         oldest, newest = int(self.timestamps.min()), int(self.timestamps.max())
         if newest - oldest >= 1 << 63:
             raise EncodeError(f"{oldest} and {newest} are too far apart for one batch", "timestamps")
         count = len(self.fixed)
         assert sum(section_counts) == count, (section_counts, count)
-        deltas = varint_size(2 * (newest - oldest)) + varint_size(2 * min(count, batch_records))
+        deltas = varint_size(2 * (newest - oldest)) + varint_size(2 * min(count, BATCH_RECORDS))
         sizes = self.fixed + deltas
         sizes += varint_sizes(sizes.view(np.uint64) << np.uint64(1))
         if int(sizes.max()) > RECORD_BYTES_MAX:
@@ -280,7 +235,7 @@ class Cells:
             before, section_end = len(begins), section_end + section_count
             while first < section_end:
                 fitting = int(ends.searchsorted(ends[first] + room, "right")) - 1
-                first = min(max(fitting, first + 1), first + batch_records, section_end)
+                first = min(max(fitting, first + 1), first + BATCH_RECORDS, section_end)
                 begins.append(first)
             found.append(len(begins) - before)
         borders = np.array(begins, np.int64)
@@ -318,13 +273,14 @@ class _Group:
         headers["base_timestamp"] = bases
         headers["max_timestamp"] = newest if append_time is None else append_time
         headers["count"] = counts
+        self.counts: list[int] = counts.tolist()
         self.base_offsets: list[int] = headers["base_offset"].tolist()
         self.max_timestamps: list[int] = headers["max_timestamp"].tolist()
         self.front, self.starts, self.cells = front, starts.tolist(), cells
         # Where each batch begins if its header stands before it.
         self.positions = [0, *np.cumsum(sizes + HEADER_BYTES).tolist()]
 
-    def laid_out(self) -> memoryview:
+    def _laid_out(self) -> memoryview:
         """Return the batches as they will be, all but their checksums."""
         heads = self.headers.tobytes()
         before = {
@@ -336,28 +292,18 @@ class _Group:
         whole = joined(*parts, sizes_array(self.cells.value_sizes[first:end]), values, tails)
         return memoryview(whole.buffers()[2]).cast("B")[: self.positions[-1]]
 
-    def plain(self, laid_out: memoryview) -> Iterator[BuiltBatch]:
-        """Yield the batches as they lie there, once their checksums are in them."""
+    def batches(self, codec: int, level: int | None) -> Iterator[BuiltBatch]:
+        """Yield the batches, as they lie there or with their records compressed, with checksums."""
+        laid_out = self._laid_out()
         assert not laid_out.readonly, "Arrow hands out what it has just made"
-        for index in range(len(self.starts)):
+        for index, count in enumerate(self.counts):
             data = laid_out[self.positions[index] : self.positions[index + 1]]
+            if codec != NONE:
+                records = compress(codec, data[HEADER_BYTES:], level=level)
+                self.headers["size"][index] = HEADER_BYTES - PREFIX_BYTES + len(records)
+                data = memoryview(bytearray().join((self.headers[index].tobytes(), records)))
             data[CRC_POSITION:COVERED_POSITION] = crc32c(data[COVERED_POSITION:]).to_bytes(4, "big")
-            yield self._built(index, data)
-
-    def compressed(self, laid_out: memoryview, codec: int, level: int | None) -> Iterator[BuiltBatch]:
-        """Yield the batches with their records compressed."""
-        for index in range(len(self.starts)):
-            begin, end = self.positions[index] + HEADER_BYTES, self.positions[index + 1]
-            records = compress(codec, laid_out[begin:end], level=level)
-            header = self.headers[index : index + 1]
-            header["size"] = HEADER_BYTES - PREFIX_BYTES + len(records)
-            covered = header.tobytes()[COVERED_POSITION:] + records
-            header["crc"] = crc32c(covered)
-            yield self._built(index, header.tobytes()[:COVERED_POSITION] + covered)
-
-    def _built(self, index: int, data: bytes | memoryview) -> BuiltBatch:
-        first, end = self.begins[index : index + 2]
-        return BuiltBatch(data, first, end - first, self.max_timestamps[index], self.base_offsets[index])
+            yield BuiltBatch(data, self.begins[index], count, self.max_timestamps[index], self.base_offsets[index])
 
 
 def _grouped(sizes: list[int]) -> Iterator[tuple[int, int]]:
@@ -531,7 +477,7 @@ def headers_array(headers: pa.ListArray) -> pa.BinaryArray:
     counts = headers.value_lengths().fill_null(0).to_numpy().astype(np.int64)
     keys, values = headers.flatten().flatten()
     if keys.null_count:
-        raise EncodeError("a header has no key", "headers")
+        raise EncodeError("a header has no key: each has one, only its value may be null", "headers")
     names, contents = Part(keys), Part(values)
     each = joined(sizes_array(names.written), names.array, sizes_array(contents.written), contents.array)
     ends = offsets_of(each)

@@ -1,21 +1,18 @@
-"""The options and columns of a write to topics, read and checked before anything is sent.
+"""The options of a write to topics, read and checked before anything is sent.
 
     parse({"kafka.bootstrap.servers": "localhost:9092", "topic": "orders"}) -> WriteOptions
-    check_columns([("key", "binary"), ("value", "string")], options)
 
-Names and rules are those of Spark's Kafka sink: `value` must be there, `topic` as a column or an option, `key`,
-`partition` and `headers` may be. What is set with `kafka.` in front is what Kafka's producer can be told.
+Names are those of Spark's Kafka sink. What is set with `kafka.` in front is what Kafka's producer can be told.
 What must hold: an option that nobody knows is refused; so is a producer setting that cannot be kept. Settings of how a
 producer waits and buffers have no meaning here, as rows come in large pieces: they are taken, as Spark takes them.
-Spark: unknown options, and columns of no meaning, are passed over. Here such options are refused, and columns whose
-names are nearly right.
-Not here: sending (sender.py). No pyspark: this can be tested without.
+Spark: unknown options are passed over, here they are refused.
+Not here: columns (columns.py), sending (sender.py). No pyspark: this can be tested without.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from os.path import abspath
 
 from minibroker.log.compression import CODEC_NAMES, check_level
@@ -205,47 +202,3 @@ def _level(told: Mapping[str, str], codec: str) -> int | None:
         raise
     except ValueError as error:
         raise OptionError(f"{name} is {told[name]}: {error}") from None
-
-
-# Columns
-
-HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-COLUMNS = {
-    "key": ("string", "binary"),
-    "value": ("string", "binary"),
-    "topic": ("string",),
-    "partition": ("int",),
-    "timestamp": ("timestamp", "bigint"),  # the latter is ms since 1970
-    "headers": (HEADERS_TYPE,),
-}
-
-
-OF_READING = ("offset", "timestampType")  # columns of what was read from topics; a record gets these anew
-
-
-def check_columns(fields: Iterable[tuple[str, str]], options: WriteOptions) -> None:
-    """Raise OptionError unless rows of these columns, as names and types in Spark's words, can be written."""
-    types = dict(fields)
-    if "value" not in types:
-        raise OptionError(f"there is no column value, which every record must have; there are {', '.join(types)}")
-    if options.topic is None and "topic" not in types:
-        raise OptionError("no topic: set the option topic, or let a column topic say it for each row")
-    for name, kind in types.items():
-        if name not in COLUMNS:
-            if name not in OF_READING:
-                _check_name(name, types)
-        elif not (name == "topic" and options.topic is not None):
-            # Strings may have a collation, or a greatest length.
-            plain = "string" if kind.startswith(("string", "varchar(", "char(")) else kind
-            if plain not in COLUMNS[name]:
-                raise OptionError(f"column {name} is {kind}: it must be {' or '.join(COLUMNS[name])}; cast it")
-
-
-def _check_name(name: str, types: Mapping[str, str]) -> None:
-    """A column that means nothing is not written, as with Spark's sink; one that nearly does was meant to be."""
-    from difflib import get_close_matches
-
-    missing = [each for each in COLUMNS if each not in types]
-    near = get_close_matches(name.lower(), missing, 1, 0.8)
-    if near:
-        raise OptionError(f"column {name} would not be written: did you mean {near[0]}? Rename it, or drop it")

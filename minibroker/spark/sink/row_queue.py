@@ -6,16 +6,17 @@ Not here: who sends and when (sender.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 
-from minibroker.client.accumulator import ProducerId
 from minibroker.errors import Error, KafkaError
 from minibroker.log.batches import SEQUENCE_MAX
-from minibroker.spark.columns.building import BuiltBatch, build_batches
+from minibroker.spark.columns.building import BuiltBatch, RowColumns, Section
 from minibroker.spark.sink.options import WriteOptions
 from minibroker.spark.sink.rows import Rows
 
-NO_OFFSET = bytes(8)  # each batch begins at 0 when clients send it; the checksum does not cover it
+Build = Callable[[RowColumns, list[Section], int], Iterator[BuiltBatch]]  # the last: how long batches become at most
+
 FENCED = (
     "another run of the query has taken over, or the write took longer than kafka.transaction.timeout.ms: then raise "
     "it, or let a batch have fewer rows. Nothing of this write is visible"
@@ -60,81 +61,44 @@ def error_in(where: str, error: KafkaError) -> str:
 class RowQueue:
     """Rows of one partition, and the batches that are made of them."""
 
-    def __init__(self, rows: Rows, options: WriteOptions, producer: ProducerId | None, *, transactional: bool):
-        self.topic = rows.topic
-        self.partition = int(rows.partitions[0])
-        self.sequence = 0  # of the next record that is not acknowledged
+    def __init__(self, rows: Rows, partition: int, first_row: int, sequence: int):
+        self.topic, self.partition = rows.topic, partition
+        self.sequence = sequence  # of the next record that is not acknowledged
+        self.batches: deque[BuiltBatch] = deque()  # those that are left
         self._rows = rows
-        self._options = options
-        self._producer = producer
-        self._transactional = transactional
-        self._done = 0  # rows that are acknowledged
-        self._batch_bytes = options.batch_bytes
-        self._built: Iterator[BuiltBatch] | None = None
-        self._head: BuiltBatch | None = None
+        self._first_row = first_row  # the next one, in the order of the rows
         self._failing_since: int | None = None
         self._failures = 0
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
-    @property
-    def is_empty(self) -> bool:
-        return self._done == len(self._rows)
-
-    def head(self) -> BuiltBatch:
-        """Return the batch that is to be sent next."""
-        if self._head is None:
-            if self._built is None:
-                self._built = self._build()
-            self._head = next(self._built)
-            if self._head.base_offset:
-                if isinstance(self._head.data, memoryview):
-                    self._head.data[: len(NO_OFFSET)] = NO_OFFSET
-                else:
-                    self._head.data = NO_OFFSET + self._head.data[len(NO_OFFSET) :]
-        return self._head
-
-    def advance(self) -> None:
-        """The batch has been acknowledged."""
-        count = self.head().count
-        self._done += count
+    def advance(self) -> int:
+        """The first batch has been acknowledged; return how many records it has."""
+        count = self.batches.popleft().count
+        self._first_row += count
         self.sequence = self.sequence + count & SEQUENCE_MAX
-        self._head = None
         self._failing_since, self._failures = None, 0
+        return count
 
-    def split(self) -> None:
-        """The batch is too large for the broker, which has refused it as a whole."""
-        self._batch_bytes = max(1, min(self._batch_bytes, self.head().size_bytes) // 2)
-        self._head = self._built = None
+    def split(self, build: Build) -> None:
+        """The first batch is too large for the broker, which has refused it as a whole: make smaller ones."""
+        rows = self._rows.part(self._first_row, sum(batch.count for batch in self.batches))
+        section = Section(len(rows), base_sequence=self.sequence)
+        self.batches = deque(build(rows, [section], self.batches[0].size_bytes // 2))
 
-    def failed(self, error: KafkaError, now_ms: int) -> None:
+    def failed(self, error: KafkaError, now_ms: int, options: WriteOptions) -> None:
         """Take note of a failure; raise if it will not pass, or has not for too long."""
-        options = self._options
+        head = self.batches[0]
+        where = f"{self}: a batch of {head.count} records, {head.size_bytes} bytes, could not be written"
         if not error.code.retriable:
-            raise WriteFailed(error_in(f"{self}: {self._what()}", error)) from error
+            raise WriteFailed(error_in(where, error)) from error
         if self._failing_since is None:
             self._failing_since = now_ms
         self._failures += 1
         waited_ms = now_ms - self._failing_since
         if self._failures > options.retry_count or waited_ms >= options.delivery_timeout_ms:
             limit = "kafka.delivery.timeout.ms" if self._failures <= options.retry_count else "kafka.retries"
-            where = f"{self}: {self._what()} in {self._failures} tries and {waited_ms} ms ({limit})"
-            raise WriteFailed(error_in(where, error)) from error
-
-    def _what(self) -> str:
-        if self._head is None:
-            return f"{len(self._rows) - self._done} records could not be written"
-        return f"a batch of {self._head.count} records, {self._head.size_bytes} bytes, could not be written"
-
-    def _build(self) -> Iterator[BuiltBatch]:
-        return build_batches(
-            self._rows.take(slice(self._done, len(self._rows))).columns(),
-            codec=self._options.codec,
-            level=self._options.level,
-            batch_bytes=self._batch_bytes,
-            producer_id=self._producer.id if self._producer else -1,
-            producer_epoch=self._producer.epoch if self._producer else -1,
-            base_sequence=self.sequence if self._producer else -1,
-            transactional=self._transactional,
-        )
+            raise WriteFailed(
+                error_in(f"{where} in {self._failures} tries and {waited_ms} ms ({limit})", error)
+            ) from error

@@ -1,20 +1,19 @@
-"""Rows to be written: columns of a DataFrame in pieces, sorted into topics and partitions.
+"""Rows to be written: columns of a DataFrame in pieces, in the order of their topics and partitions.
 
-    record batches of Spark -> pieces of about PIECE_BYTES -> rows of one topic -> a partition for each row
+    record batches of Spark -> pieces of some MB -> rows of one topic -> a partition for each row
 
 Partitions are chosen as Kafka's producer does: what the column `partition` says, else murmur2 of the key, else any:
-rows without a key go to one partition for `batch.size` bytes, then to the next, so that batches are filled.
+rows without a key go to one partition for the length of a batch, then to the next, so that batches are filled.
 What must hold: rows of a partition stay in their order. The same rows in the same order go to the same partitions, in
 whatever record batches they come.
 Spark: a column `timestamp` is passed over there, and records get the time at which they are written; here only rows
 without one do.
-Not here: batches, requests (sender.py).
+Not here: batches, requests (sender.py), segments (bulk_load/segments.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -22,183 +21,37 @@ from numpy.typing import NDArray
 
 from minibroker.log.batches import crc32c
 from minibroker.spark.columns.building import Part, RowColumns
-from minibroker.spark.columns.partitions import partitions_of
-from minibroker.spark.columns.reader import HEADERS
-from minibroker.spark.sink.options import WriteOptions
+from minibroker.spark.columns.partitions import NO_PARTITION, partitions_of
+from minibroker.spark.columns.varints import Int64s
 
-Int32s = NDArray[np.int32]
-
-Int64s = NDArray[np.int64]
-
-Bools = NDArray[np.bool_]
-
-
-PIECE_BYTES = 8 * 1024 * 1024
 RECORD_BYTES_EXTRA = 24  # about what a record needs besides key and value
-ANY = -1  # a partition that nobody has chosen
 
 
 class BadRow(ValueError):
     """A row that cannot be a record."""
 
 
-class Rows:
+class Rows(RowColumns):
     """Rows for one topic."""
 
-    __slots__ = ("headers", "keys", "partitions", "timestamps", "topic", "values")
+    __slots__ = ("partitions", "topic")
 
-    def __init__(
-        self,
-        topic: str,
-        keys: pa.BinaryArray | None,
-        values: pa.BinaryArray,
-        headers: pa.ListArray | None,
-        timestamps: Int64s,
-        partitions: Int32s,
-    ):
-        self.topic = topic
-        self.keys = keys  # None: no row has one
-        self.values = values
-        self.headers = headers  # of type HEADERS; None: no row has any
-        self.timestamps = timestamps
-        self.partitions = partitions  # ANY where it is still to be chosen
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def size_bytes(self) -> int:
-        """Return about how much memory the rows take."""
-        arrays = (self.keys, self.values, self.headers)
-        return int(sum(array.nbytes for array in arrays if array is not None)) + RECORD_BYTES_EXTRA * len(self)
-
-    def largest_bytes(self) -> int:
-        """Return about how long the longest record is."""
-        sizes = Part(self.values).sizes
-        if self.keys is not None:
-            sizes = sizes + Part(self.keys).sizes
-        return RECORD_BYTES_EXTRA + int(max(sizes.tolist(), default=0))
-
-    def columns(self) -> RowColumns:
-        return RowColumns(self.keys, self.values, self.timestamps, self.headers)
-
-    def take(self, which: Int64s | slice) -> Rows:
-        """Return some of the rows, given their places or a slice."""
-        if isinstance(which, slice):
-            start, stop, _ = which.indices(len(self))
-
-            def taken(array: pa.Array | None) -> pa.Array | None:
-                return None if array is None else array.slice(start, stop - start)
-        else:
-            places = pa.array(which)
-
-            def taken(array: pa.Array | None) -> pa.Array | None:
-                return None if array is None else array.take(places)
-
-        return Rows(
-            self.topic,
-            taken(self.keys),
-            taken(self.values),
-            taken(self.headers),
-            self.timestamps[which],
-            self.partitions[which],
+    def __init__(self, topic: str, batch: pa.RecordBatch, now_ms: int):
+        """now_ms: the time of rows without one."""
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        super().__init__(
+            columns.get("key"),
+            columns["value"],
+            times_of(columns.get("timestamp"), batch.num_rows, now_ms),
+            columns.get("headers"),
         )
+        self.topic = topic
+        self.partitions: pa.Array | None = columns.get("partition")
 
-
-def joined(parts: Sequence[Rows]) -> Rows:
-    """Return rows of one topic as one, in their order."""
-    if len(parts) == 1:
-        return parts[0]
-    return Rows(
-        parts[0].topic,
-        _concatenated([part.keys for part in parts], [len(part) for part in parts], pa.binary()),
-        pa.concat_arrays([part.values for part in parts]),
-        _concatenated([part.headers for part in parts], [len(part) for part in parts], HEADERS),
-        np.concatenate([part.timestamps for part in parts]),
-        np.concatenate([part.partitions for part in parts]),
-    )
-
-
-def _concatenated(arrays: list[pa.Array | None], counts: list[int], kind: pa.DataType) -> pa.Array | None:
-    if all(array is None for array in arrays):
-        return None
-    return pa.concat_arrays([pa.nulls(count, kind) if array is None else array for array, count in zip(arrays, counts)])
-
-
-# Out of Spark
-
-
-def pieces(batches: Iterable[pa.RecordBatch], options: WriteOptions, now_ms: int) -> Iterator[list[Rows]]:
-    """Yield rows for sending, together about PIECE_BYTES, each time one `Rows` for each topic."""
-    waiting: dict[str, list[Rows]] = {}
-    size_bytes = 0
-    for batch in batches:
-        for rows in _of_batch(batch, options, now_ms):
-            for part in _cut(rows):
-                waiting.setdefault(part.topic, []).append(part)
-                size_bytes += part.size_bytes
-                if size_bytes >= PIECE_BYTES:
-                    yield [joined(parts) for parts in waiting.values()]
-                    waiting, size_bytes = {}, 0
-    if waiting:
-        yield [joined(parts) for parts in waiting.values()]
-
-
-def _cut(rows: Rows) -> Iterator[Rows]:
-    count = max(1, len(rows) * PIECE_BYTES // max(1, rows.size_bytes))
-    for start in range(0, len(rows), count):
-        yield rows if count >= len(rows) else rows.take(slice(start, start + count))
-
-
-def _of_batch(batch: pa.RecordBatch, options: WriteOptions, now_ms: int) -> Iterator[Rows]:
-    """Yield the rows of a batch, by topics."""
-    if not batch.num_rows:
-        return
-    columns = dict(zip(batch.schema.names, batch.columns))
-    headers = columns.get("headers") if options.include_headers else None
-    rows = Rows(
-        options.topic or "",
-        as_binary(columns["key"]) if "key" in columns else None,
-        as_binary(columns["value"]),
-        None if headers is None else _headers(headers),
-        times_of(columns.get("timestamp"), batch.num_rows, now_ms),
-        _partitions(columns.get("partition"), batch.num_rows),
-    )
-    if rows.keys is not None and rows.keys.null_count == len(rows):
-        rows.keys = None
-    if options.topic is not None:
-        yield rows
-        return
-    topics = columns["topic"]
-    if topics.null_count:
-        raise BadRow("a row has no topic: its column topic is null; set the option topic to have one for all rows")
-    named = topics.cast(pa.string()).dictionary_encode()
-    codes = named.indices.to_numpy()
-    for code, topic in enumerate(named.dictionary.to_pylist()):
-        part = rows if len(named.dictionary) == 1 else rows.take(np.flatnonzero(codes == code))
-        part.topic = topic
-        yield part
-
-
-def as_binary(column: pa.Array) -> pa.BinaryArray:
-    """Return texts or bytes as bytes."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    return column if column.type == pa.binary() else column.cast(pa.binary())
-
-
-def _headers(column: pa.ListArray) -> pa.ListArray | None:
-    """Return headers as HEADERS; null is none, as an empty list."""
-    pairs = column.flatten()
-    if not len(pairs):
-        return None
-    if pairs.null_count or pairs.field(0).null_count:
-        raise BadRow("a header has no key: in the column headers each has one, only its value may be null")
-    offsets = np.zeros(len(column) + 1, np.int32)
-    np.cumsum(column.value_lengths().fill_null(0).to_numpy(), out=offsets[1:])
-    key, value = pairs.field(0).cast(pa.string()), as_binary(pairs.field(1))
-    made = pa.StructArray.from_arrays([key, value], fields=list(HEADERS.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets), made, type=HEADERS)
+    def sizes(self) -> Int64s:
+        """Return about how long each record is."""
+        sizes = Part(self.values).sizes + RECORD_BYTES_EXTRA
+        return sizes if self.keys is None else sizes + Part(self.keys).sizes
 
 
 def times_of(column: pa.Array | None, count: int, now_ms: int) -> Int64s:
@@ -211,13 +64,56 @@ def times_of(column: pa.Array | None, count: int, now_ms: int) -> Int64s:
     return np.asarray(np.floor_divide(micros.to_numpy(), 1000), np.int64)
 
 
-def _partitions(column: pa.Array | None, count: int) -> Int32s:
-    if column is None:
-        return np.full(count, ANY, np.int32)
-    least = int(column.fill_null(0).to_numpy().min(initial=0))
-    if least < 0:
-        raise BadRow(f"partition {least}: partitions are counted from 0; null lets the key decide")
-    return np.asarray(column.cast(pa.int32()).fill_null(ANY).to_numpy(), np.int32)
+# Out of Spark
+
+
+def pieces(
+    batches: Iterable[pa.RecordBatch], topic: str | None, now_ms: int, *, size_bytes: int
+) -> Iterator[list[Rows]]:
+    """Yield rows to be written at once, together about `size_bytes`, each time one `Rows` for each topic.
+
+    topic: of all rows; None: a column says it.
+    """
+    for batch in _gathered(batches, size_bytes):
+        yield [Rows(name, some, now_ms) for name, some in _by_topic(batch, topic)]
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut batches that are too large, and put small ones together."""
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        row_count = max(1, -(-batch.num_rows // max(1, batch.nbytes // size_bytes)))
+        for start in range(0, batch.num_rows, row_count):
+            held.append(batch.slice(start, row_count))
+            held_bytes += held[-1].nbytes
+            if held_bytes >= size_bytes:
+                yield from _joined(held)
+                held, held_bytes = [], 0
+    if held:
+        yield from _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
+
+
+def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield each topic and its rows."""
+    if topic is not None:
+        yield topic, batch
+        return
+    topics = batch.column("topic")
+    if topics.null_count:
+        raise BadRow("a row has no topic: fill the column topic, or set the option topic")
+    encoded = topics.dictionary_encode()
+    codes = np.asarray(encoded.indices)
+    counts = np.bincount(codes).tolist()
+    ordered = batch if len(counts) == 1 else batch.take(pa.array(np.argsort(codes, kind="stable")))
+    begin = 0
+    for name, count in zip(encoded.dictionary.to_pylist(), counts, strict=True):
+        yield name, ordered.slice(begin, count)
+        begin += count
 
 
 # Partitions
@@ -233,36 +129,38 @@ class Spread:
         self._ignore_keys = ignore_keys
         self._bytes = 0  # of rows that any partition would have done for
 
-    def place(self, rows: Rows, partition_count: int) -> Rows:
-        """Return the rows sorted by partition, each with one."""
-        chosen = rows.partitions
-        most = int(chosen.max(initial=ANY))
-        if most >= partition_count:
-            raise BadRow(f"partition {most}: topic {rows.topic} has {partition_count}, counted from 0")
-        partitions = chosen.copy()
-        if rows.keys is not None and not self._ignore_keys:
-            by_key = partitions_of(rows.keys, partition_count)
-            np.copyto(partitions, by_key, where=partitions == ANY)
-        free: Bools = np.asarray(partitions == ANY)
-        if free.any():
-            self._spread(rows, partitions, free, partition_count)
-        order = np.argsort(partitions, kind="stable")
-        rows.partitions = partitions
-        return rows if (np.diff(partitions) >= 0).all() else rows.take(order)
+    def place(self, rows: Rows, partition_count: int) -> tuple[list[int], list[int]]:
+        """Give rows the order of their partitions; return which these are, and how many rows each has."""
+        partitions = self._chosen(rows, partition_count)
+        first = int(partitions[0])
+        if (partitions == first).all():
+            return [first], [len(partitions)]
+        narrow = partitions.astype(np.uint16) if partition_count <= 1 << 16 else partitions
+        rows.order = np.argsort(narrow, kind="stable")  # of 16 bits in one pass
+        counts = np.bincount(partitions)
+        found = np.flatnonzero(counts)
+        return found.tolist(), counts[found].tolist()
 
-    def _spread(self, rows: Rows, partitions: Int32s, free: Bools, partition_count: int) -> None:
-        sizes = Part(rows.values).sizes + RECORD_BYTES_EXTRA
-        if self._first_run is None:
-            self._first_run = crc32c(rows.values[int(free.argmax())].as_py() or b"")
-        ends = np.cumsum(sizes[free]) + self._bytes
-        runs = (ends - sizes[free]) // self._run_bytes
-        partitions[free] = (self._first_run + runs) % partition_count
-        self._bytes = int(ends[-1])
-
-
-def by_partition(rows: Rows) -> Iterator[Rows]:
-    """Yield the rows of each partition, of rows that are sorted by it."""
-    borders = np.flatnonzero(np.diff(rows.partitions)) + 1
-    begins = [0, *borders.tolist(), len(rows)]
-    for begin, end in pairwise(begins):
-        yield rows.take(slice(begin, end))
+    def _chosen(self, rows: Rows, partition_count: int) -> NDArray[np.int32]:
+        if rows.keys is None or self._ignore_keys or partition_count == 1:
+            chosen = np.full(len(rows), NO_PARTITION if partition_count > 1 else 0, np.int32)
+        else:
+            chosen = partitions_of(rows.keys, partition_count)
+        named = rows.partitions
+        if named is not None and named.null_count < len(named):
+            numbers = np.asarray(named.fill_null(0))
+            least, most = int(numbers.min()), int(numbers.max())
+            if least < 0:
+                raise BadRow(f"partition {least}: partitions are counted from 0; null lets the key decide")
+            if most >= partition_count:
+                raise BadRow(f"partition {most}: topic {rows.topic} has {partition_count}, counted from 0")
+            chosen = np.where(np.asarray(named.is_valid()), numbers, chosen)
+        free = np.flatnonzero(chosen == NO_PARTITION)
+        if len(free):
+            if self._first_run is None:
+                self._first_run = crc32c(rows.values[int(free[0])].cast(pa.binary()).as_py() or b"")
+            sizes = rows.sizes()[free]
+            ends = np.cumsum(sizes) + self._bytes
+            chosen[free] = (self._first_run + (ends - sizes) // self._run_bytes) % partition_count
+            self._bytes = int(ends[-1])
+        return chosen

@@ -14,24 +14,28 @@ Not here: rows (rows.py), what makes the batches of one write count together (tr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 import pyarrow as pa
 
 from minibroker.client.accumulator import ProducerId
-from minibroker.client.cluster import NO_NODE, Cluster, Topic, TopicPartition
+from minibroker.client.cluster import Cluster, Topic, TopicPartition
 from minibroker.client.connection import error_of
 from minibroker.client.produce import form_for, new_producer, send
 from minibroker.client.security import Security, SecurityError
 from minibroker.errors import Error, KafkaError
+from minibroker.spark.columns.building import BuiltBatch, RowColumns, Section, build_batches
 from minibroker.spark.option_values import OptionError
+from minibroker.spark.sink.columns import COLUMNS
 from minibroker.spark.sink.options import WriteOptions
 from minibroker.spark.sink.row_queue import RowQueue, WriteFailed, error_in
-from minibroker.spark.sink.rows import Rows, Spread, by_partition, pieces
+from minibroker.spark.sink.rows import Rows, Spread, pieces
 from minibroker.spark.sink.transaction import WriteTransaction
 
 ANSWER_MS_EXTRA = 5_000  # for the way, when a broker has waited for its replicas as long as it may
 TOPIC_TRIES = 10
+PIECE_BYTES = 8 * 1024 * 1024  # of rows that are held at once
 PAUSE_MS, PAUSE_MS_MAX = 20, 1_000  # between questions, as the client has them
 
 
@@ -62,7 +66,9 @@ def write_rows(
             if transaction is not None and not runner.run(transaction.begin(cluster)):
                 return 0
             sender = Sender(cluster, options, transaction)
-            for piece in pieces(batches, options, cluster.clock.now_ms()):
+            names = [*COLUMNS] if options.include_headers else [name for name in COLUMNS if name != "headers"]
+            rows = (batch.select([name for name in batch.schema.names if name in names]) for batch in batches)
+            for piece in pieces(rows, options.topic, cluster.clock.now_ms(), size_bytes=PIECE_BYTES):
                 runner.run(sender.send(piece))
             if transaction is not None:
                 runner.run(transaction.commit())
@@ -90,35 +96,57 @@ class Sender:
         self._rest_until: dict[int, int] = {}  # leader -> when a quota lets it be asked again
 
     async def send(self, piece: Iterable[Rows]) -> None:
-        parts: list[Rows] = []
-        for rows in piece:
-            self._check_sizes(rows)
-            parts += by_partition(await self._place(rows))
+        placed = [(rows, *await self._place(rows)) for rows in piece]
         if self._producer is None and self._options.idempotent:
             self._producer = ProducerId(*await new_producer(self._cluster))
-        is_transactional = self._transaction is not None
-        queues = [RowQueue(part, self._options, self._producer, transactional=is_transactional) for part in parts]
         if self._transaction is not None:
-            await self._transaction.add((queue.topic, queue.partition) for queue in queues)
-        for queue in queues:
-            queue.sequence = self._sequences.get((queue.topic, queue.partition), 0)
+            names = [(rows.topic, partition) for rows, partitions, _ in placed for partition in partitions]
+            await self._transaction.add(names)
+        queues = [queue for each in placed for queue in self._queues(*each)]
         pause_ms = self._options.retry_pause_ms
         while queues:
             failures = await self._round(queues)
-            queues = [queue for queue in queues if not queue.is_empty]
+            queues = [queue for queue in queues if queue.batches]
             if failures:
                 await self._cluster.clock.sleep(pause_ms)
                 pause_ms = min(pause_ms * 2, self._options.retry_pause_ms_max)
             else:
                 pause_ms = self._options.retry_pause_ms
 
+    def _queues(self, rows: Rows, partitions: list[int], counts: list[int]) -> list[RowQueue]:
+        """Return the batches of each partition, which are built all at once."""
+        sequences = [self._sequences.get((rows.topic, partition), 0) for partition in partitions]
+        firsts = accumulate(counts, initial=0)
+        queues = [RowQueue(rows, *each) for each in zip(partitions, firsts, sequences, strict=False)]
+        sections = [Section(count, base_sequence=sequence) for count, sequence in zip(counts, sequences, strict=True)]
+        for batch in self._build(rows, sections, self._options.batch_bytes):
+            queues[batch.section].batches.append(batch)
+        return queues
+
+    def _build(self, rows: RowColumns, sections: list[Section], batch_bytes: int) -> Iterator[BuiltBatch]:
+        producer = self._producer
+        return build_batches(
+            rows,
+            sections,
+            codec=self._options.codec,
+            level=self._options.level,
+            batch_bytes=batch_bytes,
+            is_sent=True,
+            producer_id=producer.id if producer else -1,
+            producer_epoch=producer.epoch if producer else -1,
+            transactional=self._transaction is not None,
+        )
+
     # Where rows go
 
-    async def _place(self, rows: Rows) -> Rows:
-        topic = rows.topic
+    async def _place(self, rows: Rows) -> tuple[list[int], list[int]]:
+        """Sort rows by partition; return which these are, and how many rows each has."""
+        options, topic = self._options, rows.topic
+        limit = options.record_bytes_max
+        if limit is not None and (size := int(rows.sizes().max())) > limit:
+            raise WriteFailed(f"topic {topic}: a record of {size} bytes is larger than kafka.max.request.size, {limit}")
         if topic not in self._partition_counts:
             self._partition_counts[topic] = len((await self._find_topic(topic)).partitions)
-            options = self._options
             self._spreads[topic] = Spread(options.batch_bytes, ignore_keys=options.ignore_keys)
         return self._spreads[topic].place(rows, self._partition_counts[topic])
 
@@ -135,74 +163,45 @@ class Sender:
             await self._cluster.clock.sleep(pause_ms)
             pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
-    async def _find_leader(self, topic: str, partition: int) -> int:
-        known = self._cluster.topics.get(topic) or (await self._cluster.metadata([topic]))[topic]
-        if known.error:
-            raise error_of(known.error, "")
-        found = known.partitions.get(partition)
-        if found is None:
-            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"the topic has {len(known.partitions)} partitions now")
-        if found.leader_id == NO_NODE:
-            raise KafkaError(Error.LEADER_NOT_AVAILABLE)
-        return found.leader_id
-
-    def _check_sizes(self, rows: Rows) -> None:
-        limit = self._options.record_bytes_max
-        if limit is not None and (size := rows.largest_bytes()) > limit:
-            raise WriteFailed(
-                f"topic {rows.topic}: a record of {size} bytes is larger than kafka.max.request.size, {limit}"
-            )
-
     # Rounds
 
     async def _round(self, queues: list[RowQueue]) -> int:
         """Send a batch of each queue; return how many failed for now."""
         by_leader: dict[int, list[RowQueue]] = {}
-        failed = 0
+        answers: list[tuple[RowQueue, KafkaError | None]] = []
         for queue in queues:
             try:
-                leader = await self._find_leader(queue.topic, queue.partition)
+                (leader,) = await self._cluster.by_leader([(queue.topic, queue.partition)])
                 by_leader.setdefault(leader, []).append(queue)
             except KafkaError as error:
-                self._judge(queue, error)
-                failed += 1
+                answers.append((queue, error))
         requests = [
             self._request(leader, part) for leader, all_of in by_leader.items() for part in self._requests(all_of)
         ]
-        for answers in await asyncio.gather(*requests):
-            for queue, failure in answers:
-                if failure is None:
-                    self._acknowledged(queue)
-                else:
-                    self._judge(queue, failure)
-                    failed += 1
-        return failed
+        for some in await asyncio.gather(*requests):
+            answers += some
+        for queue, failure in answers:
+            if failure is None:
+                self.record_count += queue.advance()
+                self._sequences[queue.topic, queue.partition] = queue.sequence
+            elif failure.code in (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE) and queue.batches[0].count > 1:
+                queue.split(self._build)
+            else:
+                self._cluster.forget(queue.topic)
+                queue.failed(failure, self._cluster.clock.steady_ms(), self._options)
+        return sum(failure is not None for _, failure in answers)
 
     def _requests(self, queues: list[RowQueue]) -> list[list[RowQueue]]:
         """Cut the batches for one leader into requests that are not too large."""
         made: list[list[RowQueue]] = []
         size_bytes = 0
         for queue in queues:
-            size_bytes += queue.head().size_bytes
+            size_bytes += queue.batches[0].size_bytes
             if not made or size_bytes > self._options.request_bytes:
                 made.append([])
-                size_bytes = queue.head().size_bytes
+                size_bytes = queue.batches[0].size_bytes
             made[-1].append(queue)
         return made
-
-    def _acknowledged(self, queue: RowQueue) -> None:
-        """Go on behind a batch that is written."""
-        self.record_count += queue.head().count
-        queue.advance()
-        self._sequences[queue.topic, queue.partition] = queue.sequence
-
-    def _judge(self, queue: RowQueue, error: KafkaError) -> None:
-        """Prepare another try, or raise."""
-        if error.code in (Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE) and queue.head().count > 1:
-            queue.split()
-            return
-        self._cluster.forget(queue.topic)
-        queue.failed(error, self._cluster.clock.steady_ms())
 
     # One request
 
@@ -213,7 +212,7 @@ class Sender:
         if rest_ms > 0:
             await clock.sleep(rest_ms)
         options, transaction = self._options, self._transaction
-        batches = {(queue.topic, queue.partition): queue.head().data for queue in queues}
+        batches = {(queue.topic, queue.partition): queue.batches[0].data for queue in queues}
         try:
             form = await form_for(
                 self._cluster,

@@ -31,7 +31,8 @@ from minibroker.errors import KafkaError
 from minibroker.spark.brokers.planning import run
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.sink.checkpoint import Checkpoint
-from minibroker.spark.sink.options import WriteOptions, check_columns, parse
+from minibroker.spark.sink.columns import check_columns
+from minibroker.spark.sink.options import WriteOptions, parse
 from minibroker.spark.sink.row_queue import WriteFailed, error_in
 from minibroker.spark.sink.sender import open_cluster, write_rows
 from minibroker.spark.sink.spool import Spool, SpooledRows
@@ -62,7 +63,7 @@ def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *,
         what = "output mode complete" if streaming else 'mode("overwrite")'
         raise OptionError(f"{what}: records of a topic cannot be overwritten, only appended to: set append")
     open_cluster(told)  # addresses and security, without a connection
-    check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields], told)
+    check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields], told.topic)
     return told
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from minibroker.spark.sink.checkpoint import Checkpoint
-from minibroker.spark.sink.options import COLUMNS, WriteOptions
+from minibroker.spark.sink.columns import COLUMNS
+from minibroker.spark.sink.options import WriteOptions
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

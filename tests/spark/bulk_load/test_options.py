@@ -1,4 +1,4 @@
-"""Options and columns of a bulk load: what is taken, and what is said of a mistake."""
+"""Options of a bulk load: what is taken, and what is said of a mistake."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from minibroker.log.compression import GZIP, NONE, ZSTD
-from minibroker.spark.bulk_load.columns import check_columns
 from minibroker.spark.bulk_load.options import OPTIONS, parse_load
 from minibroker.spark.option_values import OptionError
 
 DOCS = Path(__file__).parents[3] / "docs/spark-writing.md"
-RECORD = [("value", "binary"), ("key", "string"), ("headers", "array<struct<key:string,value:binary>>")]
 
 
 def test_the_documentation_has_all_options() -> None:
@@ -58,28 +56,4 @@ def test_names_are_taken_in_any_case_and_settings_of_topics_by_their_prefix() ->
 def test_what_cannot_be_used_is_said(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError) as told:
         parse_load(given)
-    assert text in str(told.value)
-
-
-def test_columns_are_those_of_sparks_sink() -> None:
-    assert check_columns([*RECORD, ("offset", "bigint"), ("Partition", "int")], "orders") == [
-        *("value", "key", "headers", "Partition"),
-    ]
-    assert check_columns([*RECORD, ("topic", "string")], None)[-1] == "topic"
-    assert "topic" not in check_columns([*RECORD, ("topic", "int")], "orders")  # the option goes before it
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        (RECORD[1:], "there is no column value"),
-        (RECORD, "there is no column topic"),
-        ([("value", "int"), ("topic", "string")], "column value is int: it must be binary or string"),
-        ([*RECORD, ("topic", "string"), ("timestamp", "date")], "column timestamp is date"),
-        ([*RECORD, ("topic", "string"), ("VALUE", "binary")], "a column comes twice"),
-    ],
-)
-def test_columns_that_cannot_be_used_are_said(fields: list[tuple[str, str]], text: str) -> None:
-    with pytest.raises(OptionError) as told:
-        check_columns(fields, None)
     assert text in str(told.value)

@@ -25,6 +25,7 @@ from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
 from minibroker.spark.bulk_load.plans import LoadError
 from minibroker.spark.option_values import OptionError
+from minibroker.spark.sink.rows import BadRow
 from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests.spark.loading import NOW_MS, Load, batch_of, loaded, opened, rows_of
 from tests.spark.logs import read, tree
@@ -317,11 +318,11 @@ def test_a_directory_of_a_cluster_is_left_alone(tmp_path: Path) -> None:
 def test_rows_that_no_topic_takes_fail_the_task(tmp_path: Path) -> None:
     record = Record(b"k", b"v", (), NOW_MS)
     load = Load(tmp_path / "data", partitions=2).begin()
-    with pytest.raises(LoadError, match="a row is for partition 2 of orders, which has 2"):
+    with pytest.raises(BadRow, match="partition 2: topic orders has 2, counted from 0"):
         load.task([batch_of([record], topic=pa.array(["orders"]), partition=pa.array([2], pa.int32()))])
-    with pytest.raises(LoadError, match="partition -1 of orders"):
+    with pytest.raises(BadRow, match="partition -1: partitions are counted from 0"):
         load.task([batch_of([record], topic=pa.array(["orders"]), partition=pa.array([-1], pa.int32()))])
-    with pytest.raises(LoadError, match="a row has no topic"):
+    with pytest.raises(BadRow, match="a row has no topic"):
         load.task([batch_of([record], topic=pa.array([None], pa.string()))])
     with pytest.raises(LoadError, match=r"'\.\./up' cannot be a topic"):
         load.task([batch_of([record], topic=pa.array(["../up"]))])

@@ -19,7 +19,7 @@ from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from minibroker.log.formats import APPEND_TIME
 from minibroker.log.records import Record
 from minibroker.spark.columns import building as column_building
-from minibroker.spark.columns.building import BuiltBatch, RowColumns, Section, build_batches, build_sections
+from minibroker.spark.columns.building import BuiltBatch, RowColumns, Section, build_batches
 from minibroker.spark.columns.reader import HEADERS, ColumnReader
 from tests.spark.columns.cases import rows_of
 
@@ -70,8 +70,9 @@ def one_by_one(rows: list[Record], made: list[BuiltBatch], base_offset: int, **t
 def test_batches_are_those_of_single_records(
     rows: list[Record], codec: int, batch_bytes: int, batch_records: int
 ) -> None:
-    limits = {"batch_bytes": batch_bytes, "batch_records": batch_records}
-    made = list(build_batches(columns(rows), codec=codec, base_offset=1000, leader_epoch=3, **limits))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_building, "BATCH_RECORDS", batch_records)
+        made = list(build_batches(columns(rows), [Section(len(rows), 1000, 3)], codec=codec, batch_bytes=batch_bytes))
     assert [bytes(batch.data) for batch in made] == one_by_one(rows, made, 1000, codec=codec, partition_leader_epoch=3)
     assert [batch.first_row for batch in made] == [sum(b.count for b in made[:n]) for n in range(len(made))]
     assert sum(batch.count for batch in made) == len(rows)
@@ -121,7 +122,7 @@ def test_sections_are_what_each_would_be_alone(rows: list[Record], chance: Rando
     sections = [Section(end - begin, 1000 * number, number) for number, (begin, end) in enumerate(pairwise(borders))]
     whole = columns(rows)
     some = RowColumns(whole.keys, whole.values, whole.timestamps, whole.headers, order=np.array(order, np.int64))
-    made = list(build_sections(some, sections, codec=codec, batch_bytes=2000))
+    made = list(build_batches(some, sections, codec=codec, batch_bytes=2000))
     left = iter(made)
     for number, (begin, end) in enumerate(pairwise(borders)):
         while begin < end:
@@ -142,13 +143,17 @@ def test_batches_are_filled_as_far_as_they_can_be() -> None:
     assert all(16384 * 0.96 < size <= 16384 for size in sizes[:-1])
 
 
-def test_producers_number_their_records_and_begin_anew_behind_the_largest_number() -> None:
-    rows = [Record(b"k", b"v", (), n) for n in range(10)]
+def test_producers_number_their_records_and_begin_anew_behind_the_largest_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(column_building, "BATCH_RECORDS", 4)
+    rows = [Record(b"k", b"v", (), n) for n in range(14)]
     told: dict[str, Any] = {"producer_id": 7, "producer_epoch": 2, "transactional": True}
-    made = list(build_batches(columns(rows), batch_records=4, base_sequence=0x7FFFFFFF - 5, **told))
+    sections = [Section(4, base_sequence=60), Section(10, base_sequence=0x7FFFFFFF - 5)]
+    made = list(build_batches(columns(rows), sections, is_sent=True, **told))
     assert [bytes(batch.data) for batch in made] == [
-        build_batch(2, rows[start : start + 4], base_offset=start, base_sequence=sequence, **told)
-        for start, sequence in ((0, 0x7FFFFFFA), (4, 0x7FFFFFFE), (8, 2))
+        build_batch(2, rows[start:end], base_sequence=sequence, **told)
+        for start, end, sequence in ((0, 4, 60), (4, 8, 0x7FFFFFFA), (8, 12, 0x7FFFFFFE), (12, 14, 2))
     ]
 
 

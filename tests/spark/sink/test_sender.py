@@ -10,9 +10,9 @@ import pytest
 
 from minibroker import Broker
 from minibroker.client.partitioner import partition_of_key
-from minibroker.errors import Error
+from minibroker.errors import EncodeError, Error
 from minibroker.spark.columns.reader import HEADERS
-from minibroker.spark.sink import rows as sending_rows
+from minibroker.spark.sink import sender as sending
 from minibroker.spark.sink.options import WriteOptions, parse
 from minibroker.spark.sink.row_queue import WriteFailed
 from minibroker.spark.sink.rows import BadRow
@@ -98,7 +98,7 @@ def test_headers_can_be_left_out(shared: Broker) -> None:
 def test_rows_of_a_key_stay_in_order_whatever_the_pieces(
     codec: str, shared: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending_rows, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(sending, "PIECE_BYTES", 3000)
     topic = f"order-{codec}"
     shared.create_topic(topic, 3)
     told = options(shared, topic=topic, kafka_batch_size=300, kafka_compression_type=codec)
@@ -137,13 +137,18 @@ def test_acknowledgements_are_those_that_were_asked_for(acks: str, shared: Broke
     [
         (rows(value=(["1"],), partition=([9], pa.int32())), "partition 9: topic refusing has 2, counted from 0"),
         (rows(value=(["1"],), partition=([-1], pa.int32())), "partition -1: partitions are counted from 0"),
-        (rows(value=(["1"],), headers=([[{"key": None, "value": b"1"}]], HEADERS)), "a header has no key"),
     ],
 )  # fmt: skip
 def test_rows_that_cannot_be_records_are_refused(batch: pa.RecordBatch, reason: str, shared: Broker) -> None:
     if "refusing" not in shared.topics():
         shared.create_topic("refusing", 2)
     with pytest.raises(BadRow, match=reason):
+        write_rows([batch], options(shared, topic="refusing"))
+
+
+def test_a_header_without_key_is_refused(shared: Broker) -> None:
+    batch = rows(value=(["1"],), headers=([[{"key": None, "value": b"1"}]], HEADERS))
+    with pytest.raises(EncodeError, match="a header has no key: each has one"):
         write_rows([batch], options(shared, topic="refusing"))
 
 
@@ -199,7 +204,7 @@ def test_a_batch_that_is_too_large_is_halved_and_a_record_that_is_too_large_is_t
 def test_what_passes_is_tried_again_and_nothing_comes_twice(
     fault: dict[str, Any], transactional_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending_rows, "PIECE_BYTES", 500)
+    monkeypatch.setattr(sending, "PIECE_BYTES", 300)
     with Broker(topics=["orders:2"]) as broker:
         broker.faults.add(api="Produce", nth=2, **fault)
         rule = broker.faults.add(api="Produce", nth=4, **fault)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from minibroker import Broker
-from minibroker.spark.sink import rows as sending_rows
+from minibroker.spark.sink import sender as sending
 from minibroker.spark.sink.options import WriteOptions, parse
 from minibroker.spark.sink.row_queue import WriteFailed
-from minibroker.spark.sink.rows import BadRow
+from minibroker.spark.sink.rows import BadRow, pieces
 from minibroker.spark.sink.sender import Sender, open_cluster, write_rows
 from minibroker.spark.sink.transaction import LaterBatch, WriteTransaction
 from tests.client.committed import committed_records
@@ -26,7 +26,7 @@ LOOK_MS = 20_000  # so much later at most the coordinator has seen that a transa
 
 @pytest.fixture(params=[None, "3.9"], ids=["v2", "classic"])
 def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
-    monkeypatch.setattr(sending_rows, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(sending, "PIECE_BYTES", 2000)
     as_version = {"as_version": request.param} if request.param else {}
     with Broker(topics=["orders:3"], **as_version) as broker:
         yield broker
@@ -70,7 +70,7 @@ def leave_open(told: WriteOptions, transactional_id: str, batch: int, numbers: I
             transaction = WriteTransaction(transactional_id, batch, TIMEOUT_MS)
             assert await transaction.begin(cluster)
             sender = Sender(cluster, told, transaction)
-            for piece in sending_rows.pieces(batches(numbers), told, cluster.clock.now_ms()):
+            for piece in pieces(batches(numbers), told.topic, cluster.clock.now_ms(), size_bytes=sending.PIECE_BYTES):
                 await sender.send(piece)
 
     asyncio.run(begin())
