@@ -5,10 +5,9 @@
     size, attributes, time, offset, key size | key | value size | value | headers        a record
     `---------------- front ---------------´       `- middle -´         `-tail -´        arrays that are made here
 
-`build_batches` cuts rows into batches by bytes, as a producer does, and yields them in order. A front is a number of at
-most 12 bytes, nearly always, which is what a view of Arrow holds in itself; one that is longer, and the header of a
-batch before its first record, lie in a buffer that the view points to. Arrow then joins the five arrays row by row: a
-key or value is copied once, and what comes out is one buffer with all records.
+`build_batches` cuts rows into batches by bytes, as a producer does, and yields them in order. Arrow joins the five
+arrays row by row, and before them the headers of batches, which stand before the first record of each: a key or value
+is copied once, and what comes out is one buffer with all records.
 What must hold: a batch has the same bytes as `build_batch` gives for its records. Without a codec a batch is at most
 `batch_bytes` long, but for one that has a single record; a codec makes it shorter.
 Not here: assigning partitions (partitions.py), files and requests.
@@ -19,7 +18,6 @@ before compression, so that batches do not depend on what was sent before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,13 +93,15 @@ class BuiltBatch:
 
     __slots__ = ("base_offset", "count", "data", "first_row", "max_timestamp", "section")
 
-    def __init__(self, data: memoryview, first_row: int, count: int, max_timestamp: int, base_offset: int):
+    def __init__(
+        self, data: memoryview, first_row: int, count: int, max_timestamp: int, base_offset: int, section: int
+    ):
         self.data = data  # views keep all batches of their group in memory
         self.first_row = first_row
         self.count = count
         self.max_timestamp = max_timestamp
         self.base_offset = base_offset
-        self.section = 0  # which one of those that were given
+        self.section = section  # which one of those that were given
 
     @property
     def size_bytes(self) -> int:
@@ -163,11 +163,19 @@ def build_batches(
     headers["base_sequence"] = -1 if producer_id < 0 else np.repeat(sequences, counts) + behind & SEQUENCE_MAX
     headers["partition_leader_epoch"] = np.repeat(epochs, counts)
     headers["base_offset"] = 0 if is_sent else np.repeat(base_offsets, counts) + behind
-    numbers = iter(np.repeat(np.arange(len(sections)), counts).tolist())
+    numbers = np.repeat(np.arange(len(sections)), counts)
     for first, end in _grouped(sizes.tolist()):
-        for batch in _Group(cells, begins[first : end + 1], headers[first:end], append_time).batches(codec, level):
-            batch.section = next(numbers)
-            yield batch
+        group = headers[first:end]
+        laid_out, positions = _laid_out(cells, begins[first : end + 1], group, append_time)
+        facts = (begins[first:end], group["count"], group["max_timestamp"], group["base_offset"], numbers[first:end])
+        for index, told in enumerate(zip(*(column.tolist() for column in facts), strict=True)):
+            data = laid_out[positions[index] : positions[index + 1]]
+            if codec != NONE:
+                records = compress(codec, data[HEADER_BYTES:], level=level)
+                group["size"][index] = HEADER_BYTES - PREFIX_BYTES + len(records)
+                data = memoryview(bytearray().join((group[index].tobytes(), records)))
+            data[CRC_POSITION:COVERED_POSITION] = crc32c(data[COVERED_POSITION:]).to_bytes(4, "big")
+            yield BuiltBatch(data, *told)
 
 
 class Cells:
@@ -242,68 +250,43 @@ class Cells:
         return borders, np.diff(ends[borders]) + HEADER_BYTES, found
 
 
-class _Group:
-    """Neighbouring batches, laid out together."""
+def _laid_out(
+    cells: Cells, begins: Int64s, headers: NDArray[Any], append_time: int | None
+) -> tuple[memoryview, list[int]]:
+    """Return neighbouring batches as they will be, without checksums, and where each begins and the last ends.
 
-    def __init__(self, cells: Cells, begins: Int64s, headers: NDArray[Any], append_time: int | None):
-        """Take where batches begin and the last one ends, and their headers, which are filled in."""
-        self.begins = begins.tolist()
-        self.headers = headers
-        first, end = self.begins[0], self.begins[-1]
-        counts, starts = np.diff(begins), begins[:-1] - first
-        timestamps = cells.timestamps[first:end]
-        bases = timestamps[starts]
-        newest = np.maximum(np.maximum.reduceat(timestamps, starts), -1)
-        time_deltas = zigzag(timestamps - np.repeat(bases, counts))
-        offset_deltas = (np.arange(end - first) - np.repeat(starts, counts)).view(np.uint64) << np.uint64(1)
-        bodies = cells.fixed[first:end] + varint_sizes(time_deltas) + varint_sizes(offset_deltas)
-        written = bodies.view(np.uint64) << np.uint64(1)
-        front = Front(end - first)
-        front.add(written)
-        front.add_zero()  # attributes
-        front.add(time_deltas)
-        front.add(offset_deltas)
-        if cells.key_sizes is None:
-            front.add(np.full(end - first, NULL_SIZE, np.uint64))
-        else:
-            front.add(cells.key_sizes[first:end])
-        sizes = np.add.reduceat(bodies + varint_sizes(written), starts)
-        headers["size"] = sizes + HEADER_BYTES - PREFIX_BYTES
-        headers["last_offset_delta"] = counts - 1
-        headers["base_timestamp"] = bases
-        headers["max_timestamp"] = newest if append_time is None else append_time
-        headers["count"] = counts
-        self.counts: list[int] = counts.tolist()
-        self.base_offsets: list[int] = headers["base_offset"].tolist()
-        self.max_timestamps: list[int] = headers["max_timestamp"].tolist()
-        self.front, self.starts, self.cells = front, starts.tolist(), cells
-        # Where each batch begins if its header stands before it.
-        self.positions = [0, *np.cumsum(sizes + HEADER_BYTES).tolist()]
-
-    def _laid_out(self) -> memoryview:
-        """Return the batches as they will be, all but their checksums."""
-        heads = self.headers.tobytes()
-        before = {
-            start: heads[index * HEADER_BYTES : (index + 1) * HEADER_BYTES] for index, start in enumerate(self.starts)
-        }
-        first, end = self.begins[0], self.begins[-1]
-        keys, values, tails = self.cells.arrays(first, end)
-        parts = [self.front.array(before), *(() if keys is None else (keys,))]
-        whole = joined(*parts, sizes_array(self.cells.value_sizes[first:end]), values, tails)
-        return memoryview(whole.buffers()[2]).cast("B")[: self.positions[-1]]
-
-    def batches(self, codec: int, level: int | None) -> Iterator[BuiltBatch]:
-        """Yield the batches, as they lie there or with their records compressed, with checksums."""
-        laid_out = self._laid_out()
-        assert not laid_out.readonly, "Arrow hands out what it has just made"
-        for index, count in enumerate(self.counts):
-            data = laid_out[self.positions[index] : self.positions[index + 1]]
-            if codec != NONE:
-                records = compress(codec, data[HEADER_BYTES:], level=level)
-                self.headers["size"][index] = HEADER_BYTES - PREFIX_BYTES + len(records)
-                data = memoryview(bytearray().join((self.headers[index].tobytes(), records)))
-            data[CRC_POSITION:COVERED_POSITION] = crc32c(data[COVERED_POSITION:]).to_bytes(4, "big")
-            yield BuiltBatch(data, self.begins[index], count, self.max_timestamps[index], self.base_offsets[index])
+    begins: their first rows, and the end of the last one's. headers: theirs, which are filled in.
+    """
+    first, end = int(begins[0]), int(begins[-1])
+    counts, starts = np.diff(begins), begins[:-1] - first
+    timestamps = cells.timestamps[first:end]
+    bases = timestamps[starts]
+    newest = np.maximum(np.maximum.reduceat(timestamps, starts), -1)
+    time_deltas = zigzag(timestamps - np.repeat(bases, counts))
+    offset_deltas = (np.arange(end - first) - np.repeat(starts, counts)).view(np.uint64) << np.uint64(1)
+    bodies = cells.fixed[first:end] + varint_sizes(time_deltas) + varint_sizes(offset_deltas)
+    written = bodies.view(np.uint64) << np.uint64(1)
+    sizes = np.add.reduceat(bodies + varint_sizes(written), starts) + HEADER_BYTES
+    headers["size"] = sizes - PREFIX_BYTES
+    headers["last_offset_delta"] = counts - 1
+    headers["base_timestamp"] = bases
+    headers["max_timestamp"] = newest if append_time is None else append_time
+    headers["count"] = counts
+    zeros = np.broadcast_to(np.uint64(0), end - first)
+    nulls = np.broadcast_to(np.uint64(NULL_SIZE), end - first)
+    key_sizes = nulls if cells.key_sizes is None else cells.key_sizes[first:end]
+    front = varint_array(written, zeros, time_deltas, offset_deltas, key_sizes)
+    keys, values, tails = cells.arrays(first, end)
+    middle = varint_array(cells.value_sizes[first:end])
+    head_sizes = np.zeros(end - first, np.int64)
+    head_sizes[starts] = HEADER_BYTES
+    whole = joined(
+        binary_array(head_sizes, headers.tobytes()), front, *(() if keys is None else (keys,)), middle, values, tails
+    )
+    positions = [0, *np.cumsum(sizes).tolist()]
+    laid_out = memoryview(whole.buffers()[2]).cast("B")[: positions[-1]]
+    assert not laid_out.readonly, "Arrow hands out what it has just made"
+    return laid_out, positions
 
 
 def _grouped(sizes: list[int]) -> Iterator[tuple[int, int]]:
@@ -318,7 +301,6 @@ def _grouped(sizes: list[int]) -> Iterator[tuple[int, int]]:
         yield first, len(sizes)
 
 
-VIEW_BYTES = 12  # of what fits into a view of Arrow
 NULL_SIZE = 1  # the size of null, -1, as it is written
 
 
@@ -335,6 +317,10 @@ def varint_size(number: int) -> int:
     return max(1, -(-number.bit_length() // 7))
 
 
+def _largest(numbers: UInt64s) -> int:
+    return int(numbers.max()) if len(numbers) else 0
+
+
 def varint_sizes(numbers: UInt64s) -> Int64s:
     """Return how many bytes each unsigned varint takes."""
     sizes = np.ones(len(numbers), np.int64)
@@ -343,102 +329,30 @@ def varint_sizes(numbers: UInt64s) -> Int64s:
     return sizes
 
 
-@cache
-def short_words() -> UInt64s:
-    """Return for every number of 14 bits its varint and, above 16 bits, how many bits that takes."""
-    numbers = np.arange(1 << 14, dtype=np.uint64)
-    of_two = numbers & 0x7F | 0x80 | numbers >> 7 << 8 | 16 << 16
-    return np.asarray(np.where(numbers < 1 << 7, numbers | 8 << 16, of_two))
+def varint_array(*columns: UInt64s) -> pa.BinaryArray:
+    """Return the unsigned varints of each row, one behind another, as values of Arrow."""
+    count = len(columns[0])
+    widths = [varint_size(_largest(numbers)) for numbers in columns]
+    cells = np.empty((sum(widths), count), np.uint8)  # the first byte of each row, the second, ...
+    are_there = np.ones(cells.shape, np.bool_)
+    place = 0
+    for numbers, width in zip(columns, widths, strict=True):
+        for left in range(width - 1, -1, -1):
+            np.copyto(cells[place], numbers, casting="unsafe")
+            if left:
+                numbers = numbers >> np.uint64(7)
+                goes_on = np.greater(numbers, 0, out=are_there[place + 1])
+                cells[place] &= 0x7F
+                cells[place] |= goes_on.view(np.uint8) << 7
+            place += 1
+    return binary_array(np.count_nonzero(are_there, axis=0), cells.T[are_there.T])
 
 
-def _largest(numbers: UInt64s) -> int:
-    return int(numbers.max()) if len(numbers) else 0
-
-
-class Front:
-    """Varints one behind another, for many rows side by side."""
-
-    def __init__(self, count: int):
-        self.count = count
-        self.words = [np.zeros(count, np.uint64)]  # eight bytes of each row, the next eight, ...; lowest byte first
-        self.bits: UInt64s | np.uint64 = np.uint64(0)  # how many are taken; one number if all rows are alike
-
-    @property
-    def sizes(self) -> Int64s:
-        """How many bytes each row has."""
-        return np.broadcast_to(np.asarray(self.bits >> np.uint64(3), np.int64), (self.count,))
-
-    def add_zero(self) -> None:
-        """Add a byte that is 0."""
-        self.bits = self.bits + np.uint64(8)
-
-    def add(self, values: UInt64s) -> None:
-        """Add unsigned varints."""
-        largest = _largest(values)
-        if largest < 1 << 7:
-            self._put(values, self.bits)
-            self.bits = self.bits + np.uint64(8)
-        elif largest < 1 << 14:
-            entries = short_words()[values]
-            self._put(entries & np.uint64(0xFFFF), self.bits)
-            self.bits = self.bits + (entries >> np.uint64(16))
-        else:
-            self._add_long(values, varint_size(largest))
-
-    def _add_long(self, values: UInt64s, bytes_max: int) -> None:
-        low, high = np.zeros(self.count, np.uint64), np.zeros(self.count, np.uint64)
-        bits = np.full(self.count, 8, np.uint64)
-        for index in range(bytes_max):
-            piece = values & np.uint64(0x7F)
-            values = values >> np.uint64(7)
-            goes_on = (values > 0).astype(np.uint64)
-            piece |= goes_on << np.uint64(7)
-            bits += goes_on << np.uint64(3)
-            if index < 8:
-                low |= piece << np.uint64(8 * index)
-            else:
-                high |= piece << np.uint64(8 * index - 64)
-        self._put(low, self.bits)
-        if bytes_max > 8:
-            self._put(high, self.bits + np.uint64(64))
-        self.bits = self.bits + bits
-
-    def _put(self, words: UInt64s, at: UInt64s | np.uint64) -> None:
-        """Set the bits of each row from `at` on, at most 64, which are still 0."""
-        last = int(np.max(at) + 63) // 64 if self.count else 0
-        places = np.asarray(at)  # where one is lower than another differences wrap around, arrays do so in silence
-        self.words += [np.zeros(self.count, np.uint64) for _ in range(last + 1 - len(self.words))]
-        self.words[0] |= words << places
-        for index in range(1, last + 1):
-            # A shift by 64 and more leaves 0: of the two only one is below, or both are 0.
-            start = np.full(1, 64 * index, np.uint64)
-            self.words[index] |= words << (places - start) | words >> (start - places)
-
-    def array(self, before: dict[int, bytes] | None = None) -> pa.BinaryArray:
-        """Return the rows as values of Arrow; `before` are bytes to stand in front of some."""
-        views = np.empty((self.count, 2), np.uint64)
-        sizes = self.sizes
-        # A view: its size; then its bytes, or four of them, which buffer and where in it.
-        views[:, 0] = sizes.view(np.uint64) | self.words[0] << np.uint64(32)
-        views[:, 1] = self.words[0] >> np.uint64(32)
-        if len(self.words) > 1:
-            views[:, 1] |= self.words[1] << np.uint64(32)
-        buffers = [None, pa.py_buffer(views), pa.py_buffer(self._elsewhere(views, sizes, before or {}))]
-        return pa.Array.from_buffers(pa.binary_view(), self.count, buffers).cast(pa.binary())
-
-    def _elsewhere(self, views: UInt64s, sizes: Int64s, before: dict[int, bytes]) -> bytes:
-        """Return what does not fit into views, and let them point at it."""
-        rows = np.flatnonzero(sizes > VIEW_BYTES) if len(self.words) > 1 else np.empty(0, np.int64)
-        whole = np.stack([column[rows] for column in self.words], axis=1).astype("<u8", copy=False).view(np.uint8)
-        part = whole[np.arange(whole.shape[1]) < sizes[rows, None]].tobytes()
-        views[rows, 1] = (np.cumsum(sizes[rows]) - sizes[rows]).view(np.uint64) << np.uint64(32)
-        parts, position = [part], len(part)
-        for row, bytes_before in before.items():
-            own = b"".join(int(column[row]).to_bytes(8, "little") for column in self.words)[: sizes[row]]
-            parts.append(bytes_before + own)
-            views[row] = len(parts[-1]) | int.from_bytes(bytes_before[:4], "little") << 32, position << 32
-            position += len(parts[-1])
-        return b"".join(parts)
+def binary_array(sizes: Int64s, data: Any) -> pa.BinaryArray:
+    """Return values that lie one behind another."""
+    ends = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 # Parts of records
@@ -479,17 +393,10 @@ def headers_array(headers: pa.ListArray) -> pa.BinaryArray:
     if keys.null_count:
         raise EncodeError("a header has no key: each has one, only its value may be null", "headers")
     names, contents = Part(keys), Part(values)
-    each = joined(sizes_array(names.written), names.array, sizes_array(contents.written), contents.array)
+    each = joined(varint_array(names.written), names.array, varint_array(contents.written), contents.array)
     ends = offsets_of(each)
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     buffers = [None, pa.py_buffer(ends[offsets]), each.buffers()[2]]
     together = pa.Array.from_buffers(pa.binary(), len(counts), buffers)
-    return joined(sizes_array(counts.view(np.uint64) << np.uint64(1)), together)
-
-
-def sizes_array(written: UInt64s) -> pa.BinaryArray:
-    """Return numbers as values of Arrow."""
-    front = Front(len(written))
-    front.add(written)
-    return front.array()
+    return joined(varint_array(counts.view(np.uint64) << np.uint64(1)), together)
