@@ -10,7 +10,6 @@ Not here: `df.write.format("minibroker")`, which does the same with Spark's own 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -22,9 +21,8 @@ from minibroker.spark.bulk_load.commit import LoadedPartition
 from minibroker.spark.bulk_load.directory import LoadDirectory
 from minibroker.spark.bulk_load.options import CONFIG, LoadOptions, parse_load
 from minibroker.spark.bulk_load.plans import Piece, Plan
-from minibroker.spark.bulk_load.segments import load_segments
+from minibroker.spark.bulk_load.segments import load_here
 from minibroker.spark.sink.columns import check_columns
-from minibroker.spark.workers import naming_packages, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +31,8 @@ if TYPE_CHECKING:
     from minibroker.clock import Clock
 
 PIECES = (
-    "topic string, partition int, task int, base_offset bigint, end_offset bigint, suffix string, size_bytes bigint"
+    "topic string, partition bigint, task bigint, base_offset bigint, end_offset bigint, suffix string, "
+    "size_bytes bigint"
 )
 
 
@@ -114,45 +113,23 @@ def load_with(
 
     used = check_columns(((field.name, field.dataType.simpleString()) for field in frame.schema.fields), options.topic)
     steps = progress or Progress(is_wanted=False)
-    directory = LoadDirectory(options, clock or LoopClock())
-    directory.lock()
-    try:
+    with LoadDirectory(options, clock or LoopClock()) as directory:
         plan = directory.look()
-        for load_id in directory.left:
-            print(f"minibroker removed what the load {load_id} had left, which never ended", file=sys.stderr)
         try:
             with steps.step(f"writing segments below {options.path}"):
                 rows = map_in_arrow(frame.select(*used), _task_of(plan), PIECES).collect()
-            pieces = [Piece(*row) for row in rows]
-            with steps.step(f"giving {len(pieces)} segments their places"):
-                loaded = directory.commit(plan, pieces)
+            with steps.step(f"giving {len(rows)} segments their places"):
+                loaded = directory.commit(plan, [Piece(*row) for row in rows])
         except BaseException:
             directory.drop()
             raise
         return LoadResult(options.path, loaded, directory.left)
-    finally:
-        directory.unlock()
 
 
 def _task_of(plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        settle()
-        with naming_packages():
-            pieces = load_segments(batches, plan, *this_task())
+        pieces = load_here(batches, plan)
         if pieces:
-            kinds = (pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.int64())
-            columns = map(pa.array, zip(*pieces, strict=True), kinds)
-            yield pa.RecordBatch.from_arrays(list(columns), names=list(Piece._fields))
+            yield pa.RecordBatch.from_pylist([piece._asdict() for piece in pieces])
 
     return run
-
-
-def this_task() -> tuple[int, int]:
-    """Return the number of the task that runs here, and of its attempt, which no other of the session has."""
-    from pyspark import TaskContext  # pyright: ignore
-
-    context = TaskContext.get()
-    assert context is not None, "this runs in Spark's workers only"
-    return context.partitionId(), context.taskAttemptId()

@@ -62,7 +62,7 @@ def test_kafka_serves_what_was_loaded_and_a_load_adds_to_what_kafka_left(root: P
     # What a load leaves that never ended must not be in Kafka's way either.
     load = Load(root).begin()
     load.task([batch_of(records_of(Random(1), 50), topic=pa.array(["orders", "others"] * 25))])
-    load.directory.unlock()
+    load.unlock()
     assert list(root.glob("others-0.*-delete"))
     assert list(root.glob("orders-0/*.deleted"))
     with running(root, tmp_path / "kafka") as theirs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +51,23 @@ class Load:
         self.directory = LoadDirectory(
             parse_load({"path": str(root), **told}), SteeredClock(NOW_MS, source_ms=lambda: 0.0)
         )
+        self._lock = ExitStack()
         self.pieces: list[Piece] = []
         self.tasks = 0
         self.plan: Plan | None = None
 
+    def lock(self) -> None:
+        self._lock.enter_context(self.directory)
+
+    def unlock(self) -> None:
+        self._lock.close()
+
     def begin(self) -> Load:
-        self.directory.lock()
+        self.lock()
         try:
             self.plan = self.directory.look()
         except BaseException:
-            self.directory.unlock()
+            self.unlock()
             raise
         return self
 
@@ -77,7 +84,7 @@ class Load:
         try:
             return self.directory.commit(self.plan, self.pieces)
         finally:
-            self.directory.unlock()
+            self.unlock()
 
 
 def loaded(root: Path, tasks: Sequence[Sequence[pa.RecordBatch]], **options: object) -> list[LoadedPartition]:

@@ -87,7 +87,7 @@ def test_what_cannot_be_loaded_is_said_and_leaves_nothing(spark: Session, tmp_pa
         spark.call(WRITE, path=str(root), count=1, topic="orders", mode="overwrite")
     with pytest.raises(SparkFailed, match="column value is bigint: it must be string or binary"):
         spark.call(WRITE, path=str(root), count=1, topic="orders", columns={"value": "id"})
-    with pytest.raises(SparkFailed, match="there is no column topic"):
+    with pytest.raises(SparkFailed, match="no topic: set the option topic"):
         spark.call(LOAD, path=str(root), count=1)
     with Broker(data_dir=root):
         for name in (LOAD, WRITE):
@@ -101,7 +101,7 @@ def test_what_a_killed_load_has_left_is_removed(spark: Session, tmp_path: Path) 
 
     killed = Load(tmp_path / "data", topic="orders").begin()
     killed.task([batch_of([Record(b"k", b"v", (), 1)])])
-    killed.directory.unlock()
+    killed.unlock()
     done = spark.call(LOAD, path=str(tmp_path / "data"), count=10, topic="orders")
     assert done["left"] == [killed.directory.load_id]
     assert done["records"] == 10

@@ -10,6 +10,7 @@ Not here: what tasks write (segments.py), how that becomes part of the logs (com
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from random import Random
 
@@ -39,7 +40,7 @@ LEFT_FILE = re.compile(rf"\d{{20}}\.\w+\.load-([0-9a-f]{{16}})-\d+-\d+\{STAGED}"
 
 
 class LoadDirectory:
-    """A log directory, from `look` to `commit`; whoever uses it has locked it."""
+    """A log directory, from `look` to `commit`; locked within `with`."""
 
     def __init__(self, options: LoadOptions, clock: Clock):
         self.options = options
@@ -49,12 +50,13 @@ class LoadDirectory:
         self.load_id = f"{self.chance.getrandbits(64):016x}"
         self.left: list[str] = []  # ids of loads that ended before their time, whose leavings were removed
 
-    def lock(self) -> None:
+    def __enter__(self) -> LoadDirectory:
         """Keep brokers and other loads off; raise StorageError if one is at work."""
         self.storage.make_directory("")
         self.storage.lock()
+        return self
 
-    def unlock(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self.storage.unlock()
 
     # Before the tasks
@@ -63,6 +65,8 @@ class LoadDirectory:
         """Return what tasks must know; raise OptionError for what cannot be loaded here."""
         options = self.options
         self.left = sweep(self.storage)
+        for load_id in self.left:
+            print(f"minibroker removed what the load {load_id} had left, which never ended", file=sys.stderr)
         meta = self._owner()
         image = MetadataImage() if meta is None else self._image(meta)
         topics = {name: self._topic_plan(image, topic) for name, topic in image.topics.items()}

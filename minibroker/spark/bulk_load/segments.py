@@ -23,6 +23,7 @@ from minibroker.log.storage import OsStorage
 from minibroker.spark.bulk_load.plans import LoadError, Piece, Plan, TopicPlan, check_topic
 from minibroker.spark.columns.building import BuiltBatch, Section, build_batches
 from minibroker.spark.sink.rows import Rows, Spread, pieces
+from minibroker.spark.workers import naming_packages, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
 BATCHES_AT_ONCE = 6  # of a partition: the last of them is not full
 GATHERED_BYTES_MIN = 2 << 20
 OPEN_MAX = 64  # runs whose files are kept open
+
+
+def load_here(batches: Iterable[pa.RecordBatch], plan: Plan) -> list[Piece]:
+    """Write the rows of the task that runs here, in one of Spark's workers."""
+    from pyspark import TaskContext  # pyright: ignore
+
+    settle()
+    context = TaskContext.get()
+    assert context is not None, "this runs in Spark's workers only"
+    with naming_packages():
+        return load_segments(batches, plan, context.partitionId(), context.taskAttemptId())
 
 
 def load_segments(batches: Iterable[pa.RecordBatch], plan: Plan, task: int, attempt: int) -> list[Piece]:

@@ -8,22 +8,20 @@ Spark: a save without `mode` means errorIfExists, which sources in Python do not
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage  # pyright: ignore
 
-from minibroker.clock import LoopClock
-from minibroker.spark.bulk_load.directory import LoadDirectory
 from minibroker.spark.bulk_load.options import LoadOptions, parse_load
 from minibroker.spark.bulk_load.plans import Piece, Plan
-from minibroker.spark.bulk_load.segments import load_segments
-from minibroker.spark.load import this_task
+from minibroker.spark.bulk_load.segments import load_here
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.sink.columns import check_columns
-from minibroker.spark.workers import naming_packages, settle
+
+if TYPE_CHECKING:
+    from minibroker.spark.bulk_load.directory import LoadDirectory
 
 
 class Written(WriterCommitMessage):
@@ -40,28 +38,26 @@ class SegmentWriter(DataSourceArrowWriter):
         self.options, self.plan, self.used = options, plan, used
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        settle()
-        batches = (batch.select(self.used) for batch in iterator)
-        with naming_packages():
-            return Written(load_segments(batches, self.plan, *this_task()))
+        return Written(load_here((batch.select(self.used) for batch in iterator), self.plan))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]
-        directory = LoadDirectory(self.options, LoopClock())
-        directory.lock()
-        try:
-            directory.commit(self.plan, pieces)
-        finally:
-            directory.drop()
-            directory.unlock()
+        with _directory(self.options) as directory:
+            try:
+                directory.commit(self.plan, pieces)
+            finally:
+                directory.drop()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        directory = LoadDirectory(self.options, LoopClock())
-        directory.lock()
-        try:
+        with _directory(self.options) as directory:
             directory.drop()
-        finally:
-            directory.unlock()
+
+
+def _directory(options: LoadOptions) -> LoadDirectory:
+    from minibroker.clock import LoopClock
+    from minibroker.spark.bulk_load.directory import LoadDirectory  # workers have no use for it
+
+    return LoadDirectory(options, LoopClock())
 
 
 def segment_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> SegmentWriter:
@@ -70,12 +66,5 @@ def segment_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> Se
     if overwrite:
         raise OptionError("records can only be added to a log: write with .mode('append')")
     used = check_columns(((field.name, field.dataType.simpleString()) for field in schema.fields), options.topic)
-    directory = LoadDirectory(options, LoopClock())
-    directory.lock()
-    try:
-        plan = directory.look()
-    finally:
-        directory.unlock()
-    for load_id in directory.left:
-        print(f"minibroker removed what the load {load_id} had left, which never ended", file=sys.stderr)
-    return SegmentWriter(options, plan, used)
+    with _directory(options) as directory:
+        return SegmentWriter(options, directory.look(), used)

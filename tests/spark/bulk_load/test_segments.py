@@ -164,7 +164,7 @@ def test_settings_of_the_topic_are_kept_to(tmp_path: Path) -> None:
     load = Load(tmp_path / "data", topic="tables", config__cleanup__policy="compact").begin()
     with pytest.raises(LoadError, match="tables is compacted, and a row has no key"):
         load.task([batch_of([Record(None, b"v", (), 1)])])
-    load.directory.unlock()
+    load.unlock()
     load = Load(tmp_path / "data", topic="small", **{"config__max.message.bytes": "300"}).begin()
     with pytest.raises(LoadError, match=r"max\.message\.bytes is 300"):
         load.task([batch_of([Record(None, b"v" * 300, (), 1)])])
@@ -222,13 +222,13 @@ def test_a_load_that_never_ends_is_removed_by_the_next_one_and_by_a_broker(is_th
     for _ in range(2):
         load = Load(root, topic="orders").begin()
         load.task(rows[0])
-        load.directory.unlock()
+        load.unlock()
         assert tree(root) != before
     again = Load(root, topic="orders").begin()
     assert len(again.directory.left) == 1
     assert tree(root) == before
     again.task(rows[0])
-    again.directory.unlock()
+    again.unlock()
     with Broker(data_dir=root) as broker:
         assert broker.bootstrap_servers
     assert not [name for name in tree(root) if "load-" in name or "-delete" in name]
@@ -251,10 +251,10 @@ def test_a_broker_that_was_at_work_between_tasks_and_commit_makes_the_load_fail(
     for topic in ("orders", "others"):
         load = Load(root, topic=topic).begin()
         load.task([batch_of([Record(b"k", b"w", (), NOW_MS)])])
-        load.directory.unlock()  # as `df.write` does
+        load.unlock()  # as `df.write` does
         with Broker(data_dir=root):
             pass
-        load.directory.lock()
+        load.lock()
         with pytest.raises(LoadError, match="not there any more"):
             load.commit()
     assert [row[3] for row in rows_of(root, "orders-0")] == [b"v"]
