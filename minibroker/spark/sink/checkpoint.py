@@ -13,9 +13,6 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from minibroker.errors import StorageError
-from minibroker.spark.folders import LocalFolder
-
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
@@ -25,42 +22,36 @@ class Checkpoint:
 
     def __init__(self, location: str, query: str):
         """location: a path or an address; empty: nobody knows it."""
-        self.location = location.replace("s3a://", "s3://")
+        self.location = location
         self._query = query
 
-    def opened(self) -> tuple[FileSystem, str] | None:
-        """Return where its files are, None if they are not to be reached from here."""
-        if not self.location:
-            return None
-        from pyarrow.fs import FileSystem  # takes 20 ms, and most batches are small
-
+    def is_ours(self) -> bool:
+        """Return whether it is to be reached from here."""
         try:
-            files, path = FileSystem.from_uri(self.location)
-            with files.open_input_stream(f"{path}/metadata") as source:
-                if not self._is_ours(source.read()):
-                    return None
+            found = json.loads(self._read("metadata"))
         except (OSError, ValueError, NotImplementedError):  # the last: PyArrow was built without this store
-            return None
-        return files, path
+            return False
+        return isinstance(found, dict) and found.get("id") == self._query
 
     def plan_of(self, batch: int) -> str:
         """Return what tells the plan of a batch from any other; empty: it cannot be known here."""
         try:
-            if self.location.startswith("/"):
-                folder = LocalFolder(self.location)
-                if not self._is_ours(folder.read("metadata")):
-                    return ""
-                plan = folder.read(f"offsets/{batch}")
-            elif (found := self.opened()) is None:
-                return ""
-            else:
-                files, path = found
-                with files.open_input_stream(f"{path}/offsets/{batch}") as source:
-                    plan = bytes(source.read())
-        except (StorageError, OSError, ValueError):
+            return sha256(self._read(f"offsets/{batch}")).hexdigest()[:32] if self.is_ours() else ""
+        except OSError:
             return ""
-        return sha256(plan).hexdigest()[:32]
 
-    def _is_ours(self, metadata: bytes) -> bool:
-        found = json.loads(metadata)
-        return isinstance(found, dict) and found.get("id") == self._query
+    def _read(self, name: str) -> bytes:
+        if self.location.startswith("/"):
+            with open(f"{self.location}/{name}", "rb") as file:
+                return file.read()
+        files, path = folder_at(self.location)
+        with files.open_input_stream(f"{path}/{name}") as source:
+            return bytes(source.read())
+
+
+def folder_at(location: str) -> tuple[FileSystem, str]:
+    """Return where the files of a folder are."""
+    from pyarrow.fs import FileSystem  # takes 20 ms, and most batches are small
+
+    files, path = FileSystem.from_uri(location.replace("s3a://", "s3://"))
+    return files, path

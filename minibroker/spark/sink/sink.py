@@ -51,9 +51,9 @@ def wire_writer(options: Mapping[str, str], schema: StructType, overwrite: bool)
     return TopicWriter(told, _new_write(told) if told.exactly_once else NO_WRITE)
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> TopicStreamWriter:
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> TopicWriter:
     """Return what writes a micro-batch."""
-    return TopicStreamWriter(_planned(options, schema, overwrite, streaming=True))
+    return TopicWriter(_planned(options, schema, overwrite, streaming=True), NO_WRITE)
 
 
 def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool) -> WriteOptions:
@@ -83,104 +83,76 @@ def _new_write(options: WriteOptions) -> int:
 class TaskRows(WriterCommitMessage):
     """What a task tells the driver that has written nothing."""
 
-    def __init__(
-        self, transactional_id: str, batch: int | None, checkpoint: Checkpoint, spool: Spool, spooled: SpooledRows
-    ):
-        self.transactional_id = transactional_id
-        self.batch = batch
-        self.checkpoint = checkpoint
-        self.spool = spool
-        self.spooled = spooled
+    def __init__(self, spool: Spool, batch: int | None, rows: SpooledRows):
+        self.spool, self.batch, self.rows = spool, batch, rows
 
 
-class TopicWriter(DataSourceArrowWriter):
-    """Writes a batch."""
+class TopicWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+    """Writes a batch, or a micro-batch."""
 
     def __init__(self, options: WriteOptions, write_id: int):
+        """write_id: of a batch that is written in a transaction, else NO_WRITE."""
         self.options = options
         self.write_id = write_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_task(iterator, self.options, self.write_id)
+        """Write what one task has, or spool it."""
+        settle()
+        options = self.options
+        if not options.exactly_once:
+            with naming_packages():
+                write_rows(iterator, options)
+            return WriterCommitMessage()
+        context = TaskContext.get()
+        assert context is not None, "only tasks write"
+        query, batch = self._named(context)
+        names = [options.id_prefix, query or f"write-{self.write_id}", options.sink_name]
+        spool = Spool(options, "-".join(filter(None, names)), Checkpoint(options.checkpoint, query))
+        query_run = str(context.getLocalProperty(RUN_ID)).replace("/", "-")
+        return TaskRows(spool, batch, spool.put(iterator, f"{query_run}-{context.taskAttemptId()}"))
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        commit_tasks(messages, self.options)
+    def _named(self, context: TaskContext) -> tuple[str, int | None]:
+        """Return who writes, and the number of the batch; nobody and None if the write will never be repeated."""
+        options = self.options
+        if options.app_id:
+            return options.app_id, options.app_version
+        query = context.getLocalProperty(QUERY_ID)
+        if query and self.write_id != NO_WRITE and not options.sink_name:
+            raise OptionError(
+                "exactlyOnce in foreachBatch needs a sinkName, another one for each write: with the same one the "
+                "second write of a batch would be taken for the first, repeated"
+            )
+        if options.sink_name and not query:
+            raise OptionError(
+                "sinkName is for exactlyOnce in foreachBatch, and here nobody knows the query: outside of streams, "
+                "with Spark Connect, and in threads that the function has begun (pyspark.inheritable_thread_target "
+                "hands it on). Set txnAppId to a name that only this write has, and txnVersion to the number of the "
+                "batch"
+            )
+        return (str(query), int(context.getLocalProperty(BATCH_ID))) if query else ("", None)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        clear_spool(messages)
-
-
-class TopicStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-    """Writes a micro-batch."""
-
-    def __init__(self, options: WriteOptions):
-        self.options = options
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_task(iterator, self.options, NO_WRITE)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # pyright: ignore
-        commit_tasks(messages, self.options)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # pyright: ignore
-        clear_spool(messages)
-
-
-def write_task(iterator: Iterator[pa.RecordBatch], options: WriteOptions, write_id: int) -> WriterCommitMessage:
-    """Write what one task has, or spool it."""
-    settle()
-    if not options.exactly_once:
-        with naming_packages():
-            write_rows(iterator, options)
-        return WriterCommitMessage()
-    context = TaskContext.get()
-    assert context is not None, "only tasks write"
-    query: str | None = context.getLocalProperty(QUERY_ID)
-    batch = int(context.getLocalProperty(BATCH_ID)) if query else None
-    if options.app_id:
-        query, batch = options.app_id, options.app_version
-    elif query and write_id != NO_WRITE and not options.sink_name:
-        raise OptionError(
-            "exactlyOnce in foreachBatch needs a sinkName, another one for each write: with the same one the second "
-            "write of a batch would be taken for the first, repeated"
-        )
-    elif options.sink_name and not query:
-        raise OptionError(
-            "sinkName is for exactlyOnce in foreachBatch, and here nobody knows the query: outside of streams, with "
-            "Spark Connect, and in threads that the function has begun (pyspark.inheritable_thread_target hands it "
-            "on). Set txnAppId to a name that only this write has, and txnVersion to the number of the batch"
-        )
-    transactional_id = "-".join(filter(None, [options.id_prefix, query or f"write-{write_id}", options.sink_name]))
-    checkpoint = Checkpoint(options.checkpoint, query or "")
-    spool = Spool(options, transactional_id, checkpoint)
-    query_run = str(context.getLocalProperty(RUN_ID)).replace("/", "-")
-    spooled = spool.put(iterator, f"{query_run}-{context.taskAttemptId()}")
-    return TaskRows(transactional_id, batch, checkpoint, spool, spooled)
-
-
-def commit_tasks(messages: list[WriterCommitMessage | None], options: WriteOptions) -> None:
-    """Write what tasks have spooled, all of it in one transaction."""
-    tasks = [each for each in messages if isinstance(each, TaskRows)]
-    size_bytes = sum(each.spooled.size_bytes for each in tasks)
-    if not size_bytes:
-        return
-    one = tasks[0]
-    by_size_ms = min(TIMEOUT_MS + size_bytes // BYTES_PER_MS, TIMEOUT_MS_MAX)
-    transaction = WriteTransaction(
-        one.transactional_id,
-        one.batch,
-        options.transaction_timeout_ms or by_size_ms,
-        topic=options.topic,
-        plan="" if one.batch is None else one.checkpoint.plan_of(one.batch),
-    )
-    with naming_packages():
-        write_rows(one.spool.rows([each.spooled for each in tasks]), options, transaction)
-    clear_spool(messages)
-
-
-def clear_spool(messages: list[WriterCommitMessage | None]) -> None:
-    """Delete the files of tasks, if there are any."""
-    for each in messages:
-        if isinstance(each, TaskRows) and each.spooled.path:
-            each.spool.clear()
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Write what tasks have spooled, all of it in one transaction."""
+        tasks = [each for each in messages if isinstance(each, TaskRows)]
+        size_bytes = sum(each.rows.size_bytes for each in tasks)
+        if not size_bytes:
             return
+        spool, batch, options = tasks[0].spool, tasks[0].batch, self.options
+        by_size_ms = min(TIMEOUT_MS + size_bytes // BYTES_PER_MS, TIMEOUT_MS_MAX)
+        transaction = WriteTransaction(
+            spool.transactional_id,
+            batch,
+            options.transaction_timeout_ms or by_size_ms,
+            topic=options.topic,
+            plan="" if batch is None else spool.checkpoint.plan_of(batch),
+        )
+        with naming_packages():
+            write_rows(spool.rows([each.rows for each in tasks]), options, transaction)
+        self.abort(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Delete the files of tasks, if there are any."""
+        for each in messages:
+            if isinstance(each, TaskRows) and each.rows.path:
+                each.spool.clear()
+                return

@@ -9,14 +9,13 @@ Not here: which rows these are (sink.py), writing them (sender.py), whether a ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from minibroker.spark.sink.checkpoint import Checkpoint
+from minibroker.spark.sink.checkpoint import Checkpoint, folder_at
 from minibroker.spark.sink.columns import COLUMNS
 from minibroker.spark.sink.options import WriteOptions
 
@@ -40,9 +39,9 @@ class Spool:
     """The folder of one query; picklable."""
 
     def __init__(self, options: WriteOptions, transactional_id: str, checkpoint: Checkpoint):
-        self._location = options.spool_location.replace("s3a://", "s3://")
-        self._checkpoint = checkpoint
-        self._name = f"{FOLDER}/{transactional_id}"
+        self.transactional_id = transactional_id
+        self.checkpoint = checkpoint
+        self._location = options.spool_location
 
     def put(self, batches: Iterator[pa.RecordBatch], name: str) -> SpooledRows:
         """Spool what an attempt of a task has; no other attempt has its name."""
@@ -56,25 +55,32 @@ class Spool:
             return SpooledRows()
         found = self._folder() if size_bytes > MESSAGE_BYTES_MAX else None
         if found is None:
-            sink = pa.BufferOutputStream()
-            return SpooledRows(_write(chain(first, parts), first[0].schema, sink), sink.getvalue().to_pybytes())
-        files, folder = found
-        files.create_dir(folder, recursive=True)
-        path = f"{folder}/{name}.arrow"
-        with files.open_output_stream(path) as file:
-            return SpooledRows(_write(chain(first, parts), first[0].schema, file), path=path)
+            file, path = pa.BufferOutputStream(), ""
+        else:
+            files, folder = found
+            files.create_dir(folder, recursive=True)
+            path = f"{folder}/{name}.arrow"
+            file = files.open_output_stream(path)
+        with file, pa.ipc.new_stream(file, first[0].schema, options=COMPRESSED) as writer:
+            for batch in first:
+                writer.write_batch(batch)
+            for batch in parts:
+                writer.write_batch(batch)
+                size_bytes += batch.nbytes
+        return SpooledRows(size_bytes, b"" if path else file.getvalue().to_pybytes(), path)
 
     def rows(self, spooled: list[SpooledRows]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of tasks, one task after another."""
         found = self._folder() if any(each.path for each in spooled) else None
         for each in spooled:
+            if not each.size_bytes:
+                continue
+            source = pa.BufferReader(each.data)
             if each.path:
-                assert found, f"{self._location or self._checkpoint.location} was a folder when a task wrote to it"
-                with found[0].open_input_stream(each.path) as source, pa.ipc.open_stream(source) as reader:
-                    yield from reader
-            elif each.data:
-                with pa.ipc.open_stream(each.data) as reader:
-                    yield from reader
+                assert found, f"{self._location or self.checkpoint.location} was a folder when a task wrote to it"
+                source = found[0].open_input_stream(each.path)
+            with source, pa.ipc.open_stream(source) as reader:
+                yield from reader
 
     def clear(self) -> None:
         """Forget all that is there of this query and those of its runs that were killed."""
@@ -85,21 +91,8 @@ class Spool:
 
     def _folder(self) -> tuple[FileSystem, str] | None:
         """Return where files can be, if they can."""
-        if self._location:
-            from pyarrow.fs import FileSystem
-
-            found = FileSystem.from_uri(self._location)
-        elif (found := self._checkpoint.opened()) is None:
+        location = self._location or (self.checkpoint.location if self.checkpoint.is_ours() else "")
+        if not location:
             return None
-        files, path = found
-        return files, f"{path.rstrip('/')}/{self._name}"
-
-
-def _write(batches: Iterable[pa.RecordBatch], schema: pa.Schema, sink: pa.NativeFile) -> int:
-    """Write batches as a stream; return how many bytes they take in memory."""
-    size_bytes = 0
-    with pa.ipc.new_stream(sink, schema, options=COMPRESSED) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-            size_bytes += batch.nbytes
-    return size_bytes
+        files, path = folder_at(location)
+        return files, f"{path.rstrip('/')}/{FOLDER}/{self.transactional_id}"
