@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Shell
+from minibroker import Broker
+from tests.cli.running import MINIBROKER, Shell
 
 
 @pytest.fixture
@@ -67,3 +72,24 @@ def test_what_cannot_be_is_refused_with_a_reason(shell: Shell) -> None:
     ran = shell("retention", "-b", "127.0.0.1:1")
     assert ran.status == 1
     assert "nobody answers at" in ran.errors
+
+
+def test_a_copy_of_a_directory_is_compacted_as_the_page_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/cleaning.md").read_text()
+    (block,) = re.findall(r"^```\n(cp -r .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    copied, serve, *commands = (line.split() for line in block.splitlines())
+    with Broker(data_dir=tmp_path / copied[2], topics=["prices:1:compact"]) as broker:
+        lines = b"".join(b"k%d:v%d\n" % (number % 3, number) for number in range(30))
+        Shell(broker.bootstrap_servers).good("produce", "-t", "prices", "-K", ":", stdin=lines)
+    shutil.copytree(tmp_path / copied[2], tmp_path / copied[3])
+    words = [*MINIBROKER, *serve[1:-1], "--port", "0", "--quiet"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        shell = Shell(process.stdout.readline().strip())
+        try:
+            *_, (line,) = (shell.good(*command[1:]).lines for command in commands)
+        finally:
+            process.terminate()
+    assert "records 30 -> 3" in line
+    with Broker(data_dir=tmp_path / copied[3]) as broker:
+        assert [record.offset for record in broker.records("prices")] == [27, 28, 29]

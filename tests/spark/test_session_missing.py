@@ -12,7 +12,7 @@ import pytest
 JOB = "import sys; from minibroker.spark.jobs.command import main; sys.exit(main(sys.argv[1:]))"
 
 
-@pytest.mark.parametrize("words", [["export", "--path", "data", "lake"], ["compact", "--path", "a", "--to", "b"]])
+@pytest.mark.parametrize("words", [["export", "--path", "data", "lake"], ["verify", "--path", "a"]])
 @pytest.mark.parametrize(
     ("version", "said"), [(None, "pyspark is not installed"), ("3.5.6", "PySpark 3.5.6 is too old")]
 )

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from minibroker.spark.jobs import JOBS, job_module
+from minibroker.spark.jobs import GONE, JOBS, job_module
 from minibroker.spark.jobs.arguments import add_repeated, pairs_of
 from minibroker.spark.option_values import OptionError
 
@@ -92,7 +92,8 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     if name == PACKAGE:
         return _write_package(rest)
     if name not in JOBS:
-        print(f"minibroker spark: there is no job {name!r}; there are {', '.join(JOBS)}", file=sys.stderr)
+        instead = GONE.get(name, f"there are {', '.join(JOBS)}")
+        print(f"minibroker spark: there is no job {name!r}; {instead}", file=sys.stderr)
         return USAGE
     try:
         parser = parser_of(name, program)

@@ -8,7 +8,7 @@ checkpoints and all, and says that its broker stopped in order. Tasks write file
 same work do not meet; the driver gives those their names that it was told of, and the rest goes.
 Segments that stay as they are are copied here, byte by byte, the last one up to where the log ends; files keep their
 times, by which retention and tombstones of old formats are judged.
-Not here: segments that become others (compact_segments.py, convert.py).
+Not here: segments that become others (convert.py).
 """
 
 from __future__ import annotations

@@ -13,19 +13,22 @@ from typing import Any
 
 import pytest
 
+from minibroker.client import Cluster, Producer
 from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import HIGH_WATERMARKS, read_offsets
 from minibroker.log.compression import CODEC_NAMES
+from minibroker.log.directory import LogDirectory
+from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
 from minibroker.spark.jobs import convert as job
 from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.option_values import OptionError
 from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
+from tests.cleaner.dirty_logs import NOW_MS, DirtyLog
 from tests.interop import kafka
 from tests.interop.test_kafka_reads_our_logs import complaints
 from tests.log.written import write_logs
-from tests.spark.jobs.test_compact import produce
 from tests.spark.jobs.test_verify import here
 from tests.spark.logs import every_batch, one_by_one, tree
 from tests.spark.served import served
@@ -42,6 +45,21 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("logs")
     write_logs(OsStorage(str(root)))
     return root
+
+
+class DiskLog(DirtyLog):
+    """A log in a broker's directory."""
+
+    def __init__(self, root: Path, **settings: Any):
+        self.now_ms = NOW_MS
+        self.settings = LogSettings(**settings)
+        self.sequences = {}
+        self.directory = LogDirectory(OsStorage(str(root)))
+        self.directory.start()
+        self.log = self.directory.open("t", 0, self.settings, now_ms=self.now_ms, topic_id=bytes(15) + b"\1")
+
+    def end_all(self) -> None:
+        self.directory.close({("t", 0): self.log.log_end_offset})
 
 
 def problems_in(root: Path) -> list[str]:
@@ -129,8 +147,6 @@ def test_up_again_is_the_same_but_for_what_was_lost(logs: Path, tmp_path: Path, 
 
 
 def test_what_becomes_larger_than_a_segment_is_cut(tmp_path: Path, without_spark: None) -> None:
-    from tests.spark.jobs.test_compact import DiskLog
-
     log = DiskLog(tmp_path / "data", segment_bytes=1 << 20, segment_index_bytes=1 << 16)
     for _ in range(40):
         log.put((b"key", b"x" * 50_000), codec=1)
@@ -223,6 +239,15 @@ def test_a_broker_at_work_is_told_of(logs: Path, tmp_path: Path, without_spark: 
     assert not [note for note in again.notes if "a broker is at work" in note]
 
 
+async def produce(root: Path, count: int) -> None:
+    """Let a broker make the topic orders, and send it numbers."""
+    async with served(root) as broker:
+        await broker.acreate_topic("orders", 1)
+        async with Cluster(broker.bootstrap_servers) as cluster, Producer(cluster) as producer:
+            sent = [producer.send("orders", b"%d" % number, key=b"k%d" % number) for number in range(count)]
+            await asyncio.gather(*sent)
+
+
 # With Spark, brokers, and Kafka's own eyes
 
 
@@ -236,7 +261,7 @@ def run_job(spark: Any, words: list[str]) -> Any:
 @pytest.mark.slow
 @pytest.mark.interop
 def test_a_broker_goes_on_with_what_was_converted(spark: Session, tmp_path: Path) -> None:
-    asyncio.run(produce(tmp_path / "data", {"orders": {}}, 60, 60))
+    asyncio.run(produce(tmp_path / "data", 60))
     path, call = str(tmp_path / "new"), "tests.spark.jobs.test_convert:run_job"
     words = ["--path", str(tmp_path / "data"), "--to", path, "--format", "1", "--codec", "lz4"]
     assert spark.call(call, words=words)["logs converted"] == 1

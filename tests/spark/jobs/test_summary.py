@@ -80,6 +80,12 @@ def test_a_job_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no job 'exprot'" in capsys.readouterr().err
 
 
+def test_a_job_that_was_one_names_what_does_it_now(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compact", "--path", "data", "--to", "compacted"]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "minibroker compact" in told
+
+
 def test_a_setting_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--path", "data", "--conf", "spark.x"]) == 2
     assert "write it as NAME=VALUE" in capsys.readouterr().err
