@@ -19,6 +19,7 @@ from typing import Protocol
 
 from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -72,6 +73,7 @@ class Root:
         self.high_watermarks = self._read(HIGH_WATERMARKS)
         self.log_starts = self._read(LOG_STARTS)
         self.recovery_points = self._read(RECOVERY_POINTS)
+        self.cleaner_offsets = self._read(CLEANER_OFFSETS)
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -238,9 +240,9 @@ class PartitionFiles:
                 aborted += self._aborted_in(index)
         producers = ProducerStates(str(self))
         if replayed_from <= last:
-            self._replay(producers, limit_offset, self._bases[replayed_from], aborted)
+            self.replay(producers, limit_offset, self._bases[replayed_from], aborted)
         else:
-            self._replay(producers, limit_offset, None, [])
+            self.replay(producers, limit_offset, None, [])
         producers.on_high_watermark_updated(limit_offset)
         wanted = [entry for entry in aborted if entry.last_offset >= first_offset]
         return producers.last_stable_offset(limit_offset, self.start_offset), wanted
@@ -252,12 +254,12 @@ class PartitionFiles:
         except ProtocolError:
             found: list[AbortedTxn] = []
             end = self.next_base(index) or self.end_offset
-            self._replay(ProducerStates(str(self)), end, segment.base_offset, found)
+            self.replay(ProducerStates(str(self)), end, segment.base_offset, found)
             return found
         finally:
             segment.close()
 
-    def _replay(
+    def replay(
         self, producers: ProducerStates, end_offset: int, from_offset: int | None, aborted: list[AbortedTxn]
     ) -> None:
         """Make `producers` the state before `end_offset`; note transactions that end aborted behind `from_offset`."""
