@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-DESCRIPTION = "Run a job on Apache Spark: export, import, profile, codecs, verify, convert, slice."
+DESCRIPTION = "Run a job on Apache Spark: export, import, profile, codecs, verify, rewrite, slice."
 EPILOG = "minibroker spark without a job lists them; minibroker spark JOB --help tells what it takes."
 
 

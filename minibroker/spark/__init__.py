@@ -10,7 +10,7 @@
     streams/       micro-batches of both; lag.py how far behind they are
     sink/          to topics: rows -> batches -> leaders, each once
     bulk_load/     into directories: rows -> staged segments -> logs that brokers open; load.py is the whole of it
-    jobs/          export, import, profile, codecs, verify, convert, slice; submit.py for spark-submit
+    jobs/          export, import, profile, codecs, verify, rewrite, slice; submit.py for spark-submit
     the machine    java.py, session.py, workers.py, packing.py, arrow_map.py, folders.py
 
 Spark calls source.py, streams/reader.py, and sink.py of the folders that write.

@@ -17,7 +17,8 @@ JOBS = {
     "profile": "say what topics hold: records, bytes, batches, keys, times, producers; with a report in HTML",
     "codecs": "compare compression types and levels on your own records",
     "verify": "check log directories: checksums, offsets, indexes, epochs, replicas",
-    "convert": "write log directories in another record format or compression",
+    "rewrite": "write log directories in another record format or compression",
+    "convert": "the same as rewrite",
     "slice": "take a sampled, masked, shifted part of topics, as a fixture for tests",
 }
 # What was a job once -> what does it now.
@@ -25,7 +26,11 @@ GONE = {
     "compact": "the broker's own cleaner does it: copy the directory, `minibroker serve --data-dir COPY`, then "
     "`minibroker roll` and `minibroker compact`",
 }
-MODULES = {"import": "loading", "load": "loading"}  # where a job's name cannot be that of its module
+MODULES = {
+    "import": "loading",
+    "load": "loading",
+    "convert": "rewrite",
+}  # where a job's name cannot be that of its module
 
 
 def job_module(name: str) -> ModuleType:

@@ -1,95 +1,75 @@
-"""convert: a log directory in another record format, or with another compression, as another directory.
+"""rewrite: a log directory in another record format, or with another compression, as another directory.
 
-    open each log  ->  each segment converted by a task  ->  published under its name, with all that a broker needs
+    data.staged/    what tasks write; a job that is killed leaves it, and the next one clears it away
+    data/           the same under its name, in one step, when all of it has been synced
 
-What must hold: the source is never written to; offsets stay; what a format cannot hold is counted and told. Below v2
-there are no transactions: aborted data and markers are left out, as nobody could tell them from the rest, and a log
-ends where the last transaction has ended. Segments do not become larger than their topic allows, so unpacked ones are
-cut. Kafka's own topics stay as they are below v2: coordinators and controllers read nothing else.
+What must hold: the source is only read, and of a log only what is below the high watermark is taken; offsets stay; what
+a format cannot hold is counted and told. Tasks write files of one attempt each; those get their names that the driver
+was told of, and the rest goes. Below v2 a log ends where the last transaction has ended, and Kafka's own topics stay as
+they are: coordinators and controllers read nothing else.
 Kafka: from 4.0 on reads v0 and v1 and writes neither; up to 3.x topics have message.format.version for it.
-Not here: rules for a batch (log/convert.py).
+Not here: what becomes of a segment (rewrite_segments.py).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from minibroker.cleaner.cleaner import Scan
-from minibroker.cleaner.transactions import Transactions
-from minibroker.clock import LoopClock
-from minibroker.errors import ProtocolError, UnknownCodec
-from minibroker.log.aborted import aborted_between
-from minibroker.log.batches import Batch, batches
-from minibroker.log.compression import CODEC_NAMES, ZSTD, check_level
-from minibroker.log.convert import RUN_BYTES_MAX
-from minibroker.log.convert import convert as convert_batches
-from minibroker.log.epochs import LeaderEpochs
-from minibroker.log.producers import ProducerStates
-from minibroker.log.segment import OFFSET_DELTA_MAX, Segment
-from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
-from minibroker.spark.jobs.directory_in import SourceDirectory, SourceLog, opened
-from minibroker.spark.jobs.directory_out import (
-    Copy,
-    NewDirectory,
-    WrittenSegment,
-    begin_segment,
-    copies_of,
-    copy,
-    end_segment,
+from minibroker.config import BrokerConfig, TopicConfig, log_settings
+from minibroker.errors import KafkaError, StorageError
+from minibroker.log.checkpoints import (
+    CLEANER_OFFSETS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    PARTITION_METADATA,
+    read_file,
+    write_clean_shutdown,
+    write_file,
+    write_leader_epochs,
 )
+from minibroker.log.compression import CODEC_NAMES, ZSTD, check_level
+from minibroker.log.directory import LogDirectory, split_name
+from minibroker.log.epochs import LeaderEpochs
+from minibroker.log.meta_properties import META_PROPERTIES
+from minibroker.log.producers import ProducerStates
+from minibroker.log.read_only_storage import ReadOnlyStorage
+from minibroker.log.segment import Segment
+from minibroker.log.settings import LogSettings
+from minibroker.log.snapshots import SUFFIX as SNAPSHOT
+from minibroker.log.snapshots import snapshot_path
+from minibroker.log.storage import LOCK, OsStorage
+from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, METADATA_TOPIC
+from minibroker.metadata.image import MetadataImage
+from minibroker.metadata.metadata_log import MetadataLog
+from minibroker.spark.files.directories import PartitionFiles, Unreadable, find_partitions, logs_in, topics_in
+from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
 from minibroker.spark.jobs.progress import Progress
+from minibroker.spark.jobs.rewrite_segments import LOST, Manner, SegmentWork, WrittenSegments, write_segment
 from minibroker.spark.jobs.summary import Summary, Table
-from minibroker.spark.jobs.tasks import run_tasks
+from minibroker.spark.jobs.tasks import TaskFailed, run_tasks
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import INTERNAL_TOPICS
 from minibroker.stored.producers import AbortedTxn
 
+STAGED = ".staged"
 DESCRIPTION = (
     "Write a log directory in another record format (v0, v1, v2), or compressed in another way, as another directory. "
     "Offsets stay as they are."
 )
 EPILOG = """examples:
-  minibroker spark convert --path data --to smaller --codec zstd --level 19
-  minibroker spark convert --path data --to old --format 1 --codec gzip -t orders --only
-  minibroker spark convert --path old --to new --format 2
+  minibroker spark rewrite --path data --to smaller --codec zstd --level 19
+  minibroker spark rewrite --path data --to old --format 1 --codec gzip -t orders --only
+  minibroker spark rewrite --path old --to new --format 2
 
 The new directory is the whole of the old one, other topics copied; with --only it holds nothing else."""
 
 
-class Manner:
-    """What is to become of the batches."""
-
-    def __init__(self, magic: int | None, codec: str | None, level: int | None):
-        if magic is None and codec is None:
-            raise OptionError("nothing is to be done: say --format 0, 1 or 2, or --codec")
-        if codec is not None and codec not in CODEC_NAMES:
-            raise OptionError(f"--codec {codec}: it can be {', '.join(CODEC_NAMES)}")
-        self.magic = magic
-        self.codec = None if codec is None else CODEC_NAMES.index(codec)
-        self.level = level
-        if magic is not None and magic < 2 and self.codec == ZSTD:
-            raise OptionError(f"--codec zstd: format {magic} does not know it; gzip, snappy and lz4 it does")
-        if level is not None:
-            if self.codec is None:
-                raise OptionError("--level is of a codec: say --codec too")
-            try:
-                check_level(self.codec, level)
-            except ValueError as error:
-                raise OptionError(f"--level: {error}") from error
-
-    @property
-    def is_old(self) -> bool:
-        return self.magic is not None and self.magic < 2
-
-    def takes(self, topic: str) -> bool:
-        """Return whether a topic can become like this."""
-        return topic not in INTERNAL_TOPICS or not self.is_old
-
-
-def convert(
+def rewrite(
     spark: Any,
     path: str,
     target: str,
@@ -102,98 +82,222 @@ def convert(
     settings: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Write a converted copy of a log directory; without `magic` or `codec` batches keep theirs."""
-    manner = Manner(magic, codec, level)
+    """Write a copy of a log directory with other batches; without `magic` or `codec` they keep theirs."""
+    manner = _manner(magic, codec, level)
     wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
-    source = SourceDirectory(path, wanted, LoopClock().now_ms(), settings)
-    with closing(NewDirectory(target, [path])) as new:
-        with progress.step(f"opening {len(source.names):,} logs"):
-            logs, copied = source.opened(lambda *key: wanted.wants(*key) and manner.takes(key[0]), only=only)
-            if not logs:
-                raise OptionError(f"no topic in {source.path} is to be converted")
-        new.begin([*logs, *copied])
-        works: list[Conversion | Copy] = [work for log in logs for work in _works(log, new.root, manner)]
-        works += [work for log in copied for work in copies_of(log, new.root)]
-        with progress.step(f"converting {len(logs):,} logs, {len(works):,} segments with those that are copied"):
-            written = [each for some in run_tasks(spark, write, works) for each in some]
+    wanted.check_found(topics_in([path]))
+    (root, _), *_ = logs_in(path)
+    log_settings_of = _settings(root, settings or {})
+    takes_rest = not only and root == os.path.abspath(path)  # and not a log alone
+    logs: list[NewLog] = []
+    for (topic, partition), files in find_partitions([path], TopicFilter()).items():
+        is_wanted = wanted.wants(topic, partition) and not (manner.is_old and topic in INTERNAL_TOPICS)
+        # The metadata log lies beside the logs.
+        if topic != METADATA_TOPIC and (is_wanted or takes_rest):
+            logs.append(NewLog(files, log_settings_of(topic), manner if is_wanted else None))
+    changed = [log for log in logs if log.is_changed]
+    if not changed:
+        raise OptionError(f"no topic in {path} is to be rewritten")
+    with _new_directory(target, path) as storage:
+        _copy_known(ReadOnlyStorage(root), storage, logs, takes_rest=takes_rest)
+        works = [work for log in logs for work in log.works(storage.root)]
+        with progress.step(f"rewriting {len(changed):,} logs, {len(works):,} segments with those that are copied"):
+            written = run_tasks(spark, write_segment, works)
         with progress.step("putting it in its place"):
-            new.take_top(source.storage, [] if only or source.is_alone else source.top)
-            new.publish([*logs, *copied], written)
-    names = {log.directory for log in logs}
-    return _summary(source, target, logs, copied, [each for each in written if each.directory in names])
+            _finish(storage, logs, written)
+    return _summary(target, logs, written)
 
 
-def write(work: Conversion | Copy) -> list[WrittenSegment]:
-    """Write a segment, or what becomes of it: what a task does."""
-    return convert_segment(work) if isinstance(work, Conversion) else [copy(work)]
+def _manner(magic: int | None, codec: str | None, level: int | None) -> Manner:
+    if magic is None and codec is None:
+        raise OptionError("nothing is to be done: say --format 0, 1 or 2, or --codec")
+    if codec is not None and codec not in CODEC_NAMES:
+        raise OptionError(f"--codec {codec}: it can be {', '.join(CODEC_NAMES)}")
+    manner = Manner(magic, None if codec is None else CODEC_NAMES.index(codec), level)
+    if manner.is_old and manner.codec == ZSTD:
+        raise OptionError(f"--codec zstd: format {magic} does not know it; gzip, snappy and lz4 it does")
+    if level is not None:
+        if manner.codec is None:
+            raise OptionError("--level is of a codec: say --codec too")
+        try:
+            check_level(manner.codec, level)
+        except ValueError as error:
+            raise OptionError(f"--level: {error}") from error
+    return manner
 
 
-def _works(log: SourceLog, target: str, manner: Manner) -> Iterator[Conversion]:
-    """Yield the work on each segment, and let the log be what it will be."""
-    if manner.is_old:
-        log.end_at(log.last_stable_offset())
-    for segment in log.log.segments:
-        if segment.base_offset > log.end_offset:
-            break
-        work = Conversion(log.storage.root, target, log.directory, segment.base_offset, log.end_offset)
-        work.magic, work.codec, work.level = manner.magic, manner.codec, manner.level
-        work.segment_bytes = log.settings.segment_bytes
-        work.index_interval_bytes = log.settings.index_interval_bytes
-        if manner.is_old:
-            work.aborted = aborted_between(log.log, segment.base_offset, segment.next_offset())
-        yield work
-    if manner.is_old:
-        # Neither producers nor leaders are known of old batches.
-        log.producers, log.epochs = ProducerStates(log.directory), LeaderEpochs()
-        log.snapshots_from = log.end_offset
-    log.close()
+def _settings(root: str, given: Mapping[str, str]) -> Callable[[str], LogSettings]:
+    """Return what tells a topic's settings: what was said, else the directory's own metadata, else Kafka's defaults."""
+    storage, image = ReadOnlyStorage(root), MetadataImage()
+    if storage.exists(METADATA_DIRECTORY):  # its broker was its own controller
+        image = MetadataLog(storage, node_id=0).load(now_ms=0)
+
+    def settings_of(topic: str) -> LogSettings:
+        try:
+            return log_settings(TopicConfig({**image.topic_configs(topic), **given}, BrokerConfig()))
+        except (KafkaError, ValueError) as error:
+            raise OptionError(f"--config: {error}") from error
+
+    return settings_of
 
 
-def _summary(
-    source: SourceDirectory,
-    target: str,
-    logs: list[SourceLog],
-    copied: list[SourceLog],
-    converted: list[WrittenSegment],
-) -> Summary:
-    columns = ("log", "end", "batches before", "batches", "bytes before", "bytes", "segments")
-    rows: list[tuple[Any, ...]] = []
+class NewLog:
+    """A log of the new directory."""
+
+    def __init__(self, files: PartitionFiles, settings: LogSettings, manner: Manner | None):
+        self.files = files
+        self.settings = settings
+        self.manner = manner or Manner()
+        self.is_changed = manner is not None
+        promised = files.high_watermark
+        self.end_offset = files.end_offset if promised is None else min(promised, files.end_offset)
+
+    def works(self, target: str) -> Iterator[SegmentWork]:
+        """Yield the work on each segment."""
+        files, settings = self.files, self.settings
+        aborted: list[AbortedTxn] = []
+        if self.manner.is_old:
+            try:
+                self.end_offset, aborted = files.transactions(0, self.end_offset)
+            except Unreadable as error:
+                raise TaskFailed(str(error)) from error
+        for index, part in enumerate(files.parts):
+            start, behind = part.base_offset, files.next_base(index) or files.end_offset
+            if start <= self.end_offset:
+                yield SegmentWork(
+                    *(files.root.path, target, files.directory, start, self.end_offset, self.manner),
+                    *(settings.segment_bytes, settings.index_interval_bytes),
+                    [each for each in aborted if each.first_offset < behind and each.last_offset >= start],
+                )
+
+    def keeps(self, name: str) -> bool:
+        """Return whether a file is of the new log too. Of old batches neither producers nor leaders are known."""
+        return name == PARTITION_METADATA or (not self.manner.is_old and name.endswith((SNAPSHOT, LEADER_EPOCHS)))
+
+
+def _copy_known(source: OsStorage, target: OsStorage, logs: Sequence[NewLog], *, takes_rest: bool) -> None:
+    """Copy what lies beside the segments."""
+    names = [LOG_STARTS, CLEANER_OFFSETS, *((META_PROPERTIES, BOOTSTRAP) if takes_rest else ())]
+    folders = {log.files.directory: log.keeps for log in logs}
+    if takes_rest and source.exists(METADATA_DIRECTORY):
+        folders[METADATA_DIRECTORY] = lambda name: True
+    for folder, keeps in folders.items():
+        target.make_directory(folder)
+        names += [f"{folder}/{name}" for name in source.list(folder) if keeps(name)]
+    for name in filter(source.exists, names):
+        write_file(target, name, read_file(source, name))
+
+
+def _finish(storage: OsStorage, logs: Sequence[NewLog], written: Sequence[WrittenSegments]) -> None:
+    """Give segments their names; then open each log and leave it as a broker that stops."""
+    reached = dict.fromkeys((log.files.directory for log in logs), -1)
+    for each in written:
+        for base_offset, suffix, next_offset in each.segments:
+            Segment(storage, each.directory, base_offset, suffix=suffix).rename("")
+            reached[each.directory] = max(next_offset, reached[each.directory])
     for log in logs:
-        mine = [each for each in converted if each.directory == log.directory]
-        counts = [sum(each.counts[name] for each in mine) for name in columns[2:5]]
-        rows.append((log.directory, log.end_offset, *counts, sum(each.size_bytes for each in mine), len(mine)))
-    lost = {name: sum(each.counts[name] for each in converted) for name in LOST}
-    notes = [f"the new directory is {target}", *source.notes()]
-    if any(lost.values()):
-        told = ", ".join(f"{count:,} {name}" for name, count in lost.items() if count)
+        folder = log.files.directory
+        if reached[folder] < log.end_offset:
+            # What was last has gone. Offsets do not come again, so the log goes on in a segment that begins there.
+            segment = Segment(storage, folder, log.end_offset)
+            segment.create(0)
+            segment.sync()
+            segment.close()
+        if log.manner.is_old:  # or opening would look for them
+            _write_producers(storage, log, ProducerStates())
+            write_leader_epochs(storage, folder, LeaderEpochs())
+    write_clean_shutdown(storage)
+    directory = LogDirectory(storage)
+    directory.start()
+    for log in logs:
+        opened = directory.open(log.files.topic, log.files.partition, log.settings, now_ms=0)
+        _write_producers(storage, log, opened.producers)
+        opened.release()
+        storage.sync_directory(log.files.directory)
+    directory.close({(log.files.topic, log.files.partition): log.end_offset for log in logs})
+
+
+def _write_producers(storage: OsStorage, log: NewLog, producers: ProducerStates) -> None:
+    write_file(storage, snapshot_path(log.files.directory, log.end_offset), producers.snapshot_bytes())
+
+
+@contextmanager
+def _new_directory(target: str, source: str) -> Iterator[OsStorage]:
+    """Yield a directory beside its place, which appears there when it is whole; of one that fails nothing stays."""
+    above, _, name = os.path.abspath(target).rpartition("/")
+    beside, staged = OsStorage(above or "/"), name + STAGED
+    if beside.list(name):
+        raise OptionError(f"{target} is not empty: name a directory that is not there yet")
+    if f"{os.path.realpath(above)}/{name}/".startswith(f"{os.path.realpath(source)}/"):
+        raise OptionError(f"{target} lies within {source}, which is read")
+    beside.make_directory(staged)
+    storage = OsStorage(beside.real_path(staged))
+    try:
+        storage.lock()
+    except StorageError as failure:
+        raise OptionError(f"{storage.root}: another job is writing it ({failure})") from failure
+    try:
+        _clear(storage)  # what a job left that was killed
+        yield storage
+        storage.remove(LOCK)
+        storage.sync_directory("")
+        beside.rename(staged, name)
+        beside.sync_directory("")
+    finally:
+        storage.unlock()
+        if beside.exists(staged):
+            _clear(storage)
+            storage.remove(LOCK)
+            beside.remove(staged)
+
+
+def _clear(storage: OsStorage) -> None:
+    for name in storage.list(""):
+        for inner in storage.list(name) if split_name(name) else ():
+            storage.remove(f"{name}/{inner}")
+        if name != LOCK:
+            storage.remove(name)
+
+
+def _summary(target: str, logs: Sequence[NewLog], written: Sequence[WrittenSegments]) -> Summary:
+    columns = ("batches before", "batches", "bytes before", "bytes", "segments")
+    changed = {log.files.directory: log for log in logs if log.is_changed}
+    counts = {name: Counter[str]() for name in changed}
+    for each in written:
+        if each.directory in changed:
+            counts[each.directory].update(each.counts, segments=len(each.segments))
+    rows = [(name, log.end_offset, *(counts[name][what] for what in columns)) for name, log in changed.items()]
+    sums = sum(counts.values(), Counter[str]())
+    lost = [(name, sums[name]) for name in LOST if sums[name]]
+    notes, root = [f"the new directory is {target}"], logs[0].files.root
+    if not root.was_clean:
+        notes.append(f"no broker has stopped in order in {root.path}: what one writes now is not in the new directory")
+    if lost:
+        told = ", ".join(f"{count:,} {name}" for name, count in lost)
         notes.append(f"lost, for the format has no place for it: {told}")
-    cut = [log for log in logs if log.end_offset < log.log.log_end_offset]
+    cut = sum(log.end_offset < log.files.end_offset for log in changed.values())
     if cut:
         notes.append(
-            f"{len(cut)} logs end before their last record: below the high watermark, or the first open transaction"
+            f"{cut} logs end before their last record: below the high watermark, or the first open transaction"
         )
-    figures = {
-        "logs converted": len(logs),
-        "logs copied": len(copied),
-        "bytes before": sum(row[4] for row in rows),
-        "bytes": sum(row[5] for row in rows),
-    }
-    tables = [Table("logs", columns, rows), Table("lost", ("what", "count"), [row for row in lost.items() if row[1]])]
-    return Summary("convert", figures, tables, notes=notes)
+    figures = {"logs rewritten": len(changed), "logs copied": len(logs) - len(changed)}
+    figures |= {name: sums[name] for name in ("bytes before", "bytes")}
+    tables = [Table("logs", ("log", "end", *columns), rows), Table("lost", ("what", "count"), lost)]
+    return Summary("rewrite", figures, tables, notes=notes)
 
 
 # The command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_new_directory_arguments(parser, "converted", "segment.bytes=536870912")
+    add_new_directory_arguments(parser, "rewritten", "segment.bytes=536870912")
     parser.add_argument("--format", type=int, choices=(0, 1, 2), help="of the records; without it they keep theirs")
     parser.add_argument("--codec", choices=CODEC_NAMES, help="of the batches; without it they keep theirs")
     parser.add_argument("--level", type=int, metavar="N", help="of the codec, Kafka's default without it")
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
-    return convert(
+    return rewrite(
         spark,
         options.path,
         options.to,
@@ -205,129 +309,3 @@ def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
         settings=pairs_of("--config", options.config),
         progress=progress,
     )
-
-
-# What a format cannot hold, as the summary calls it.
-LOST = ("headers", "aborted batches", "markers", "producer batches", "timestamps")
-
-
-class Conversion:
-    """A segment, and what is to become of it."""
-
-    def __init__(self, root: str, target: str, directory: str, base_offset: int, end_offset: int):
-        self.root = root
-        self.target = target
-        self.directory = directory
-        self.base_offset = base_offset
-        self.end_offset = end_offset  # what ends there or behind it is left out
-        self.magic: int | None = None  # None: each batch keeps its own
-        self.codec: int | None = None
-        self.level: int | None = None
-        self.segment_bytes = 0
-        self.index_interval_bytes = 0
-        self.aborted: list[AbortedTxn] = []  # those that may have records in it
-
-
-def convert_segment(work: Conversion) -> list[WrittenSegment]:
-    """Write a segment anew: what a task does."""
-    segment = Segment(opened(work.root, work.directory), work.directory, work.base_offset)
-    scan = Scan(segment)
-    converter = _Converter(work, segment.modified_ms)
-    try:
-        for batch in scan:
-            if batch.last_offset >= work.end_offset:
-                break
-            converter.take(batch)
-    except ProtocolError as error:
-        raise scan.placed(error) from None
-    converter.write_run()
-    converter.end(segment)
-    segment.close()
-    return converter.written
-
-
-class _Converter:
-    def __init__(self, work: Conversion, modified_ms: int):
-        self.work = work
-        self.written: list[WrittenSegment] = []
-        self._modified_ms = modified_ms
-        self._transactions = Transactions()
-        self._transactions.add_aborted(work.aborted)
-        self._new = begin_segment(work.target, work.directory, work.base_offset)
-        self._run = bytearray()  # single messages of one format that may become one batch
-        self._run_magic = 0
-        self._counts: dict[str, int] = dict.fromkeys(("bytes before", "batches before", "batches", *LOST), 0)
-
-    def take(self, batch: Batch) -> None:
-        work, counts = self.work, self._counts
-        counts["bytes before"] += batch.size_bytes
-        counts["batches before"] += 1
-        magic = batch.magic if work.magic is None else work.magic
-        if magic < 2 and batch.magic == 2:
-            if self._transactions.see(batch) and not batch.is_control:
-                counts["aborted batches"] += 1
-                return
-            if batch.is_control:
-                counts["markers"] += 1
-                return
-            counts["producer batches"] += batch.producer_id >= 0
-            counts["headers"] += sum(len(record.headers) for record in batch.records())
-        if magic == 0 < batch.magic:
-            counts["timestamps"] += batch.count
-        if magic < 2 and work.codec is None and batch.codec == ZSTD:
-            reason = f"zstd, which format {magic} does not know: say another codec"
-            raise UnknownCodec(reason, batch.position, "batch")
-        is_single = batch.magic < 2 and not batch.codec
-        if not is_single or len(self._run) >= RUN_BYTES_MAX or batch.magic != self._run_magic:
-            self.write_run()
-        if is_single:
-            self._run += batch.view
-            self._run_magic = batch.magic
-        else:
-            self._write(_converted(work, batch.view, magic))
-
-    def write_run(self) -> None:
-        """Write the messages that have been gathered."""
-        if self._run:
-            magic = self._run_magic if self.work.magic is None else self.work.magic
-            self._write(_converted(self.work, self._run, magic))
-            self._run = bytearray()
-
-    def _write(self, pieces: Iterator[bytes | memoryview]) -> None:
-        work = self.work
-        for piece in pieces:
-            added = list(batches(piece))
-            new = self._new
-            is_far = added[-1].last_offset - new.base_offset > OFFSET_DELTA_MAX
-            if new.size_bytes and (new.size_bytes + len(piece) > work.segment_bytes or is_far):
-                self._end_segment()
-                self._new = new = begin_segment(work.target, work.directory, added[0].base_offset)
-            new.append([piece], added, work.index_interval_bytes)
-            self._counts["batches"] += len(added)
-
-    def _end_segment(self) -> None:
-        self._new.seal()
-        self.written.append(end_segment(self._new, self._modified_ms, self._counts))
-        self._counts = dict.fromkeys(self._counts, 0)
-
-    def end(self, segment: Segment) -> None:
-        """End the last segment; which transactions were aborted stays with the segments that have the markers."""
-        work = self.work
-        if work.magic is None or work.magic == 2:
-            entries = [each for each in segment.transaction_index.entries() if each.last_offset < work.end_offset]
-            bases = [each.base_offset for each in self.written] + [self._new.base_offset]
-            for base, behind, holder in zip(bases, [*bases[1:], 1 << 62], [*self.written, None], strict=True):
-                mine = [each for each in entries if base <= each.last_offset < behind]
-                owner = self._new
-                if holder is not None and mine:
-                    owner = Segment(self._new.storage, work.directory, base, suffix=holder.suffix)
-                for entry in mine:
-                    owner.transaction_index.add(entry)
-                if owner is not self._new:
-                    owner.transaction_index.sync()
-                    owner.close()
-        self._end_segment()
-
-
-def _converted(work: Conversion, data: bytearray | memoryview, magic: int) -> Iterator[bytes | memoryview]:
-    return convert_batches(data, magic, codec=work.codec, level=work.level)

@@ -16,13 +16,12 @@ from itertools import pairwise
 from typing import Any
 
 from minibroker.errors import ProtocolError
-from minibroker.log.checkpoints import LOG_STARTS, read_leader_epochs
+from minibroker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, read_leader_epochs
 from minibroker.log.directory import split_name
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.segment import Segment
 from minibroker.spark.files.directories import logs_in, topics_in
 from minibroker.spark.jobs.arguments import TopicFilter, add_directory_arguments, add_repeated
-from minibroker.spark.jobs.directory_in import is_at_work
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
@@ -248,8 +247,11 @@ def _summary(roots: list[Root]) -> Summary:
         "bytes": sums.size_bytes,
         "problems found": len(told),
     }
-    busy = [root.storage.root for root in roots if is_at_work(root.storage.root)]
-    notes = [f"a broker is at work in {each}: what it is writing looks broken" for each in busy]
+    notes = [
+        f"no broker has stopped in order in {root.storage.root}: what one writes now looks broken"
+        for root in roots
+        if not root.storage.exists(CLEAN_SHUTDOWN)
+    ]
     return Summary("verify", figures, [Table("logs", columns, rows)], told, notes)
 
 

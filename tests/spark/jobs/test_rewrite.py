@@ -15,12 +15,12 @@ import pytest
 
 from minibroker.client import Cluster, Producer
 from minibroker.errors import ProtocolError
-from minibroker.log.checkpoints import HIGH_WATERMARKS, read_offsets
+from minibroker.log.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, format_offsets, read_offsets
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.directory import LogDirectory
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
-from minibroker.spark.jobs import convert as job
+from minibroker.spark.jobs import rewrite as job
 from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.option_values import OptionError
@@ -93,7 +93,7 @@ def test_records_stay_as_far_as_the_format_holds_them(
     else:
         wanted = TopicFilter()
     new, names = tmp_path / "new", names_in(logs)
-    summary = job.convert(None, str(logs), str(new), magic=magic, codec=codec, level=level, wanted=wanted)
+    summary = job.rewrite(None, str(logs), str(new), magic=magic, codec=codec, level=level, wanted=wanted)
     assert tree(logs) == before
     assert names_in(new) == names
     assert problems_in(new) == []
@@ -121,7 +121,7 @@ def test_records_stay_as_far_as_the_format_holds_them(
 
 def test_what_is_lost_is_told(logs: Path, tmp_path: Path, without_spark: None) -> None:
     wanted = TopicFilter(["txn", "open", "format2"])
-    summary = job.convert(None, str(logs), str(tmp_path / "new"), magic=0, codec="gzip", wanted=wanted, only=True)
+    summary = job.rewrite(None, str(logs), str(tmp_path / "new"), magic=0, codec="gzip", wanted=wanted, only=True)
     batches = [batch for name in ("txn-0", "open-0", "format2-0") for batch in every_batch(logs / name)]
     lost = dict(summary.table("lost").rows)
     assert lost["headers"] == sum(len(record.headers) for batch in batches for record in batch.records())
@@ -137,8 +137,8 @@ def test_what_is_lost_is_told(logs: Path, tmp_path: Path, without_spark: None) -
 
 
 def test_up_again_is_the_same_but_for_what_was_lost(logs: Path, tmp_path: Path, without_spark: None) -> None:
-    job.convert(None, str(logs), str(tmp_path / "old"), magic=1, codec="gzip")
-    job.convert(None, str(tmp_path / "old"), str(tmp_path / "new"), magic=2)
+    job.rewrite(None, str(logs), str(tmp_path / "old"), magic=1, codec="gzip")
+    job.rewrite(None, str(tmp_path / "old"), str(tmp_path / "new"), magic=2)
     assert problems_in(tmp_path / "new") == []
     for name in names_in(logs):
         due = [row[:5] for row in one_by_one(logs / name, read_committed=True)]
@@ -154,7 +154,7 @@ def test_what_becomes_larger_than_a_segment_is_cut(tmp_path: Path, without_spark
     log.end(7, commit=False)
     log.end_all()
     config = {"segment.bytes": str(1 << 20)}
-    job.convert(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="none", settings=config)
+    job.rewrite(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="none", settings=config)
     paths = sorted((tmp_path / "new/t-0").glob("*.log"))
     assert [int(path.stem) for path in paths] == [0, 20]
     assert all(path.stat().st_size <= 1 << 20 for path in paths)
@@ -179,13 +179,13 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     asked: dict[str, Any], due: str, logs: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(OptionError, match=due):
-        job.convert(None, str(logs), str(tmp_path / "new"), **asked)
+        job.rewrite(None, str(logs), str(tmp_path / "new"), **asked)
     assert not list(tmp_path.iterdir())
 
 
 def test_zstd_must_be_told_another_codec_on_its_way_down(logs: Path, tmp_path: Path, without_spark: None) -> None:
     with pytest.raises(ProtocolError, match="zstd, which format 1 does not know: say another codec"):
-        job.convert(None, str(logs), str(tmp_path / "new"), magic=1, wanted=TopicFilter(["format2"]))
+        job.rewrite(None, str(logs), str(tmp_path / "new"), magic=1, wanted=TopicFilter(["format2"]))
     assert not list(tmp_path.iterdir())
 
 
@@ -194,21 +194,21 @@ def test_a_broken_batch_ends_it_and_is_named(logs: Path, tmp_path: Path, without
     path = sorted((tmp_path / "data/txn-0").glob("*.log"))[1]
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(ProtocolError, match=f"txn-0/{path.name}"):
-        job.convert(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="gzip")
+        job.rewrite(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="gzip")
     assert [each.name for each in tmp_path.iterdir()] == ["data"]
 
 
 KILLED = """
 import os, signal, sys
-from minibroker.spark.jobs import convert
+from minibroker.spark.jobs import rewrite
 
 def run_tasks(spark, function, works):
     for work in works[:2]:
         function(work)
     os.kill(os.getpid(), signal.SIGKILL)
 
-convert.run_tasks = run_tasks
-convert.convert(None, sys.argv[1], sys.argv[2], codec="gzip")
+rewrite.run_tasks = run_tasks
+rewrite.rewrite(None, sys.argv[1], sys.argv[2], codec="gzip")
 """
 
 
@@ -219,24 +219,77 @@ def test_a_job_that_is_killed_leaves_what_the_next_one_clears_away(
     assert subprocess.run([sys.executable, "-c", KILLED, str(logs), str(new)]).returncode == -signal.SIGKILL
     assert [each.name for each in tmp_path.iterdir()] == ["new.staged"]
     assert list((tmp_path / "new.staged").rglob("*.log.*.cleaned"))
-    job.convert(None, str(logs), str(new), codec="gzip")
+    job.rewrite(None, str(logs), str(new), codec="gzip")
     assert [each.name for each in tmp_path.iterdir()] == ["new"]
     assert names_in(new) == names_in(logs)
     assert problems_in(new) == []
 
 
+def test_a_place_that_is_taken_is_refused_and_a_job_that_fails_leaves_nothing(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> list[Any]:
+        raise RuntimeError("a disk refuses")
+
+    source = shutil.copytree(logs, tmp_path / "data")
+    before = tree(source)
+    monkeypatch.setattr(job, "run_tasks", refuse)
+    for target, due in (("data", "is not empty"), ("data/new", "lies within"), ("new", "a disk refuses")):
+        with pytest.raises((OptionError, RuntimeError), match=due):
+            job.rewrite(None, str(source), str(tmp_path / target), codec="gzip")
+        assert [each.name for each in tmp_path.iterdir()] == ["data"]
+        assert tree(source) == before
+    (tmp_path / "new.staged").mkdir()
+    other = OsStorage(str(tmp_path / "new.staged"))
+    other.lock()
+    with pytest.raises(OptionError, match="another job is writing it"):
+        job.rewrite(None, str(source), str(tmp_path / "new"), codec="gzip")
+    other.unlock()
+
+
+def test_a_log_ends_at_the_high_watermark_and_keeps_what_is_known_up_to_there(
+    logs: Path, tmp_path: Path, without_spark: None
+) -> None:
+    """Also where a broker is at work: batches behind it, half of one, and no mark of a clean stop."""
+    source = shutil.copytree(logs, tmp_path / "data")
+    (source / CLEAN_SHUTDOWN).unlink()
+    promised = read_offsets(OsStorage(str(source)), HIGH_WATERMARKS)
+    ends = {key: offset for key, offset in promised.items() if key[0] in ("txn", "epochs", "format1", "trimmed")}
+    for name, _ in ends:
+        path = max((source / f"{name}-0").glob("*.log"))
+        bases = [
+            batch.header_offset for batch in every_batch(source / f"{name}-0") if batch.magic == 2 or not batch.codec
+        ]
+        ends[name, 0] = next(base for base in reversed(bases) if base < ends[name, 0] - 3)
+        path.write_bytes(path.read_bytes() + bytes(7))
+    (source / HIGH_WATERMARKS).write_bytes(format_offsets({**promised, **ends}))
+    summary = job.rewrite(
+        None, str(source), str(tmp_path / "new"), codec="gzip", wanted=TopicFilter(["txn", "trimmed"])
+    )
+    assert (summary.figures["logs rewritten"], summary.table("logs").rows[1][:2]) == (2, ["txn-0", ends["txn", 0]])
+    assert any(note.startswith("2 logs end before") for note in summary.notes)
+    assert problems_in(tmp_path / "new") == []
+    for (name, _), end in ends.items():
+        due = [row for row in one_by_one(logs / f"{name}-0") if row[0] < end]
+        assert [row[:5] for row in one_by_one(tmp_path / f"new/{name}-0")] == [row[:5] for row in due]
+    new = OsStorage(str(tmp_path / "new"))
+    assert read_offsets(new, HIGH_WATERMARKS) == {**promised, **ends}
+    assert read_offsets(new, LOG_STARTS) == read_offsets(OsStorage(str(logs)), LOG_STARTS)
+
+
 def test_a_broker_at_work_is_told_of(logs: Path, tmp_path: Path, without_spark: None) -> None:
     source = tmp_path / "data"
-    shutil.copytree(logs, source)
-    storage = OsStorage(str(source))
-    storage.lock()
-    try:
-        summary = job.convert(None, str(source), str(tmp_path / "new"), codec="gzip", wanted=TopicFilter(["txn"]))
-    finally:
-        storage.unlock()
-    assert [note for note in summary.notes if "a broker is at work" in note]
-    again = job.convert(None, str(source), str(tmp_path / "more"), codec="gzip", wanted=TopicFilter(["txn"]), only=True)
-    assert not [note for note in again.notes if "a broker is at work" in note]
+    asyncio.run(produce(source, 20))
+    with served(source) as broker:
+        summary = job.rewrite(None, str(source), str(tmp_path / "new"), codec="gzip")
+        assert [note for note in summary.notes if "no broker has stopped in order" in note]
+        assert len(broker.records("orders")) == 20
+    with served(tmp_path / "new") as broker:
+        broker.records("orders")
+    again = job.rewrite(None, str(source), str(tmp_path / "more"), codec="gzip", only=True)
+    assert again.notes == [f"the new directory is {tmp_path / 'more'}"]
+    assert len(one_by_one(tmp_path / "more/orders-0")) == 20
+    assert not (tmp_path / "more/meta.properties").exists()
 
 
 async def produce(root: Path, count: int) -> None:
@@ -254,7 +307,7 @@ async def produce(root: Path, count: int) -> None:
 def run_job(spark: Any, words: list[str]) -> Any:
     from minibroker.spark.jobs.progress import Progress
 
-    summary = job.run(spark, parser_of("convert").parse_args(words), Progress(spark, False))
+    summary = job.run(spark, parser_of("rewrite").parse_args(words), Progress(spark, False))
     return json.loads(summary.as_json())
 
 
@@ -262,9 +315,9 @@ def run_job(spark: Any, words: list[str]) -> Any:
 @pytest.mark.interop
 def test_a_broker_goes_on_with_what_was_converted(spark: Session, tmp_path: Path) -> None:
     asyncio.run(produce(tmp_path / "data", 60))
-    path, call = str(tmp_path / "new"), "tests.spark.jobs.test_convert:run_job"
+    path, call = str(tmp_path / "new"), "tests.spark.jobs.test_rewrite:run_job"
     words = ["--path", str(tmp_path / "data"), "--to", path, "--format", "1", "--codec", "lz4"]
-    assert spark.call(call, words=words)["logs converted"] == 1
+    assert spark.call(call, words=words)["logs rewritten"] == 1
     rows = spark.rows("minibroker", path=path, subscribe="orders")
     assert sorted(int(bytes.fromhex(row[1])) for row in rows) == list(range(60))
     release = kafka.DUMPS[-1]
