@@ -2,7 +2,7 @@
 
 What must hold: a batch that is named here has the checksum it says, as many records as it says, with offsets that rise
 within its own, and the largest timestamp that it says. Of any other nothing is said: whoever wants to know what is
-wrong reads its records (tools/verify/segment_piece.py). Only batches of v2 are named, and none without records.
+wrong reads its records (tools/verify/segment_findings.py). Only batches of v2 are named, and none without records.
 """
 
 from __future__ import annotations
@@ -21,22 +21,32 @@ CHUNK_BYTES = 8 * 1024 * 1024
 UNCHECKED = np.iinfo(np.int64).min  # in the place of a largest timestamp that says nothing of the records
 
 
-def sound_batches(view: memoryview, start: int, end: int) -> set[int]:
-    """Return the positions of the sound batches between two."""
-    found: set[int] = set()
-    while start < end:
-        chunk = view[start : min(start + CHUNK_BYTES, end)]
+class SoundBatches:
+    """The positions of the sound batches; asked for as they rise, for those of one chunk are known at a time."""
+
+    def __init__(self, view: memoryview):
+        self._view = view
+        self._end = 0  # of the chunk
+        self._found: set[int] = set()
+
+    def __contains__(self, position: object) -> bool:
+        assert isinstance(position, int)
+        if position >= self._end:
+            self._read(position)
+        return position in self._found
+
+    def _read(self, start: int) -> None:
+        """Look at the batches from a position on, which is that of one."""
+        view = self._view
+        chunk = view[start : start + CHUNK_BYTES]
         reader = _Chunk(chunk)
-        if not reader.position and len(chunk) >= PREFIX_BYTES and start + len(chunk) < end:
+        if not reader.position and len(chunk) >= PREFIX_BYTES and start + len(chunk) < len(view):
             # One batch is longer than a chunk.
             size_bytes = int.from_bytes(chunk[8:12], "big") + PREFIX_BYTES
-            chunk = view[start : min(start + size_bytes, end)]
-            reader = _Chunk(chunk)
-        found.update((start + position) for position in reader.sound)
-        if not reader.position:
-            break  # what is there is no batch; all behind it is left to others
-        start += reader.position
-    return found
+            reader = _Chunk(view[start : start + size_bytes])
+        self._found = {start + position for position in reader.sound}
+        # Where there is no batch all behind it is left to others.
+        self._end = start + reader.position if reader.position else len(view)
 
 
 class _Chunk:

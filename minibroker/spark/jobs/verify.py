@@ -1,37 +1,40 @@
-"""verify: log directories checked to the last record, and replicas compared, distributed over segments.
+"""verify: log directories checked to the last record, or replicas compared batch by batch, on Spark.
 
-    every segment, large ones in pieces  ->  read by tasks  ->  put together by partition in the driver
+    checked     segments, read by tasks             ->  put together by log in the driver
+    compared    the tables of batches of both, joined  ->  of each log the first that differs
 
-The rules are those of `minibroker verify`, and so are the findings: the same code reads the pieces and joins them
-(minibroker/tools/verify). A segment whose pieces do not fit together is read once more, whole.
-What must hold: nothing is written, and what is found does not depend on how segments were cut.
-Not here: comparing replicas (verify_replicas.py).
+What is checked are the rules of `minibroker verify`, and so are the findings: it is the same code.
+Compared is what both promise: from the later of both log starts, and of where they have been compacted, as each replica
+is for itself, up to the lower high watermark. Batches are the same if their checksums and all that these do not cover
+are; segments may begin elsewhere.
+What must hold: nothing is written, and what is found does not depend on who reads what.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from minibroker.errors import ProtocolError
-from minibroker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, read_leader_epochs
-from minibroker.log.directory import split_name
+from minibroker.log.checkpoints import CLEAN_SHUTDOWN, read_leader_epochs
 from minibroker.log.read_only_storage import ReadOnlyStorage
-from minibroker.log.segment import Segment
-from minibroker.spark.files.directories import logs_in, topics_in
+from minibroker.spark.files.directories import PartitionFiles, find_partitions, topics_in
 from minibroker.spark.jobs.arguments import TopicFilter, add_directory_arguments, add_repeated
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError, positive
-from minibroker.tools.verify.log_directory import LogVerifier, VerifiedCounts, check_root, read_checkpoints
-from minibroker.tools.verify.segment_piece import Piece, Problem, are_doubtful, borders, read_piece
+from minibroker.spark.session import use_source
+from minibroker.tools.verify.log_directory import DirectoryVerifier, LogVerifier, VerifiedCounts
+from minibroker.tools.verify.segment_findings import Findings
 
 DESCRIPTION = (
     "Read everything in log directories and say what is wrong: checksums, offsets, indexes, leader epochs, sequence "
-    "numbers, transactions, snapshots; or compare replicas, byte by byte."
+    "numbers, transactions, snapshots; or compare replicas, batch by batch."
 )
 EPILOG = """examples:
   minibroker spark verify --path data
@@ -42,93 +45,24 @@ Brokers should be stopped, or it should be copies: what is being written looks b
 PIECE_BYTES = 128 * 1024 * 1024
 
 
-class Work:
-    """Segments of one log that a task reads: base offset, piece, of how many pieces, whether it is written to."""
+class Work(NamedTuple):
+    """Segments of one log that a task reads."""
 
-    def __init__(self, root: str, directory: str, log_start: int | None):
-        self.root = root
-        self.directory = directory
-        self.log_start = log_start
-        self.parts: list[tuple[int, int, int, bool]] = []
-        self.size_bytes = 0
-
-
-class Log:
-    """A log that is being verified."""
-
-    def __init__(self, storage: ReadOnlyStorage, directory: str, verifier: LogVerifier):
-        self.storage = storage
-        self.directory = directory
-        self.verifier = verifier
-        self.problems: list[Problem] = list(verifier.begin())
-        self.pieces: dict[int, list[Piece]] = {base: [] for base in verifier.bases}
-
-    def segment(self, base: int) -> Segment:
-        return Segment(self.storage, self.directory, base)
-
-    def works(self, piece_bytes: int) -> Iterator[Work]:
-        """Yield what tasks are to read: small neighbours together, what is large in pieces."""
-        work = self._work()
-        for base in self.pieces:
-            size_bytes = self.storage.size_bytes(f"{self.directory}/{base:020}.log")
-            count = max(-(-size_bytes // piece_bytes), 1)
-            for number in range(count):
-                if work.parts and work.size_bytes + size_bytes // count > piece_bytes:
-                    yield work
-                    work = self._work()
-                work.parts.append((base, number, count, base == self.verifier.bases[-1]))
-                work.size_bytes += size_bytes // count
-        if work.parts:
-            yield work
-
-    def _work(self) -> Work:
-        return Work(self.storage.root, self.directory, self.verifier.log_start)
-
-    def take(self, pieces: list[Piece]) -> None:
-        for piece in pieces:
-            self.pieces[piece.base_offset].append(piece)
-
-    def doubtful(self) -> Work | None:
-        """Return what is to be read again, in one piece each."""
-        work = self._work()
-        for base, pieces in self.pieces.items():
-            segment = self.segment(base)
-            if are_doubtful(segment, pieces):
-                self.pieces[base] = []
-                work.parts.append((base, 0, 1, base == self.verifier.bases[-1]))
-            segment.close()
-        return work if work.parts else None
-
-    def join(self) -> None:
-        for base, pieces in self.pieces.items():
-            self.problems += self.verifier.add(self.segment(base), pieces)
-        self.problems += self.verifier.finish()
+    path: str
+    directory: str
+    name: str  # of the log, also if it lies alone and no directory is named
+    log_start: int | None
+    bases: list[int]
 
 
-class Root:
-    """A log directory, or one log of it that was named alone."""
+def read(work: Work) -> list[Findings]:
+    """Read some segments of a log: what a task does."""
+    from minibroker.spark.columns.checking import SoundBatches  # numpy, which the driver does without
 
-    def __init__(self, path: str, names: Sequence[str], *, is_alone: bool, is_all: bool):
-        self.storage = ReadOnlyStorage(path)
-        self._is_checked = not is_alone
-        self.checkpoints, self.problems = read_checkpoints(self.storage) if self._is_checked else ({}, [])
-        self.logs: dict[tuple[str, int], Log] = {}
-        for name in names:
-            key = split_name(name)
-            assert key is not None, name
-            start = None if is_alone else self.checkpoints.get(LOG_STARTS, {}).get(key, 0)
-            self.logs[key] = Log(self.storage, name, LogVerifier(self.storage, name, VerifiedCounts(), start))
-        if not is_all:
-            self.checkpoints = {
-                name: {key: offset for key, offset in offsets.items() if key in self.logs}
-                for name, offsets in self.checkpoints.items()
-            }
-
-    def check(self) -> None:
-        """Look at the directory's own files, once all logs have been put together."""
-        if self._is_checked:
-            ends = {key: log.verifier.next_offset for key, log in self.logs.items()}
-            self.problems += check_root(self.storage, self.checkpoints, ends)
+    storage = ReadOnlyStorage(work.path)
+    log = LogVerifier(storage, work.directory, VerifiedCounts(), work.log_start, name=work.name)
+    list(log.begin())  # the driver says what is wrong with that
+    return [log.read(base, SoundBatches) for base in work.bases]
 
 
 def verify(
@@ -141,118 +75,170 @@ def verify(
 ) -> Summary:
     """Say what is wrong with log directories."""
     wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
-    roots = _roots(paths, wanted)
-    logs = [log for root in roots for log in root.logs.values()]
-    works = [(log, work) for log in logs for work in log.works(piece_bytes)]
-    with progress.step(f"reading {len(logs):,} logs, {sum(len(log.pieces) for log in logs):,} segments"):
-        _read(spark, works)
-    again = [(log, work) for log in logs if (work := log.doubtful()) is not None]
-    if again:
-        with progress.step(f"reading {sum(len(work.parts) for _, work in again):,} segments again, whole"):
-            _read(spark, again)
-    for log in logs:
-        log.join()
-    for root in roots:
-        root.check()
-    return _summary(roots)
-
-
-def _read(spark: Any, works: list[tuple[Log, Work]]) -> None:
-    for (log, _), pieces in zip(works, run_tasks(spark, read, [work for _, work in works]), strict=True):
-        log.take(pieces)
-
-
-def read(work: Work) -> list[Piece]:
-    """Read some segments of a log: what a task does."""
-    storage = ReadOnlyStorage(work.root)
-    try:
-        epochs = read_leader_epochs(storage, work.directory)
-    except ProtocolError:
-        epochs = None  # the driver says so
-    from minibroker.spark.columns.checking import sound_batches  # numpy, which the driver does without
-
-    found: list[Piece] = []
-    verifier = LogVerifier(storage, work.directory, VerifiedCounts())
-    for base, number, count, is_active in work.parts:
-        segment = Segment(storage, work.directory, base)
-        cuts = borders(segment, count)
-        # Where an index knows too few places there are fewer pieces.
-        for start, end in list(pairwise(cuts))[number : number + 1]:
-            found.append(
-                read_piece(
-                    segment,
-                    epochs,
-                    work.log_start,
-                    is_active=is_active,
-                    has_sequences=verifier.has_sequences,
-                    start=start,
-                    end=end,
-                    sound=sound_batches(segment.view(0, segment.size_bytes), start, end),
-                )
-            )
-        segment.close()
-    return found
-
-
-def _roots(paths: Sequence[str], wanted: TopicFilter) -> list[Root]:
-    found: dict[tuple[str, bool], dict[str, None]] = {}
-    for path in paths:
-        storage = ReadOnlyStorage(path)
-        is_alone = any(name.endswith(".log") for name in storage.list(""))
-        for root, name in logs_in(path):
-            if wanted.wants(*_key(name)):
-                found.setdefault((root, is_alone), {})[name] = None
     wanted.check_found(topics_in(list(paths)))
-    if not found:
-        raise OptionError(f"--pattern matches no topic in {', '.join(paths)}")
-    return [
-        Root(root, list(names), is_alone=is_alone, is_all=wanted.is_all) for (root, is_alone), names in found.items()
-    ]
-
-
-def _key(name: str) -> tuple[str, int]:
-    key = split_name(name)
-    assert key is not None, name
-    return key
-
-
-def _summary(roots: list[Root]) -> Summary:
-    columns = ("log", "directory", "segments", "batches", "records", "bytes", "start", "end", "problems")
-    rows, told, sums = [], [], VerifiedCounts()
-    for root in roots:
-        for (topic, partition), log in root.logs.items():
-            seen, verifier = log.verifier.verified, log.verifier
-            for name in vars(sums):
-                setattr(sums, name, getattr(sums, name) + getattr(seen, name))
-            rows.append(
-                (
-                    f"{topic}-{partition}",
-                    root.storage.root,
-                    seen.segments,
-                    seen.batches,
-                    seen.records,
-                    seen.size_bytes,
-                    max(verifier.start_offset, verifier.log_start or 0),
-                    verifier.next_offset,
-                    len(log.problems),
-                )
-            )
-            told += [f"{root.storage.root}/{problem}" for problem in log.problems]
-        told += [f"{root.storage.root}/{problem}" for problem in root.problems]
-    figures = {
-        "logs": sums.logs,
-        "segments": sums.segments,
-        "batches": sums.batches,
-        "records": sums.records,
-        "bytes": sums.size_bytes,
-        "problems found": len(told),
+    directories = {
+        path: DirectoryVerifier(ReadOnlyStorage(path), own_name=os.path.basename(path), wants=wanted.wants)
+        for path in map(os.path.abspath, paths)
     }
-    notes = [
-        f"no broker has stopped in order in {root.storage.root}: what one writes now looks broken"
-        for root in roots
-        if not root.storage.exists(CLEAN_SHUTDOWN)
+    logs = [(path, log) for path, directory in directories.items() for log in directory.logs]
+    if not logs:
+        raise OptionError(f"--pattern matches no topic in {', '.join(paths)}")
+    works = [(log, work) for path, log in logs for work in _works(path, log, piece_bytes)]
+    with progress.step(f"reading {len(logs):,} logs, {sum(len(log.bases) for _, log in logs):,} segments"):
+        found: dict[tuple[LogVerifier, int], Findings] = {}
+        for (log, work), some in zip(works, run_tasks(spark, read, [work for _, work in works]), strict=True):
+            found |= zip([(log, base) for base in work.bases], some, strict=True)
+    problems: list[str] = []
+    counts: Counter[tuple[str, str]] = Counter()
+    for path, directory in directories.items():
+        for problem in directory.problems(lambda log, base: found.pop((log, base))):
+            counts[path, problem.path.rpartition("/")[0]] += 1
+            problems.append(f"{path}/{str(problem).lstrip('/')}")
+    columns = ("log", "directory", "segments", "batches", "records", "bytes", "start", "end", "problems")
+    rows: list[tuple[Any, ...]] = [(log.name, path, *_figures(log), counts[path, log.directory]) for path, log in logs]
+    sums = {name: sum(row[place] for row in rows) for place, name in enumerate(columns[:6]) if place > 1}
+    figures = {"logs": len(logs), **sums, "problems found": len(problems)}
+    busy = [path for path, each in directories.items() if not (each.is_log or each.storage.exists(CLEAN_SHUTDOWN))]
+    notes = [f"no broker has stopped in order in {path}: what one writes now looks broken" for path in busy]
+    return Summary("verify", figures, [Table("logs", columns, rows)], problems, notes)
+
+
+def _works(path: str, log: LogVerifier, piece_bytes: int) -> Iterator[Work]:
+    """Yield what tasks are to read: neighbours together, as long as they are small."""
+    work, size_bytes = Work(path, log.directory, log.name, log.log_start, []), 0
+    for base in log.bases:
+        size_bytes += log.storage.size_bytes(f"{log.directory}/{base:020}.log")
+        if work.bases and size_bytes > piece_bytes:
+            yield work
+            work, size_bytes = work._replace(bases=[]), 0
+        work.bases.append(base)
+    yield work
+
+
+def _figures(log: LogVerifier) -> tuple[int, ...]:
+    seen, start = log.verified, max(log.start_offset, log.log_start or 0)
+    return seen.segments, seen.batches, seen.records, seen.size_bytes, start, log.next_offset
+
+
+# Replicas
+
+BATCHES = (
+    "topic string, partition int, baseOffset long, lastOffset long, format int, sizeBytes int, crc long, error string, "
+    "leaderEpoch int, file string, position long"
+)
+SIDE = """
+    SELECT *, struct(baseOffset, lastOffset, format, sizeBytes, crc, error, leaderEpoch) AS batch,
+           concat(file, IF(lastOffset IS NULL, ' cannot be read',
+                           concat(' has ', coalesce(baseOffset, lastOffset), ' to ', lastOffset,
+                                  coalesce(concat(' of epoch ', leaderEpoch), ''))),
+                  ' at byte ', position, coalesce(concat(', ', error), '')) AS said
+    FROM {batches}
+"""
+COMPARED = """
+    SELECT topic, partition, count_if(same) AS batches, sum(IF(same, sizeBytes, 0)) AS bytes, min(differs) AS offset,
+           min_by(mine, differs) AS mine, min_by(theirs, differs) AS theirs,
+           min(coalesce(mine, theirs)) FILTER (WHERE NOT same AND differs IS NULL) AS unread
+    FROM (SELECT coalesce(l.topic, f.topic) AS topic, coalesce(l.partition, f.partition) AS partition, l.sizeBytes,
+                 l.batch <=> f.batch AS same, l.said AS mine, f.said AS theirs,
+                 IF(l.batch <=> f.batch, NULL, least(l.baseOffset, f.baseOffset, l.lastOffset, f.lastOffset)) AS differs
+          FROM {leader} l FULL JOIN {follower} f USING (topic, partition, lastOffset))
+    GROUP BY topic, partition
+"""
+
+
+def compare(
+    spark: Any,
+    leaders: Sequence[str],
+    followers: Sequence[str],
+    *,
+    wanted: TopicFilter | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Compare the logs of followers with those of a leader."""
+    wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
+    mine = find_partitions(list(leaders), wanted)
+    wanted.check_found(topics_in(list(leaders)))
+    rows: list[tuple[Any, ...]] = []
+    differing = 0
+    notes: list[str] = []
+    problems: list[str] = []
+    for path in followers:
+        others = find_partitions([path], wanted)
+        pairs = {key: (files, others[key]) for key, files in mine.items() if key in others}
+        if len(pairs) < len(mine):
+            notes.append(f"{len(mine) - len(pairs)} of {len(mine)} logs are not in {path}")
+        ranges = {key: _promised(*pair) for key, pair in pairs.items()}
+        with progress.step(f"comparing {len(pairs):,} logs with {path}"):
+            found = _compared(spark, ",".join(leaders), path, ranges)
+        for key, pair in pairs.items():
+            batches, size_bytes, offset, *told = found.get(key, (0, 0, None))
+            rows.append((str(pair[0]), path, *ranges[key], batches, size_bytes, offset))
+            if any(told):
+                differing += 1
+                problems += _epoch_problems(*pair, *ranges[key])
+                problems.append(_problem(*pair, offset, *told))
+    columns = ("log", "follower", "from", "up to", "batches", "bytes", "differs at")
+    sums = {name: sum(row[columns.index(name)] for row in rows) for name in ("batches", "bytes")}
+    figures = {"logs compared": len(rows), **sums, "logs that differ": differing}
+    return Summary("verify", figures, [Table("replicas", columns, rows)], problems, notes)
+
+
+def _promised(leader: PartitionFiles, follower: PartitionFiles) -> tuple[int, int]:
+    """Return from which offset to which both promise the same records."""
+    start, end = 0, 1 << 62
+    for files in (leader, follower):
+        start = max(start, files.start_offset, files.root.cleaner_offsets.get((files.topic, files.partition), 0))
+        end = min(end, files.end_offset if files.high_watermark is None else files.high_watermark, files.end_offset)
+    return start, max(start, end)
+
+
+def _compared(
+    spark: Any, leader: str, follower: str, ranges: dict[tuple[str, int], tuple[int, int]]
+) -> dict[tuple[str, int], tuple[Any, ...]]:
+    """Return what `COMPARED` finds, by topic and partition."""
+    options: dict[str, dict[str, Any]] = {"startingOffsets": {}, "endingOffsets": {}}
+    for (topic, partition), bounds in ranges.items():
+        if bounds[0] < bounds[1]:
+            for offsets, offset in zip(options.values(), bounds, strict=True):
+                offsets.setdefault(topic, {})[str(partition)] = offset
+    if not options["startingOffsets"]:
+        return {}
+    use_source(spark)
+    told = {name: json.dumps(offsets) for name, offsets in options.items()}
+    told["assign"] = json.dumps({topic: [*map(int, each)] for topic, each in options["startingOffsets"].items()})
+    reader = spark.read.format("minibroker").options(**told, mode="batches", failOnDataLoss="false").schema(BATCHES)
+    sides = {
+        name: spark.sql(SIDE, batches=reader.option("path", path).load())
+        for name, path in (("leader", leader), ("follower", follower))
+    }
+    return {(row[0], row[1]): tuple(row[2:]) for row in spark.sql(COMPARED, **sides).collect()}
+
+
+def _problem(
+    leader: PartitionFiles, follower: PartitionFiles, offset: int | None, mine: str, theirs: str, unread: str
+) -> str:
+    """Say what both have at the first difference."""
+    sides = [
+        said or f"{files.root.path}/{files.directory} has nothing there"
+        for files, said in ((leader, mine), (follower, theirs))
     ]
-    return Summary("verify", figures, [Table("logs", columns, rows)], told, notes)
+    where = "" if offset is None else f" from offset {offset} on: {', '.join(sides)}"
+    return f"{leader} differs{where}" + (f"; {unread}" if unread else "")
+
+
+def _epoch_problems(leader: PartitionFiles, follower: PartitionFiles, first: int, end: int) -> Iterator[str]:
+    """Compare where leaders began, within what both have."""
+    starts: list[dict[int, int]] = []
+    for files in (leader, follower):
+        try:
+            entries = read_leader_epochs(files.storage, files.directory).entries
+        except ProtocolError as error:
+            yield f"{files} in {files.root.path}: {error}"
+            return
+        starts.append({epoch: start for epoch, start in entries if first < start < end})
+    for epoch in sorted({epoch for epoch, _ in starts[0].items() ^ starts[1].items()}):
+        ours, theirs = (each.get(epoch, "no offset") for each in starts)
+        yield f"{leader}: epoch {epoch} begins at {ours} in {leader.root.path}, at {theirs} in {follower.root.path}"
 
 
 # The command
@@ -263,15 +249,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "compare with the logs of a follower instead, up to the lower high watermark"
     add_repeated(parser, "--against", metavar="DIR", help=what)
     parser.add_argument(
-        "--piece-bytes", metavar="N", help=f"how much of a segment a task reads at most ({PIECE_BYTES})"
+        "--piece-bytes", metavar="N", help=f"how much a task reads at most, but for whole segments ({PIECE_BYTES})"
     )
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
-    piece_bytes = positive("--piece-bytes", options.piece_bytes) if options.piece_bytes else PIECE_BYTES
     wanted = TopicFilter.of(options)
     if options.against:
-        from minibroker.spark.jobs.verify_replicas import compare
-
-        return compare(spark, options.path, options.against, wanted=wanted, piece_bytes=piece_bytes, progress=progress)
+        return compare(spark, options.path, options.against, wanted=wanted, progress=progress)
+    piece_bytes = positive("--piece-bytes", options.piece_bytes) if options.piece_bytes else PIECE_BYTES
     return verify(spark, options.path, wanted=wanted, piece_bytes=piece_bytes, progress=progress)

@@ -8,12 +8,12 @@ Every batch is read to its last record, and whatever else lies beside the batche
     epochs     each batch against the checkpoint; checkpoints of the directory against the ends of the logs
 
 A problem names the file, the place in it and what is wrong there.
-Not here: what can be said of a segment, or a piece of one, by itself (segment_piece.py).
+Not here: what can be said of a segment by itself (segment_findings.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import (
@@ -35,13 +35,13 @@ from minibroker.log.producers import Producer, ProducerStates
 from minibroker.log.segment import Segment
 from minibroker.log.snapshots import load_snapshot_file, snapshot_offsets
 from minibroker.stored.producers import AbortedTxn
-from minibroker.tools.verify.segment_piece import (
+from minibroker.tools.verify.segment_findings import (
     NOTHING,
-    Piece,
+    Findings,
     Problem,
     are_numbered,
     epoch_problem,
-    read_piece,
+    read_segment,
     sequence_problem,
 )
 
@@ -86,21 +86,54 @@ def verify_directory(
 
     own_name: of the directory, in case that it is a log.
     """
-    names = storage.list("")
-    if any(name.endswith(".log") for name in names):
-        yield from LogVerifier(storage, "", verified, name=own_name).problems()
-        return
-    checkpoints, problems = read_checkpoints(storage)
-    yield from problems
-    ends: dict[tuple[str, int], int] = {}
-    for name in names:
-        key = split_name(name)
-        if key is not None:
-            progress(name)
-            log = LogVerifier(storage, name, verified, checkpoints.get(LOG_STARTS, {}).get(key, 0))
-            yield from log.problems()
-            ends[key] = log.next_offset
-    yield from check_root(storage, checkpoints, ends)
+    yield from DirectoryVerifier(storage, verified, own_name=own_name).problems(progress=progress)
+
+
+def everything(topic: str, partition: int) -> bool:
+    return True
+
+
+class DirectoryVerifier:
+    """A log directory and all logs in it that are wanted, or the one log that it is."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        verified: VerifiedCounts | None = None,
+        *,
+        own_name: str = "",
+        wants: Callable[[str, int], bool] = everything,
+    ):
+        """verified: what counts for all logs; without it each has its own."""
+        names = storage.list("")
+        self.storage = storage
+        self.is_log = any(name.endswith(".log") for name in names)
+        self.checkpoints, self._problems = ({}, []) if self.is_log else read_checkpoints(storage)
+        self.checkpoints = {
+            name: {key: offset for key, offset in offsets.items() if wants(*key)}
+            for name, offsets in self.checkpoints.items()
+        }
+        self.logs: list[LogVerifier] = []
+        for name in [own_name] if self.is_log else names:
+            key = split_name(name)
+            if wants(*key) if key else self.is_log:
+                start = None if self.is_log else self.checkpoints.get(LOG_STARTS, {}).get(key or ("", 0), 0)
+                directory = "" if self.is_log else name
+                self.logs.append(LogVerifier(storage, directory, verified or VerifiedCounts(), start, name=name))
+
+    def problems(
+        self,
+        read: Callable[[LogVerifier, int], Findings] | None = None,
+        progress: Callable[[str], object] = lambda name: None,
+    ) -> Iterator[Problem]:
+        """Yield what is wrong. read: gives what is in a segment of a log, if that has been read elsewhere."""
+        yield from self._problems
+        for log in self.logs:
+            progress(log.name)
+            yield from log.problems(read or LogVerifier.read)
+        if not self.is_log:
+            ends = {split_name(log.name) or ("", 0): log.next_offset for log in self.logs}
+            yield from check_root(self.storage, self.checkpoints, ends)
 
 
 def read_checkpoints(storage: Storage) -> tuple[dict[str, Offsets], list[Problem]]:
@@ -138,9 +171,9 @@ def check_root(storage: Storage, checkpoints: dict[str, Offsets], ends: Offsets)
 
 
 class LogVerifier:
-    """One log, put together from its segments, each of one piece or several, from its start on.
+    """One log, put together from its segments, from its start on.
 
-    begin, add for each of `bases`, finish; or `problems`, which reads everything itself.
+    `problems` is all of it; who reads a segment elsewhere begins there, too.
     """
 
     def __init__(
@@ -153,14 +186,16 @@ class LogVerifier:
         name: str = "",
     ):
         self.log_start = log_start  # by the checkpoint; None: the log lies alone
-        self.has_sequences = are_numbered(directory or name)
+        self.name = directory or name
+        self.has_sequences = are_numbered(self.name)
         self.storage = storage
         self.directory = directory
         self.verified = verified
         self.producers = ProducerStates()
         self.epochs: LeaderEpochs | None = None  # None: the checkpoint cannot be read
-        self.bases: list[int] = []
-        self.start_offset = self.next_offset = 0
+        self._names = storage.list(directory)
+        self.bases = [int(name[:20]) for name in self._names if name.endswith(".log") and name[:20].isdigit()]
+        self.start_offset = self.next_offset = self.bases[0] if self.bases else 0
         self._snapshots: list[int] = []
         self._gap_end = NOTHING  # the first offset behind the last gap
         self._epoch = -1
@@ -169,20 +204,29 @@ class LogVerifier:
     def has_gaps(self) -> bool:
         return self._gap_end != NOTHING
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self, read: Callable[[LogVerifier, int], Findings]) -> Iterator[Problem]:
         yield from self.begin()
         for base in self.bases:
-            segment, is_active = Segment(self.storage, self.directory, base), base == self.bases[-1]
-            piece = read_piece(
-                segment, self.epochs, self.log_start, is_active=is_active, has_sequences=self.has_sequences
-            )
-            yield from self.add(segment, [piece])
+            yield from self.add(base, read(self, base))
         yield from self.finish()
 
+    def read(self, base: int, sound: Callable[[memoryview], Container[int]] = lambda view: ()) -> Findings:
+        """Return what is in a segment; wherever that is done, `begin` comes before. sound: see `read_segment`."""
+        segment = Segment(self.storage, self.directory, base)
+        found = read_segment(
+            segment,
+            self.epochs,
+            self.log_start,
+            is_active=base == self.bases[-1],
+            has_sequences=self.has_sequences,
+            sound=sound(segment.view(0, segment.size_bytes)),
+        )
+        segment.close()
+        return found
+
     def begin(self) -> Iterator[Problem]:
-        names = self.storage.list(self.directory)
         self.verified.logs += 1
-        for name in names:
+        for name in self._names:
             if name.endswith(SWAP_SUFFIXES):
                 yield Problem(self._path(name), "", "is left of a crash; the next start finishes or drops it")
         try:
@@ -193,9 +237,6 @@ class LogVerifier:
             read_topic_id(self.storage, self.directory)
         except ProtocolError as error:
             yield Problem(self._path("partition.metadata"), "", str(error))
-        self.bases = [int(name[:20]) for name in names if name.endswith(".log") and name[:20].isdigit()]
-        if self.bases:
-            self.start_offset = self.next_offset = self.bases[0]
         self._snapshots = snapshot_offsets(self.storage, self.directory)
 
     def finish(self) -> Iterator[Problem]:
@@ -214,40 +255,39 @@ class LogVerifier:
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}" if self.directory else name
 
-    def add(self, segment: Segment, pieces: list[Piece]) -> Iterator[Problem]:
-        """Take the next segment, of which all pieces are there, in their order."""
-        yield from self._check_snapshots(segment.base_offset)
+    def add(self, base: int, found: Findings) -> Iterator[Problem]:
+        """Take what is in the next segment."""
+        segment = Segment(self.storage, self.directory, base)
+        yield from self._check_snapshots(base)
         self.verified.segments += 1
         self.verified.size_bytes += segment.size_bytes
-        if segment.base_offset < self.next_offset:
+        if base < self.next_offset:
             yield Problem(segment.path, "", f"begins before {self.next_offset}, where the segment before it ends")
+        self.verified.batches += found.batches
+        self.verified.records += found.records
         aborted: list[AbortedTxn] = []
-        for piece in pieces:
-            self.verified.batches += piece.batches
-            self.verified.records += piece.records
-            yield from self._join(segment, piece, aborted)
-            yield from piece.problems
-        for piece in pieces:
-            yield from piece.index_problems
+        yield from self._join(segment, found, aborted)
+        yield from found.problems
+        yield from found.index_problems
         yield from _check_transaction_index(segment, aborted, exact=self.start_offset == 0 and not self.has_gaps)
         segment.close()
 
-    def _join(self, segment: Segment, piece: Piece, aborted: list[AbortedTxn]) -> Iterator[Problem]:
-        """Compare where a piece begins with what came before it."""
-        if piece.first is not None:
-            first_offset, position = piece.first
+    def _join(self, segment: Segment, found: Findings, aborted: list[AbortedTxn]) -> Iterator[Problem]:
+        """Compare where a segment begins with what came before it."""
+        if found.first is not None:
+            first_offset, position = found.first
             if first_offset < max(self.next_offset, segment.base_offset):
                 reason = f"offset {first_offset} comes where {self.next_offset} is due"
                 yield Problem(segment.path, f"batch at byte {position}", reason)
             if first_offset > self.next_offset:
                 self._gap_end = first_offset
-            self.next_offset = piece.next_offset
-        if piece.first_epoch is not None:
-            epoch, position = piece.first_epoch
+            self.next_offset = found.next_offset
+        if found.first_epoch is not None:
+            epoch, position = found.first_epoch
             if epoch < self._epoch:
                 yield Problem(segment.path, f"batch at byte {position}", epoch_problem(epoch, self._epoch))
-            self._epoch = piece.last_epoch
-        for batch in piece.told:
+            self._epoch = found.last_epoch
+        for batch in found.told:
             known = self.producers.producers.get(batch.producer_id)
             if batch.is_first and known is not None and self.has_sequences:
                 reason = sequence_problem(known, batch, max(self._gap_end, batch.gap_end))
@@ -256,7 +296,7 @@ class LogVerifier:
             ended = self.producers.apply(batch)
             if ended is not None:
                 aborted.append(ended)
-        self._gap_end = max(self._gap_end, piece.gap_end)
+        self._gap_end = max(self._gap_end, found.gap_end)
 
     def _check_snapshots(self, upto: int) -> Iterator[Problem]:
         """Compare the snapshots that were due before the segment at `upto` with the state that the log gives."""

@@ -1,4 +1,4 @@
-"""The job finds what `minibroker verify` finds, however segments were cut; replicas that differ are told apart."""
+"""The job finds what `minibroker verify` finds, whoever reads what; replicas that differ are told apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,7 +16,6 @@ from minibroker.log.checkpoints import CLEANER_OFFSETS, format_offsets
 from minibroker.log.records import Record
 from minibroker.log.storage import OsStorage
 from minibroker.spark.jobs import verify as job
-from minibroker.spark.jobs import verify_replicas
 from minibroker.spark.jobs.arguments import TopicFilter
 from minibroker.spark.jobs.command import parser_of
 from minibroker.spark.option_values import OptionError
@@ -36,7 +35,6 @@ def here(spark: Any, function: Callable[[Any], Any], works: Sequence[Any]) -> li
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "run_tasks", here)
-    monkeypatch.setattr(verify_replicas, "run_tasks", here)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +69,7 @@ def check_same(root: Path, piece_bytes: int) -> list[str]:
     return due
 
 
-PIECES = [1 << 20, 500, 150]
+PIECES = [1 << 20, 150]
 
 
 @pytest.mark.parametrize("piece_bytes", PIECES)
@@ -211,52 +209,93 @@ def replicas(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "leader", tmp_path / "follower"
 
 
-def compared(leader: Path, *followers: Path, piece_bytes: int = 300) -> Any:
-    return verify_replicas.compare(None, [str(leader)], [str(each) for each in followers], piece_bytes=piece_bytes)
+class Compared(NamedTuple):
+    problems: list[str]
+    notes: list[str]
+    figures: dict[str, int]
+    rows: list[list[Any]]
+    status: int
 
 
-@pytest.mark.parametrize("piece_bytes", [1 << 20, 300, 1])
-def test_replicas_with_other_segments_are_the_same(replicas: tuple[Path, Path], piece_bytes: int) -> None:
+@pytest.fixture
+def compared(spark: Session) -> Callable[..., Compared]:
+    def compare(leader: Path, *followers: Path) -> Compared:
+        words = ["--path", str(leader), *(word for each in followers for word in ("--against", str(each)))]
+        done = spark.call("tests.spark.jobs.test_verify:run_job", words=words)
+        told = done["summary"]
+        return Compared(
+            told["problems"], told["notes"], told, [[*row.values()] for row in told["replicas"]], done["status"]
+        )
+
+    return compare
+
+
+Comparing = Callable[..., Compared]
+
+
+def on_spark(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.slow(pytest.mark.interop(test))
+
+
+@on_spark
+def test_replicas_with_other_segments_are_the_same(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
-    summary = compared(leader, follower, leader, piece_bytes=piece_bytes)
+    summary = compared(leader, follower, leader)
     assert summary.problems == []
-    assert summary.table("replicas").rows[0] == [
-        "orders-0",
-        str(follower),
-        0,
-        60,
-        20,
-        summary.figures["bytes"] // 2,
-        None,
-    ]
+    assert summary.rows[0] == ["orders-0", str(follower), 0, 60, 20, summary.figures["bytes"] // 2, None]
     assert summary.figures["logs compared"] == 2
 
 
-@pytest.mark.parametrize("piece_bytes", [1 << 20, 300, 1])
-def test_the_first_batch_that_differs_is_named(replicas: tuple[Path, Path], piece_bytes: int) -> None:
+@on_spark
+def test_the_first_batch_that_differs_is_named(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
-    path = sorted((follower / "orders-0").glob("*.log"))[1]
+    path, behind = sorted((follower / "orders-0").glob("*.log"))[1:3]
     change(-1, b"\x09")(path)
-    summary = compared(leader, follower, piece_bytes=piece_bytes)
+    change(-1, b"\x09")(behind)
+    summary = compared(leader, follower)
     (problem,) = summary.problems
-    offset = int(sorted(path.parent.glob("*.log"))[2].stem) - 3
+    offset = int(behind.stem) - 3
     assert f"orders-0 differs from offset {offset} on" in problem
     assert f"{path} has {offset} to {offset + 2} of epoch -1 at byte" in problem
-    assert summary.table("replicas").rows[0][-1] == offset
+    assert "is not the checksum of the bytes" in problem
+    assert summary.rows[0][-1] == offset
     assert summary.status == 1
 
 
-def test_what_is_missing_at_the_end_counts_only_below_both_high_watermarks(replicas: tuple[Path, Path]) -> None:
+@on_spark
+def test_what_no_checksum_covers_is_compared_too(replicas: tuple[Path, Path], compared: Comparing) -> None:
+    leader, follower = replicas
+    change(15, b"\x05")(min((follower / "orders-0").glob("*.log")))
+    (problem,) = compared(leader, follower).problems
+    assert "has 0 to 2 of epoch -1 at byte 0" in problem
+    assert "has 0 to 2 of epoch -251 at byte 0" in problem
+
+
+@on_spark
+def test_bytes_that_are_no_batch_are_told(replicas: tuple[Path, Path], compared: Comparing) -> None:
+    leader, follower = replicas
+    path = sorted((follower / "orders-0").glob("*.log"))[1]
+    change(8, b"\x7f")(path)
+    (problem,) = compared(leader, follower).problems
+    assert f"orders-0 differs from offset {int(path.stem)} on: {leader}" in problem
+    assert f"{path} cannot be read at byte 0" in problem
+
+
+@on_spark
+def test_what_is_missing_at_the_end_counts_only_below_both_high_watermarks(
+    replicas: tuple[Path, Path], compared: Comparing
+) -> None:
     leader, follower = replicas
     log = open_at(follower, segment_bytes=700)
     log.truncate_to(45)
     log.close()
     assert compared(leader, follower).problems == []  # it ends there
     promise(follower, {("orders", 0): 30})
-    assert compared(leader, follower).table("replicas").rows[0][2:5] == [0, 30, 10]
+    assert compared(leader, follower).rows[0][2:5] == [0, 30, 10]
 
 
-def test_a_hole_in_a_follower_is_found(replicas: tuple[Path, Path]) -> None:
+@on_spark
+def test_a_hole_in_a_follower_is_found(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     gone = sorted((follower / "orders-0").glob("*.log"))[1]
     gone.unlink()
@@ -264,17 +303,19 @@ def test_a_hole_in_a_follower_is_found(replicas: tuple[Path, Path]) -> None:
     assert f"orders-0 differs from offset {int(gone.stem)} on" in problem
 
 
-def test_what_was_cleaned_is_not_compared(replicas: tuple[Path, Path]) -> None:
+@on_spark
+def test_what_was_cleaned_is_not_compared(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     change(-1, b"\x09")(min((follower / "orders-0").glob("*.log")))
     assert compared(leader, follower).problems
     (follower / CLEANER_OFFSETS).write_bytes(format_offsets({("orders", 0): 30}))
     summary = compared(leader, follower)
     assert summary.problems == []
-    assert summary.table("replicas").rows[0][2] == 30
+    assert summary.rows[0][2] == 30
 
 
-def test_a_leader_that_only_one_knows_is_told(tmp_path: Path) -> None:
+@on_spark
+def test_a_leader_that_only_one_knows_is_told(tmp_path: Path, compared: Comparing) -> None:
     for name, epoch in (("leader", 1), ("follower", 2)):
         log = open_at(tmp_path / name)
         for offset in range(8):
@@ -291,7 +332,8 @@ def test_a_leader_that_only_one_knows_is_told(tmp_path: Path) -> None:
     assert "of epoch 2 at byte" in problems[-1]
 
 
-def test_logs_that_a_follower_does_not_have_are_noted(replicas: tuple[Path, Path]) -> None:
+@on_spark
+def test_logs_that_a_follower_does_not_have_are_noted(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     written(leader, 5, "more-0")
     assert compared(leader, follower).notes == [f"1 of 2 logs are not in {follower}"]
@@ -309,12 +351,9 @@ def run_job(spark: Any, words: list[str]) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.interop
-def test_tasks_of_spark_find_it(spark: Session, directory: Path, replicas: tuple[Path, Path]) -> None:
+def test_tasks_of_spark_find_it(spark: Session, directory: Path) -> None:
     call = "tests.spark.jobs.test_verify:run_job"
     change(100, b"\xff\xfe")(directory / f"format2-0/{FIRST}.log")
     broken = spark.call(call, words=["--path", str(directory), "--piece-bytes", "2000"])
     due, _ = by_broker(directory)
     assert (broken["status"], sorted(broken["summary"]["problems"])) == (1, due)
-    leader, follower = replicas
-    same = spark.call(call, words=["--path", str(leader), "--against", str(follower), "--piece-bytes", "1000"])
-    assert (same["status"], same["summary"]["batches"]) == (0, 20)

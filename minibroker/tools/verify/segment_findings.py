@@ -1,13 +1,9 @@
-"""Verification of a piece of a segment: its batches to the last record, and its two sparse indexes against them.
+"""Verification of a segment: its batches to the last record, and its two sparse indexes against them.
 
-A piece is a whole segment, or what lies between two places where its index says that batches begin. Problems of a piece
-alone are found here. What depends on the batches before it is noted: first and last offsets, epochs, and of producers
-the few batches from which all of their state follows (`ProducerBatch`), so that log_directory.py, which puts the pieces
-of a log together, finds the same as a reader of the whole log. A piece can go to another process.
-Of a segment that was read whole each entry of an index is judged. Of one that was cut each piece counts the entries
-that belong to it and are right; where one is not, or no piece knows an entry, the segment is to be read whole.
-What must hold: problems are the same however a segment was cut. Where that cannot be promised, as a piece does not end
-with a batch or an index entry does not fit to what is in it, `is_doubtful` asks for the segment to be read whole.
+Problems of a segment alone are found here. What depends on the batches before it is noted: first and last offsets,
+epochs, and of producers the few batches from which all of their state follows (`ProducerBatch`), so that
+log_directory.py, which puts the segments of a log together, finds the same as a reader of the whole log. What has been
+found can go to another process.
 Not here: snapshots, markers against `.txnindex`, checkpoints of the directory.
 """
 
@@ -31,20 +27,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
-    from typing import Protocol
 
     from minibroker.log.batches import Batch
     from minibroker.log.producers import AnyBatch, Producer
     from minibroker.log.records import Record
     from minibroker.log.segment import Segment
-
-    class PieceBatches(Protocol):
-        """The batches of a piece: where each lies, its last offset, its largest timestamp."""
-
-        piece: Piece
-        positions: array[int]
-        ends: array[int]
-        times: array[int]
 
 
 NOTHING = -1
@@ -95,20 +82,16 @@ class ProducerBatch:
         self.is_control = batch.is_control
         self.control = control
         self.position = batch.position
-        self.gap_end = gap_end  # where in the piece the last gap before the batch ends
-        self.is_first = is_first  # nothing in the piece says what was due here
+        self.gap_end = gap_end  # where in the segment the last gap before the batch ends
+        self.is_first = is_first  # nothing in the segment says what was due here
 
 
-class Piece:
-    """What has been found in some bytes of a segment. It can go to another process."""
+class Findings:
+    """What has been found in a segment. It can go to another process."""
 
-    def __init__(self, base_offset: int, start: int, end: int):
-        self.base_offset = base_offset  # of the segment
-        self.start = start
-        self.end = end
+    def __init__(self) -> None:
         self.problems: list[Problem] = []  # of batches
         self.index_problems: list[Problem] = []
-        self.is_doubtful = False
         self.batches = self.records = 0
         self.first: tuple[int, int] | None = None  # offset and position of the first batch
         self.next_offset = NOTHING  # behind the last batch
@@ -116,53 +99,41 @@ class Piece:
         self.first_epoch: tuple[int, int] | None = None  # of the first batch that has one, and where that lies
         self.last_epoch = NOTHING
         self.told: list[ProducerBatch] = []  # in the order of their offsets
-        self.newest = NO_TIMESTAMP
-        # If the segment was cut: how many entries of its indexes were found right, and the first time among them.
-        self.offset_entries = self.time_entries = 0
-        self.first_noted: int | None = None
 
 
-def read_piece(
+def read_segment(
     segment: Segment,
     epochs: LeaderEpochs | None,
     log_start: int | None,
     *,
     is_active: bool,
     has_sequences: bool = True,
-    start: int = 0,
-    end: int | None = None,
     sound: Container[int] = (),
-) -> Piece:
-    """Read the batches between two positions.
+) -> Findings:
+    """Read all batches of a segment.
 
     epochs: what the checkpoint says, None if it cannot be read. log_start: by the checkpoint; None: the log lies alone.
-    has_sequences: see `are_numbered`. sound: positions of batches of v2 whose records are known to be in order.
+    has_sequences: see `are_numbered`. sound: positions of batches of v2 whose records are known to be in order; they
+    are asked for as they rise.
     """
-    reader = _Reader(segment, epochs, log_start, start, segment.size_bytes if end is None else end)
+    reader = _Reader(segment, epochs, log_start)
     reader.has_sequences = has_sequences
     reader.sound = sound
     reader.read()
-    piece = reader.piece
-    if start == 0:
-        piece.index_problems += check_form(segment, segment.offset_index, is_active)
-        piece.index_problems += check_form(segment, segment.time_index, is_active)
-    if start == 0 and piece.end == segment.size_bytes:
-        piece.index_problems += check_offset_index(segment, reader)
-        piece.index_problems += check_time_index(segment, reader)
-    else:
-        piece.is_doubtful = piece.is_doubtful or bool(piece.index_problems)
-        look_at_indexes(segment, reader)
-    return piece
+    found = reader.found
+    found.index_problems += check_form(segment, segment.offset_index, is_active)
+    found.index_problems += check_form(segment, segment.time_index, is_active)
+    found.index_problems += check_offset_index(segment, reader)
+    found.index_problems += check_time_index(segment, reader)
+    return found
 
 
 class _Reader:
-    """Goes over the batches of a piece."""
+    """Goes over the batches of a segment."""
 
-    def __init__(
-        self, segment: Segment, epochs: LeaderEpochs | None, log_start: int | None, start: int, end: int
-    ) -> None:
+    def __init__(self, segment: Segment, epochs: LeaderEpochs | None, log_start: int | None) -> None:
         self.segment = segment
-        self.piece = Piece(segment.base_offset, start, end)
+        self.found = Findings()
         # Of each batch: where it lies, its last offset, its largest timestamp.
         self.positions, self.ends, self.times = array("q"), array("q"), array("q")
         self.has_sequences = True
@@ -172,9 +143,9 @@ class _Reader:
         self._producers = _Producers()
 
     def read(self) -> None:
-        segment, piece = self.segment, self.piece
+        segment, found = self.segment, self.found
         try:
-            for batch in batches(segment.view(0, segment.size_bytes), piece.start, piece.end, strict=True):
+            for batch in batches(segment.view(0, segment.size_bytes), strict=True):
                 self._check_batch(batch)
                 self.positions.append(batch.position)
                 self.ends.append(batch.last_offset)
@@ -182,28 +153,26 @@ class _Reader:
                 if batch.producer_id >= 0:
                     self._note_producer(batch)
         except ProtocolError as error:
-            position = self.positions[-1] if self.positions else piece.start
+            position = self.positions[-1] if self.positions else 0
             self._add(f"behind the batch at byte {position}", str(error))
-            piece.is_doubtful = True
-        piece.newest = max(self.times, default=NO_TIMESTAMP)
-        piece.told = self._producers.told()
+        found.told = self._producers.told()
 
     def _add(self, place: str, reason: str) -> None:
-        self.piece.problems.append(Problem(self.segment.path, place, reason))
+        self.found.problems.append(Problem(self.segment.path, place, reason))
 
     def _check_batch(self, batch: Batch) -> None:
-        place, piece = f"batch at byte {batch.position}", self.piece
-        piece.batches += 1
+        place, found = f"batch at byte {batch.position}", self.found
+        found.batches += 1
         records = None if batch.position in self.sound else self._records(batch, place)
-        piece.records += batch.count if records is None else len(records)
+        found.records += batch.count if records is None else len(records)
         first_offset = batch.base_offset if batch.magic == 2 or not records else records[0].offset
-        if piece.first is None:
-            piece.first = first_offset, batch.position
-        elif first_offset < piece.next_offset:
-            self._add(place, f"offset {first_offset} comes where {piece.next_offset} is due")
-        elif first_offset > piece.next_offset:
-            piece.gap_end = first_offset
-        piece.next_offset = batch.next_offset
+        if found.first is None:
+            found.first = first_offset, batch.position
+        elif first_offset < found.next_offset:
+            self._add(place, f"offset {first_offset} comes where {found.next_offset} is due")
+        elif first_offset > found.next_offset:
+            found.gap_end = first_offset
+        found.next_offset = batch.next_offset
         if records:
             self._check_records(batch, place, records, first_offset)
         if batch.magic == 2:
@@ -228,12 +197,12 @@ class _Reader:
                 self._add(place, f"largest timestamp is {newest}, the header says {batch.max_timestamp}")
 
     def _check_epoch(self, batch: Batch, place: str, first_offset: int) -> None:
-        epoch, piece = batch.partition_leader_epoch, self.piece
-        if piece.first_epoch is None:
-            piece.first_epoch = epoch, batch.position
-        elif epoch < piece.last_epoch:
-            self._add(place, epoch_problem(epoch, piece.last_epoch))
-        piece.last_epoch = epoch
+        epoch, found = batch.partition_leader_epoch, self.found
+        if found.first_epoch is None:
+            found.first_epoch = epoch, batch.position
+        elif epoch < found.last_epoch:
+            self._add(place, epoch_problem(epoch, found.last_epoch))
+        found.last_epoch = epoch
         if epoch >= 0 and self._epochs is not None:
             # The checkpoint begins with the log's start, which may be within the batch.
             visible = max(first_offset, self._log_start or 0)
@@ -244,7 +213,7 @@ class _Reader:
                 self._add(place, f"leader epoch is {epoch}, {LEADER_EPOCHS} {told}")
 
     def _note_producer(self, batch: Batch) -> None:
-        reason = self._producers.take(batch, self.piece.gap_end)
+        reason = self._producers.take(batch, self.found.gap_end)
         if reason and self.has_sequences:
             self._add(f"batch at byte {batch.position}", reason)
 
@@ -259,7 +228,7 @@ def epoch_problem(epoch: int, before: int) -> str:
 
 
 class _Producers:
-    """The producers of a piece, from nothing on, and which of their batches tell all that is to be told."""
+    """The producers of a segment, from nothing on, and which of their batches tell all that is to be told."""
 
     def __init__(self) -> None:
         self._states = ProducerStates()
@@ -268,7 +237,7 @@ class _Producers:
         self._in_transaction: set[int] = set()
 
     def take(self, batch: Batch, gap_end: int) -> str:
-        """Note a batch; return what is wrong with its sequence numbers, as far as the piece tells."""
+        """Note a batch; return what is wrong with its sequence numbers, as far as the segment tells."""
         producer_id = batch.producer_id
         known = self._states.producers.get(producer_id)
         is_first = known is None or not known.batches
@@ -316,10 +285,10 @@ def sequence_problem(producer: Producer, batch: AnyBatch | ProducerBatch, gap_en
     return f"{about}: sequence {first} comes where {due} is due" if first != due else ""
 
 
-# Indexes of a whole segment
+# Indexes
 
 
-def check_offset_index(segment: Segment, found: PieceBatches) -> Iterator[Problem]:
+def check_offset_index(segment: Segment, found: _Reader) -> Iterator[Problem]:
     index = segment.offset_index
     entries = index.entries() if index.exists else []
     wanted = {offset for offset, _ in entries}
@@ -339,7 +308,7 @@ def _at(positions: array[int], position: int) -> int | None:
     return at if at < len(positions) and positions[at] == position else None
 
 
-def check_time_index(segment: Segment, found: PieceBatches) -> Iterator[Problem]:
+def check_time_index(segment: Segment, found: _Reader) -> Iterator[Problem]:
     index, ends, times = segment.time_index, found.ends, found.times
     entries = index.entries() if index.exists else []
     at, newest = 0, NO_TIMESTAMP
@@ -385,57 +354,3 @@ def _check_length(segment: Segment, path: str, used_bytes: int, entry_bytes: int
                 yield Problem(path, f"byte {used_bytes}", "entries behind zeros")
         finally:
             file.close()
-
-
-# Indexes of a segment that was cut
-
-
-def borders(segment: Segment, count: int) -> list[int]:
-    """Return positions that cut a segment into at most so many pieces of about the same size, both ends among them."""
-    index = segment.offset_index
-    known = [position for _, position in index.entries()] if count > 1 and index.exists else []
-    found = [0]
-    for number in range(1, count):
-        at = bisect_left(known, segment.size_bytes * number // count)
-        if at < len(known) and found[-1] < known[at] < segment.size_bytes:
-            found.append(known[at])
-    return [*found, segment.size_bytes]
-
-
-def look_at_indexes(segment: Segment, found: PieceBatches) -> None:
-    """Count the entries that belong to a piece and are right; any that is not makes it doubtful."""
-    piece, positions, ends, times = found.piece, found.positions, found.ends, found.times
-    if not positions or piece.first is None or any(after <= offset for after, offset in zip(ends[1:], ends)):
-        piece.is_doubtful = True
-        return
-    for offset, position in segment.offset_index.entries() if segment.offset_index.exists else ():
-        if piece.start <= position < piece.end:
-            at, last = _at(positions, position), bisect_left(ends, offset)
-            is_right = at is not None and last < len(ends) and ends[last] == offset and last >= at
-            piece.is_doubtful = piece.is_doubtful or not is_right
-            piece.offset_entries += 1
-    newest, upto = NO_TIMESTAMP, 0
-    for timestamp, offset in segment.time_index.entries() if segment.time_index.exists else ():
-        if piece.first[0] <= offset <= ends[-1]:
-            at = bisect_left(ends, offset)
-            newest = max(newest, max(times[upto : at + 1], default=NO_TIMESTAMP))
-            piece.is_doubtful = piece.is_doubtful or not timestamp == newest == times[at]
-            upto = at + 1
-            piece.time_entries += 1
-            if piece.first_noted is None:
-                piece.first_noted = timestamp
-
-
-def are_doubtful(segment: Segment, pieces: list[Piece]) -> bool:
-    """Return whether a segment must be read whole to say what is wrong with it; pieces in their order."""
-    if len(pieces) == 1:
-        return False
-    newest = NO_TIMESTAMP
-    for piece in pieces:
-        if piece.is_doubtful or (piece.first_noted is not None and piece.first_noted < newest):
-            return True
-        newest = max(newest, piece.newest)
-    offsets, times = segment.offset_index, segment.time_index
-    return sum(piece.offset_entries for piece in pieces) != (offsets.count if offsets.exists else 0) or sum(
-        piece.time_entries for piece in pieces
-    ) != (times.count if times.exists else 0)
