@@ -19,6 +19,7 @@ import pytest
 from tests.interop.kafka import HERE, KEPT
 
 VERSION = "4.4.0"  # the newest in Maven Central
+TIERED_VERSION = "4.3.1"  # the newest whose tests are in Maven Central
 JAVA = ("java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LOGGING = """\
 rootLogger.level=INFO
@@ -70,8 +71,11 @@ class Broker:
 
 
 @contextmanager
-def running(directory: Path, work: Path, *, node_id: int = 1) -> Iterator[Broker]:
-    """Start a broker on a log directory; whoever did not stop it by the end has it killed."""
+def running(directory: Path, work: Path, *, node_id: int = 1, settings: str = "", jars: str = "") -> Iterator[Broker]:
+    """Start a broker on a log directory, with these settings too; whoever did not stop it by the end has it killed.
+
+    jars: those of another release.
+    """
     port, controller_port = free_ports(2)
     properties = f"""\
 process.roles=broker,controller
@@ -85,16 +89,16 @@ offsets.topic.replication.factor=1
 group.initial.rebalance.delay.ms=0
 broker.session.timeout.ms=1000
 broker.heartbeat.interval.ms=200
-"""
-    with launched(properties, work, port) as broker:
+{settings}"""
+    with launched(properties, work, port, jars) as broker:
         broker.wait_until_ready()
         yield broker
 
 
 @contextmanager
-def launched(properties: str, work: Path, port: int) -> Iterator[Broker]:
+def launched(properties: str, work: Path, port: int, jars: str = "") -> Iterator[Broker]:
     """Begin to start a process of Kafka with these settings; whoever did not stop it by the end has it killed."""
-    jars = class_path()
+    jars = jars or class_path()
     work.mkdir(exist_ok=True)
     (work / "log4j2.properties").write_text(LOGGING)
     (work / "server.properties").write_text(properties)
@@ -122,27 +126,28 @@ def launched(properties: str, work: Path, port: int) -> Iterator[Broker]:
             process.stdout.close()
 
 
-def class_path() -> str:
+def class_path(*, is_tiered: bool = False) -> str:
     """Return the jars of a broker; skip the test where there is no Java, or no Maven to fetch them."""
+    version, profile = (TIERED_VERSION, ("-Ptiered",)) if is_tiered else (VERSION, ())
     missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}: a real Kafka starts on our directory")
     KEPT.mkdir(parents=True, exist_ok=True)
-    kept = KEPT / f"broker-{VERSION}.classpath"
+    kept = KEPT / f"{'tiered' if is_tiered else 'broker'}-{version}.classpath"
     with open(KEPT / "broker.lock", "w") as lock:  # several pytest workers
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (kept.exists() and all(map(os.path.exists, kept.read_text().split(os.pathsep)))):
-            _ask_maven(kept)
+            _ask_maven(kept, version, profile)
     return kept.read_text()
 
 
-def _ask_maven(kept: Path) -> None:
+def _ask_maven(kept: Path, version: str, profile: tuple[str, ...]) -> None:
     goal = ("mvn", "--batch-mode", "--quiet", "--file", str(HERE / "broker.xml"), "dependency:build-classpath")
-    settings = (f"-Dkafka.version={VERSION}", f"-Dmdep.outputFile={kept}")
-    asked = subprocess.run([*goal, *settings], capture_output=True, text=True)
+    settings = (f"-Dkafka.version={version}", f"-Dmdep.outputFile={kept}")
+    asked = subprocess.run([*goal, *profile, *settings], capture_output=True, text=True)
     if asked.returncode:
         reason = next((line for line in asked.stdout.splitlines() if "ERROR" in line), asked.stderr)
-        text = f"Maven cannot get kafka_2.13 {VERSION}: {reason[:200]}"
+        text = f"Maven cannot get kafka_2.13 {version}: {reason[:200]}"
         # Where nobody watches, a test that is skipped for ever would look like one that passes.
         pytest.fail(text) if os.environ.get("MINIBROKER_TEST_CLIENTS_REQUIRED") else pytest.skip(text)
 

@@ -94,16 +94,13 @@ def test_our_broker_serves_what_was_loaded(root: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [{}, {"release": "3.9"}], ids=["no release named", "3.9 named"])
-def test_kafka_of_an_older_release_serves_a_directory(
-    named: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_of_an_older_release_serves_a_directory(named: dict[str, str], tmp_path: Path) -> None:
     root, records = tmp_path / "data", records_of(Random(2), 300)
     loaded(root, [[batch_of(records)]], topic="orders", codec="lz4", segmentBytes=5000, batchBytes=900, **named)
     # What logs is in the archive of a release, not in its jars; that of the newer one fits.
     logging = [jar for jar in broker.class_path().split(os.pathsep) if "log4j" in Path(jar).name]
     jars = os.pathsep.join([kafka.class_path(kafka.DUMPS[0]), *logging])
-    monkeypatch.setattr(broker, "class_path", lambda: jars)
-    with running(root, tmp_path / "kafka") as theirs:
+    with running(root, tmp_path / "kafka", jars=jars) as theirs:
         assert consumed(theirs.address, [("orders", 0)]) == {("orders", 0): without_headers(root, "orders-0")}
         theirs.stop()
 
