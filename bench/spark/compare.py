@@ -1,20 +1,21 @@
 """Our data source beside Spark's own Kafka connector: the same session, the same topic, the same queries, in turn.
 
-    read      a topic of two million records of 200 bytes, out of our broker (`--broker Kafka`: out of Kafka's): the
-              connector as it is and with larger fetches (tuned), our wire mode, and our path
-              mode, which reads the broker's directory. count; aggregate (rows, bytes and newest time of each
-              partition); by key (64 groups by a hash of it); Parquet (all columns are written). "Named": with a schema
-              of the columns that the query needs, which the connector cannot be told
-    write     as many records to a topic: the connector's sink and ours
+    read      two million records of 200 bytes, out of Kafka's broker and out of ours: by the connector as it is, by the
+              connector with larger fetches (tuned), by our wire mode, and by our path mode, which reads the broker's
+              directory. count; aggregate (rows, bytes and newest time of each partition); by key (64 groups by a hash
+              of it); Parquet (all columns, by Spark's writer). "Named": with a schema of the columns that the query
+              needs, which the connector cannot be told
+    export    the same topic to Parquet by our job, beside the connector and Spark's writer
+    write     as many records to a topic: the connector's sink, as it is and with larger batches, and ours
     bulk load as many records into a new directory; "nowhere" is what making the rows costs, without any writing
     memory    a topic of 4 GB on local[2] with 1 GB for the JVM: the most memory of the JVM and of a Python worker
 
-All share one session, so the JVM is as warm for one as for the others: each does everything some times before it is
-measured. CPU is that of the JVM and all Python workers, planning included; the broker's is shown beside it. The answers
-of a query must be the same. Rounds take all in turn; figures are medians over the rounds, ratios the medians of
-the ratios within each round.
+All share one session. Each does everything unmeasured until the CPU seconds of a round have twice not become less,
+six times at most: so long a JVM compiles. CPU is that of the JVM and of all Python, workers, planning and driver; the
+broker's is shown beside it. The answers of a query must be the same. Rounds take all in turn; figures are medians over
+the rounds, ratios those to the tuned connector, the medians of the ratios within each round.
 
-    python -m bench.spark.compare [--quick] [--rounds N] [--only 'read none, aggregate'] [--broker Kafka]
+    python -m bench.spark.compare [--quick] [--rounds N] [--broker Kafka] [--only 'Kafka, read none, aggregate']
 """
 
 from __future__ import annotations
@@ -32,152 +33,181 @@ from typing import Any
 from bench.broker.brokers import BROKERS, Broker
 from bench.broker.rounds import Figures, Run, busy_seconds, in_turn
 from bench.spark.memory import memory
-from bench.spark.sessions import JVM, WORKERS, Session
+from bench.spark.sessions import DRIVER, JVM, WORKERS, Session
 from bench.spark.topics import produce
 
 CONNECTOR, TUNED, WIRE, PATH, NOWHERE = "connector", "connector, tuned", "wire", "path", "nowhere"
-# As much at a time as ours takes, instead of 500 records a poll and 1 MiB of a partition.
+# As much at a time as ours takes, instead of 500 records a poll, 1 MiB of a partition, and batches of 16 KiB.
 TUNING = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+TUNING_OF_WRITES = {"kafka.batch.size": str(1 << 20), "kafka.linger.ms": "20"}
 OURS, KAFKA = "minibroker", "Kafka"
-DATA = {OURS: "data", KAFKA: "1/data"}  # where a broker keeps its logs
+DATA = {KAFKA: "1/data", OURS: "data"}  # where a broker keeps its logs
 NAMED = ", named"
-MARKS = {  # what we ask of ourselves: rows a second over the connector's
-    ("count", PATH): 2.0,
-    ("aggregate", PATH): 2.0,
-    ("by key", PATH): 2.0,
-    ("count", WIRE): 1.5,
-    ("aggregate", WIRE): 1.5,
-    ("by key", WIRE): 1.5,
-    ("Parquet", PATH): 1.0,
-    ("Parquet", WIRE): 1.0,
-}
+QUERIES = ("count", "aggregate", "by key", "Parquet")
 NEEDED = {  # columns, for queries that do not need all
     "count": "offset long",
     "aggregate": "partition int, value binary, timestamp timestamp",
     "by key": "key binary, offset long",
 }
-READS = [("none", query) for query in ("count", "aggregate", "by key", "Parquet")]
-READS += [("lz4", query) for query in ("aggregate", "Parquet")]
-WARM_UPS = 2
+READS = [*(("none", query) for query in QUERIES), ("lz4", "aggregate"), ("lz4", "Parquet")]
+CODECS = ("none", "lz4")
+# What we ask of ourselves, out of Kafka: rows a second over the tuned connector's, and rows of a CPU second.
+TIME_MARKS = {(query, name): mark for query in QUERIES[:3] for name, mark in ((PATH, 2.0), (WIRE, 1.5))}
+CPU_MARK, CPU_MARK_OF_EXPORT = 1.0, 1.5
+WARM_UPS_MAX, WARM_AFTER, LESS = 6, 2, 0.97
 Step = Callable[[], dict[str, Any]]
 
 
 class Queries(Run):
-    """The measurements of one run: a broker, a session, and what is asked of them."""
+    """The measurements of one run: brokers, a session, and what is asked of them."""
 
-    def __init__(self, work: Path, records: int, rounds: int, only: str, warm_ups: int, broker_name: str):
+    def __init__(self, work: Path, records: int, rounds: int, only: str):
         super().__init__("spark", rounds)
         self.work, self.records, self.only = work, records, only
-        self.warm_ups, self.broker_name = warm_ups, broker_name
-        self.broker = Broker(broker_name, BROKERS[broker_name], work / "broker", {})
+        self.brokers: dict[str, Broker] = {}
         self.session: Session | None = None
 
     def stop(self) -> None:
+        self.end_session()
+        for broker in self.brokers.values():
+            broker.stop()
+        self.close()
+
+    def end_session(self) -> None:
         if self.session is not None:
             self.session.stop()
         self.session = None
-        self.broker.stop()
-        self.close()
+
+    def call(self, what: str, **arguments: Any) -> Any:
+        if self.session is None:
+            self.session = Session(self.work / "spark.txt")
+        return self.session.call(what, **arguments)
+
+    def broker(self, name: str) -> Broker:
+        """Return a broker, which is started when it is first needed."""
+        if name not in self.brokers:
+            self.brokers[name] = Broker(name, BROKERS[name], self.work / name, {})
+        return self.brokers[name]
 
     def wants(self, what: str) -> bool:
         return self.only in what
 
-    def measure(self, what: str, steps: dict[str, Step], records: int) -> None:
-        """Do each step some times unmeasured, then once in each round."""
-        for step in steps.values():
-            for _ in range(self.warm_ups):
-                step()
+    def measure(self, what: str, steps: dict[str, Step], records: int, broker: Broker | None = None) -> None:
+        """Do each step until it is warm, then once in each round."""
+        for name, step in steps.items():
+            self._warm(f"{what}, {name}", step, broker)
         for number in range(self.rounds):
             answers = []
             for name in in_turn(list(steps), number):
-                figures, answer, others = self._measured(steps[name], records)
+                figures, answer, others = self._measured(steps[name], records, broker)
                 self.note(what, name, number, figures, others=others)
                 answers.append(answer)
             if any(each != answers[0] for each in answers):
                 raise AssertionError(f"{what}: the answers differ: {answers}")
 
-    def _measured(self, step: Step, records: int) -> tuple[Figures, Any, float]:
-        assert self.session
-        began, busy = time.perf_counter(), busy_seconds()
-        before, of_broker, own = self.session.cpu_seconds(), self.broker.cpu_seconds(), time.process_time()
+    def _warm(self, what: str, step: Step, broker: Broker | None) -> None:
+        least, in_vain = float("inf"), 0
+        for _ in range(WARM_UPS_MAX):
+            figures, _, _ = self._measured(step, 1, broker)
+            used = figures["jvm_cpu_s"] + figures["python_cpu_s"]
+            in_vain = 0 if used < LESS * least else in_vain + 1
+            least = min(least, used)
+            if in_vain == WARM_AFTER:
+                return
+
+    def _measured(self, step: Step, records: int, broker: Broker | None) -> tuple[Figures, Any, float]:
+        def used_so_far() -> tuple[dict[str, float], float]:
+            return self.session.cpu_seconds() if self.session else {}, broker.cpu_seconds() if broker else 0.0
+
+        began, busy, own = time.perf_counter(), busy_seconds(), time.process_time()
+        before, of_broker = used_so_far()
         done = step()
-        after, of_broker = self.session.cpu_seconds(), self.broker.cpu_seconds() - of_broker
-        used = {kind: after[kind] - before[kind] for kind in after}
+        after, of_broker_after = used_so_far()
+        of_broker = of_broker_after - of_broker
+        used = {kind: after[kind] - before.get(kind, 0.0) for kind in after}
         others = busy_seconds() - busy - sum(used.values()) - of_broker - (time.process_time() - own)
         figures = {
             "rows_s": records / done["seconds"],
-            "rows_cpu_s": records / (used[JVM] + used[WORKERS]),
+            "rows_cpu_s": records / sum(used.values()),
             "seconds": done["seconds"],
             "jvm_cpu_s": used[JVM],
-            "workers_cpu_s": used[WORKERS],
+            "python_cpu_s": used[WORKERS] + used[DRIVER],
             "broker_cpu_s": of_broker,
         }
         return figures, done["answer"], round(others / (time.perf_counter() - began), 2)
 
 
-def reads(run: Queries, wanted: list[tuple[str, str]]) -> None:
-    session, address = run.session, run.broker.address
-    assert session
+def reads(run: Queries, name: str) -> None:
+    """Ask all queries of a broker's topics, and export one of them."""
+    wanted = [(codec, query) for codec, query in READS if run.wants(f"{name}, read {codec}, {query}")]
+    exported = [codec for codec in CODECS if run.wants(f"{name}, export {codec}")]
+    made = {}
+    for codec in sorted({codec for codec, _ in wanted} | set(exported)):
+        made[codec] = produce(run.broker(name).address, f"events-{codec}", codec, run.records)
+    if not made:
+        return
+    broker, folder = run.broker(name), f"{run.work}/parquet"
     sources = {
-        CONNECTOR: ("kafka", {"kafka.bootstrap.servers": address}),
-        TUNED: ("kafka", {"kafka.bootstrap.servers": address, **TUNING}),
-        WIRE: ("minibroker", {"kafka.bootstrap.servers": address}),
-        # The broker notes high watermarks every few seconds only.
-        PATH: ("minibroker", {"path": f"{run.work}/broker/{DATA[run.broker_name]}", "endOfLog": "logEnd"}),
+        CONNECTOR: ("kafka", {"kafka.bootstrap.servers": broker.address}),
+        TUNED: ("kafka", {"kafka.bootstrap.servers": broker.address, **TUNING}),
+        WIRE: ("minibroker", {"kafka.bootstrap.servers": broker.address}),
+        # A broker notes high watermarks every few seconds only.
+        PATH: ("minibroker", {"path": f"{run.work}/{name}/{DATA[name]}", "endOfLog": "logEnd"}),
     }
-    made = {codec: produce(address, f"events-{codec}", codec, run.records) for codec in {codec for codec, _ in wanted}}
+
+    def step(who: str, codec: str, query: str, columns: str = "") -> Step:
+        source, options = sources[who]
+        given = {"options": {"subscribe": f"events-{codec}", **options}, "folder": folder}
+        if query == "export":
+            return lambda: run.call("queries:export", **given)
+        return lambda: run.call("queries:ask", query=query, source=source, columns=columns, **given)
+
     for codec, query in wanted:
-
-        def step(
-            source: str, options: dict[str, str], columns: str = "", codec: str = codec, query: str = query
-        ) -> Step:
-            told = {"subscribe": f"events-{codec}", **options}
-            given = {"query": query, "source": source, "options": told, "columns": columns}
-            return lambda: session.call("queries:ask", **given, folder=f"{run.work}/parquet")
-
-        steps = {name: step(*each) for name, each in sources.items()}
+        steps = {who: step(who, codec, query) for who in sources}
         if columns := NEEDED.get(query):
-            steps |= {f"{name}{NAMED}": step(*sources[name], columns) for name in (WIRE, PATH)}
-        run.measure(f"read {codec}, {query}", steps, made[codec])
+            steps |= {f"{who}{NAMED}": step(who, codec, query, columns) for who in (WIRE, PATH)}
+        run.measure(f"{name}, read {codec}, {query}", steps, made[codec], broker)
+    for codec in exported:
+        steps = {who: step(who, codec, "Parquet") for who in (CONNECTOR, TUNED)}
+        steps |= {who: step(who, codec, "export") for who in (WIRE, PATH)}
+        run.measure(f"{name}, export {codec}", steps, made[codec], broker)
 
 
-def writes(run: Queries, codec: str) -> None:
-    session, address = run.session, run.broker.address
-    assert session
+def writes(run: Queries, name: str, codec: str) -> None:
+    broker = run.broker(name)
+    given = {"records": run.records, "folder": f"{run.work}/none"}
 
-    def step(sink: str) -> Step:
+    def step(sink: str, more: dict[str, str]) -> Step:
+        told = {"kafka.bootstrap.servers": broker.address, "topic": "written", "kafka.compression.type": codec, **more}
+
         def write() -> dict[str, Any]:
-            run.broker.create_topic("written", 4)
-            told = {"kafka.bootstrap.servers": address, "topic": "written", "kafka.compression.type": codec}
-            done = session.call(
-                "queries:write", sink=sink, options=told, records=run.records, folder=f"{run.work}/none"
-            )
-            run.broker.delete_topic("written")
-            return done  # type: ignore[no-any-return]
+            broker.create_topic("written", 4)
+            done: dict[str, Any] = run.call("queries:write", sink=sink, options=told, **given)
+            broker.delete_topic("written")
+            return done
 
         return write
 
-    run.measure(f"write {codec}", {CONNECTOR: step("kafka"), WIRE: step("minibroker")}, run.records)
+    steps = {CONNECTOR: step("kafka", {}), TUNED: step("kafka", TUNING_OF_WRITES), WIRE: step("minibroker", {})}
+    run.measure(f"{name}, write {codec}", steps, run.records, broker)
 
 
 def loads(run: Queries, codec: str) -> None:
-    session = run.session
-    assert session
+    folder = f"{run.work}/loaded"
 
     def step(sink: str, **options: str) -> Step:
-        folder = f"{run.work}/loaded"
         told = {"path": folder, **options} if options else {}
-        return lambda: session.call("queries:write", sink=sink, options=told, records=run.records, folder=folder)
+        return lambda: run.call("queries:write", sink=sink, options=told, records=run.records, folder=folder)
 
     load = step("minibroker", topic="loaded", partitions="4", codec=codec)
     run.measure(f"bulk load {codec}", {NOWHERE: step("noop"), PATH: load}, run.records)
-    shutil.rmtree(run.work / "loaded", ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return the medians, and ours over the connector's: by time, and by CPU time; bold where a mark is missed."""
+    """Return the medians, and ratios to the tuned connector: by time, and by CPU time; bold where a mark is missed."""
     lines = [
-        "| | | rows/s | rows a CPU s | CPU s: JVM | Python | broker | to the connector | by CPU |",
+        "| | | rows/s | rows a CPU s | CPU s: JVM | Python | broker | to tuned | by CPU |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     found: dict[str, dict[str, dict[int, Figures]]] = {}
@@ -186,13 +216,20 @@ def table(rows: list[dict[str, Any]]) -> str:
     for what, by_name in found.items():
         for name, by_round in by_name.items():
             cells = [what, name, *(_median(by_round, key, ",.0f") for key in ("rows_s", "rows_cpu_s"))]
-            cells += [_median(by_round, key, ".2f") for key in ("jvm_cpu_s", "workers_cpu_s", "broker_cpu_s")]
-            other = by_name.get(CONNECTOR)
-            mark = MARKS.get((what.partition(", ")[2], name.removesuffix(NAMED)))
-            for key in ("rows_s", "rows_cpu_s"):
-                cells.append(_ratio(by_round, other, key, mark) if other and name != CONNECTOR else "")
+            cells += [_median(by_round, key, ".2f") for key in ("jvm_cpu_s", "python_cpu_s", "broker_cpu_s")]
+            other = by_name.get(TUNED)
+            for key, mark in zip(("rows_s", "rows_cpu_s"), marks(what, name), strict=True):
+                cells.append(_ratio(by_round, other, key, mark) if other and name != TUNED else "")
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def marks(what: str, name: str) -> tuple[float | None, float | None]:
+    """Return what is asked of a row, by time and by CPU time."""
+    if not what.startswith(KAFKA) or name == CONNECTOR:
+        return None, None
+    by_time = TIME_MARKS.get((what.split(", ")[-1], name.removesuffix(NAMED)))
+    return by_time, CPU_MARK_OF_EXPORT if ", export" in what else CPU_MARK
 
 
 def _median(by_round: dict[int, Figures], key: str, shown: str) -> str:
@@ -210,7 +247,7 @@ def memory_table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         figures = row["figures"]
         cells = [format(figures[key], ",.0f") for key in ("rows_s", "jvm_mb", "worker_mb", "workers")]
-        lines.append(f"| {row['what']} | {row['name']} | {' | '.join(cells)} |")
+        lines.append(f"| {row['what']} | {row['broker']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -218,29 +255,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two rounds, and a topic of 1 GB for memory")
     parser.add_argument("--rounds", type=int, default=0, help="how often each is measured (3)")
-    parser.add_argument("--warm-ups", type=int, default=WARM_UPS, help=f"how often each is done before ({WARM_UPS})")
-    parser.add_argument("--broker", choices=(OURS, KAFKA), default=OURS, help="out of which the topics are read")
+    parser.add_argument("--broker", choices=(KAFKA, OURS), help="only with this one")
     parser.add_argument("--records", type=int, default=2_000_000, help="of each topic")
     parser.add_argument("--only", default="", help="a part of what a measurement is called")
     arguments = parser.parse_args()
-    rounds = arguments.rounds or (2 if arguments.quick else 3)
     work = Path(tempfile.mkdtemp(prefix="bench-spark-", dir=os.environ.get("BENCH_DIRECTORY")))
-    run = Queries(work, arguments.records, rounds, arguments.only, arguments.warm_ups, arguments.broker)
+    run = Queries(work, arguments.records, arguments.rounds or (2 if arguments.quick else 3), arguments.only)
     try:
-        wanted = [(codec, query) for codec, query in READS if run.wants(f"read {codec}, {query}")]
-        written = [codec for codec in ("none", "lz4") if run.wants(f"write {codec}")]
-        loaded = [codec for codec in ("none", "lz4") if run.wants(f"bulk load {codec}")]
-        if wanted or written or loaded:
-            run.session = Session(work / "spark.txt")
-            reads(run, wanted)
-            for codec in written:
-                writes(run, codec)
-            for codec in loaded:
+        for name in [arguments.broker] if arguments.broker else [KAFKA, OURS]:
+            reads(run, name)
+            for codec in CODECS:
+                if run.wants(f"{name}, write {codec}"):
+                    writes(run, name, codec)
+        for codec in CODECS:
+            if run.wants(f"bulk load {codec}"):
                 loads(run, codec)
-            run.session.stop()
-            run.session = None
         if run.wants("memory"):
-            memory(run.broker, work, 1 << 30 if arguments.quick else 4 << 30, run.note)
+            run.end_session()
+            directory = work / OURS / DATA[OURS]
+            memory(run.broker(OURS), work, directory, 1 << 30 if arguments.quick else 4 << 30, run.note)
     finally:
         run.stop()
         shutil.rmtree(work, ignore_errors=True)

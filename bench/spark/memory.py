@@ -20,11 +20,11 @@ BATCH_RECORDS = 2400  # half a MiB
 QUERIES = ("count", "aggregate", "Parquet")
 
 
-def memory(broker: Broker, work: Path, size_bytes: int, note: Callable[..., None]) -> None:
+def memory(broker: Broker, work: Path, directory: Path, size_bytes: int, note: Callable[..., None]) -> None:
     records = fill(broker, size_bytes)
     sources = {
         "wire": {"kafka.bootstrap.servers": broker.address},
-        "path": {"path": f"{work}/broker/data", "endOfLog": "logEnd"},
+        "path": {"path": f"{directory}", "endOfLog": "logEnd"},
     }
     for name, options in sources.items():
         session = Session(work / "spark.txt", memory="1g")

@@ -56,9 +56,13 @@ def produce(address: str, topic: str, codec: str, records: int, partitions: int 
 
 
 def produce_batch(raw: Raw, topic: str, partition: int, batch: bytes) -> None:
+    """Produce one; a leader whose topic was just made may not know it yet."""
     data: Any = message("ProduceRequest").TopicProduceData  # type: ignore[attr-defined]
-    part = data.PartitionProduceData(index=partition, records=batch)
-    answer = raw.ask("ProduceRequest", acks=-1, timeout_ms=30_000, topic_data=[data(name=topic, partition_data=[part])])
-    error = answer.responses[0].partition_responses[0].error_code
-    if error:
-        raise RuntimeError(f"producing into {topic}-{partition}: error {error}")
+    told = [data(name=topic, partition_data=[data.PartitionProduceData(index=partition, records=batch)])]
+
+    def attempt() -> int:
+        answer = raw.ask("ProduceRequest", acks=-1, timeout_ms=30_000, topic_data=told)
+        error: int = answer.responses[0].partition_responses[0].error_code
+        return error
+
+    Topics.retry(f"producing into {topic}-{partition}", attempt)
