@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.spark.java import use_java
+from minibroker.spark.workers import SparkMissing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,19 +28,6 @@ DEFAULTS = {
     "spark.sql.python.filterPushdown.enabled": "true",  # from 4.1 on
 }
 LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
-
-
-class SparkMissing(Exception):
-    """PySpark or what our source needs is not installed, or PySpark is too old; the text says what helps."""
-
-    def __init__(self, error: ImportError):
-        if (error.name or "").startswith("pyspark."):
-            from pyspark import __version__ as version  # pyright: ignore
-
-            text = f"PySpark {version} is too old: sources in Python came with 4.0. What is newer takes"
-        else:
-            text = f"{error.name} is not installed, which the jobs of Spark need:"
-        super().__init__(f"{text} pip install 'minibroker[spark]'")
 
 
 def open_session(

@@ -16,23 +16,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (  # pyright: ignore
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    InputPartition,
-)
-from pyspark.sql.pandas.types import from_arrow_schema  # pyright: ignore
-from pyspark.sql.types import StructType  # pyright: ignore
+
+from minibroker.spark.workers import SparkMissing, prepare, settle
+
+try:
+    from pyspark.sql.datasource import (  # pyright: ignore
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+        InputPartition,
+    )
+    from pyspark.sql.pandas.types import from_arrow_schema  # pyright: ignore
+    from pyspark.sql.types import StructType  # pyright: ignore
+except ImportError as error:
+    raise SparkMissing(error) from None
 
 from minibroker.spark.columns.rows_of_query import all_columns, columns_of
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
 from minibroker.spark.reading import plan, read
-from minibroker.spark.workers import prepare, settle
 
 NAME = "minibroker"
 

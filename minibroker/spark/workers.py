@@ -26,6 +26,19 @@ CODECS = {"lz4": "lz4", "snappy": "python-snappy", "zstandard": "zstandard"}
 OF_SPARK = ("pyspark.zip", "py4j-", "spark-core_")  # how the names of its archives begin
 
 
+class SparkMissing(ImportError):
+    """PySpark or what our source needs is not installed, or PySpark is too old; the text says what helps."""
+
+    def __init__(self, error: ImportError):
+        if (error.name or "").startswith("pyspark."):
+            from pyspark import __version__ as version  # pyright: ignore
+
+            text = f"PySpark {version} is too old: sources in Python came with 4.0. What is newer takes"
+        else:
+            text = f"{error.name} is not installed, which the jobs of Spark need:"
+        super().__init__(f"{text} pip install 'minibroker[spark]'", name=error.name)
+
+
 class PackageMissing(Exception):
     """This Python, of a worker or where queries are planned, lacks packages; the text says which and what helps."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+SOURCE = "from minibroker.spark.source import MinibrokerSource"
 JOB = "import sys; from minibroker.spark.jobs.command import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -17,7 +18,22 @@ JOB = "import sys; from minibroker.spark.jobs.command import main; sys.exit(main
     ("version", "said"), [(None, "pyspark is not installed"), ("3.5.6", "PySpark 3.5.6 is too old")]
 )
 def test_a_pyspark_that_will_not_do_is_named(words: list[str], version: str | None, said: str, tmp_path: Path) -> None:
-    package = tmp_path / "pyspark"
+    fake_pyspark(tmp_path, version)
+    done = run(JOB, *words, packages=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert said in done.stderr
+    assert "pip install 'minibroker[spark]'" in done.stderr
+
+
+def test_the_source_names_a_pyspark_that_is_too_old(tmp_path: Path) -> None:
+    fake_pyspark(tmp_path, "3.5.6")
+    said = run(SOURCE, packages=tmp_path).stderr.splitlines()[-1]
+    assert "PySpark 3.5.6 is too old: sources in Python came with 4.0" in said
+
+
+def fake_pyspark(folder: Path, version: str | None) -> None:
+    package = folder / "pyspark"
     if version is not None:
         (package / "sql").mkdir(parents=True)
         (package / "__init__.py").write_text(f"__version__ = {version!r}\n")
@@ -27,13 +43,8 @@ def test_a_pyspark_that_will_not_do_is_named(words: list[str], version: str | No
         (package / "__init__.py").write_text(
             "raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')\n"
         )
-    done = subprocess.run(
-        [sys.executable, "-c", JOB, *words],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    assert said in done.stderr
-    assert "pip install 'minibroker[spark]'" in done.stderr
+
+
+def run(program: str, *words: str, packages: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run([sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True)

@@ -83,7 +83,8 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     from minibroker.spark.jobs.progress import Progress
     from minibroker.spark.packing import check_workers
     from minibroker.spark.ranges import DataLoss
-    from minibroker.spark.session import SparkMissing, open_session
+    from minibroker.spark.session import open_session
+    from minibroker.spark.workers import SparkMissing
 
     if not words or words[0] in ("-h", "--help"):
         print(overview())
