@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import argparse
     import asyncio
     from collections.abc import AsyncIterator, Callable, Sequence
-    from typing import Any
 
     Parser = Callable[[bytes], "Draft"]
 
@@ -126,29 +125,13 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 def _json_line(line: bytes) -> Draft:
     """Read what `minibroker consume -J` and kcat -J write; topic, partition and offset are not looked at."""
-    from json import loads
+    from minibroker.tools.json_lines import read_line
 
     try:
-        document = loads(line)
-        flat = document.get("headers") or []
-        headers = [(str(name), _bytes(value)) for name, value in zip(flat[::2], flat[1::2], strict=True)]
-        return Draft(_bytes(document.get("key")), _bytes(document.get("payload")), headers, document.get("ts"))
-    except (ValueError, TypeError, AttributeError) as error:
-        raise Refused(f"-J: {line[:60]!r} is no record in JSON: {error}") from None
-
-
-def _bytes(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, dict) and "base64" in value:
-        from base64 import b64decode
-
-        return b64decode(value["base64"])
-    from json import dumps
-
-    return dumps(value).encode()  # a document within: as compact text
+        found = read_line(line)
+    except ValueError as error:
+        raise Refused(f"-J: {error}") from None
+    return Draft(found["key"], found["payload"], found["headers"], found.get("ts"))
 
 
 def _console_line(given: list[str]) -> Parser:

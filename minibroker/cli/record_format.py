@@ -12,7 +12,6 @@ from minibroker.cli.connect import Refused
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from minibroker.client.fetching import ConsumedRecord
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 LENGTH = Struct(">i")
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "0": "\0", "a": "\a", "e": "\x1b"}
-TIMESTAMP_TYPES = {0: "create", 1: "logappend"}
 CONSOLE_TIMESTAMPS = {0: "CreateTime", 1: "LogAppendTime"}
 
 
@@ -102,39 +100,19 @@ def _size(data: bytes | None) -> int:
 
 
 def json_lines(broker_of: Callable[[str, int], int]) -> Writer:
-    """kcat's -J, a line a record. Bytes that are no text become {"base64": ...}: nothing is lost."""
-    from json import JSONEncoder
-
-    encode = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    """kcat's -J, a line a record."""
+    from minibroker.tools.json_lines import line_of
 
     def write(record: ConsumedRecord) -> bytes:
-        document: dict[str, Any] = {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "tstype": TIMESTAMP_TYPES.get(record.timestamp_type, "unknown"),
-        }
-        if record.timestamp_type in TIMESTAMP_TYPES:
-            document["ts"] = record.timestamp
-        document["broker"] = broker_of(record.topic, record.partition)
-        if record.headers:
-            document["headers"] = [item for key, value in record.headers for item in (key, _jsonable(value))]
-        document["key"] = _jsonable(record.key)
-        document["payload"] = _jsonable(record.value)
-        return encode(document).encode() + b"\n"
+        topic, partition = record.topic, record.partition
+        contents = record.key, record.value, record.headers
+        line = line_of(
+            topic, partition, record.offset, *contents, record.timestamp, record.timestamp_type,
+            broker=broker_of(topic, partition),
+        )  # fmt: skip
+        return line.encode() + b"\n"
 
     return write
-
-
-def _jsonable(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        from base64 import b64encode
-
-        return {"base64": b64encode(data).decode()}
 
 
 CONSOLE_PROPERTIES = {
