@@ -14,8 +14,12 @@ from minibroker.spark.option_values import OptionError
 USAGE = 2
 FAILED = 1
 PACKAGE = "--package"
-# What Spark says of data that cannot be read, and of files that are not there: its sentence, without the stack.
-OF_DATA = re.compile(r"\[(?:MALFORMED_|CAST_|CANNOT_PARSE|INVALID_|PATH_NOT_FOUND|UNABLE_TO_INFER)[A-Z0-9_.]*\] (.+)")
+# What Spark says of data that cannot be read, of files and tables that are not there: its sentence, not the stack.
+OF_DATA = re.compile(
+    r"\[(?:MALFORMED_|CAST_|CANNOT_PARSE|INVALID_|PATH_NOT_FOUND|UNABLE_TO_INFER|USER_RAISED_|DATA_SOURCE_NOT_FOUND|"
+    r"TABLE_OR_VIEW_NOT_FOUND)[A-Z0-9_.]*\] (.+?)(?: SQLSTATE: \w+)?$",
+    re.MULTILINE,
+)
 
 
 def parser_of(name: str, program: str = "minibroker spark") -> argparse.ArgumentParser:

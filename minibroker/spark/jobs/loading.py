@@ -15,7 +15,8 @@ from typing import Any
 from minibroker.clock import LoopClock
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.spark.jobs.arguments import add_repeated, add_target_arguments, pairs_of, target_options
-from minibroker.spark.jobs.loading_files import Choice, as_records, format_of, opened
+from minibroker.spark.jobs.loading_files import DROP, WRONG, Choice, as_records, format_of, mode_of, opened
+from minibroker.spark.jobs.loading_generator import RULE, generated, parse_spec
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError
@@ -34,15 +35,13 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from minibroker.spark.jobs.loading_rules import NAMES
-
     parser.add_argument("files", nargs="*", metavar="FILE", help="files, folders or URLs")
     parser.add_argument(
         "--format",
         help="parquet, json, csv, text, or any that Spark has; records: lines of slice; else as the names say",
     )
     add_repeated(parser, "--read-option", help="of Spark's reader, as header=true")
-    rule = "; ".join(f"{name}: {what}" for name, what in NAMES.items())
+    rule = "; ".join(f"{row.name}: {row.text}" for row in RULE)
     parser.add_argument("--generate", metavar="NAME=VALUE,...", help=f"make records up instead. {rule}")
     parser.add_argument("--key", metavar="COLUMN", help="the key of records")
     parser.add_argument("--value", metavar="COLUMN", help="the value; json: all columns (the column value, or json)")
@@ -56,49 +55,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
-    choice = Choice(
-        options.key, options.value, options.timestamp, options.topic_column, options.partition_column, options.topic
-    )
-    target = written_to(target_options(options), options.partitions, options.compression)
+    target = target_options(options)
+    if "path" not in target and "kafka.bootstrap.servers" not in target:
+        raise OptionError("say where records go: --to-path DIR, or --to-bootstrap-server HOST:PORT")
+    if options.partitions is not None:
+        if "path" not in target:
+            raise OptionError("--partitions is for --to-path; make topics of a broker with minibroker topics --create")
+        target["partitions"] = str(options.partitions)
+    if options.compression is not None:
+        target["codec" if "path" in target else "kafka.compression.type"] = options.compression
     if bool(options.files) == bool(options.generate):  # both, or none
         raise OptionError("say what to write: files, or --generate with a rule, and not both")
+    choice = Choice(*(getattr(options, name) for name in Choice._fields))
     if options.generate:
-        rows = made_up(spark, options.generate, choice)
-    else:
-        file_format = options.format or format_of(options.files)
-        rows = as_records(
-            opened(spark, options.files, file_format, pairs_of("--read-option", options.read_option)), choice
-        )
-    return load(spark, rows, target, progress=progress)
-
-
-def written_to(target: dict[str, str], partitions: int | None, compression: str | None) -> dict[str, str]:
-    """Return where and how to write, as options of the data source."""
-    is_path = "path" in target
-    if not is_path and "kafka.bootstrap.servers" not in target:
-        raise OptionError("say where records go: --to-path DIR, or --to-bootstrap-server HOST:PORT")
-    if partitions is not None:
-        if not is_path:
-            raise OptionError("--partitions is for --to-path; make topics of a broker with minibroker topics --create")
-        target = {**target, "partitions": str(partitions)}
-    if compression is not None:
-        target = {**target, "codec" if is_path else "kafka.compression.type": compression}
-    return target
+        return load(spark, made_up(spark, options.generate, choice), target, progress=progress)
+    told = pairs_of("--read-option", options.read_option)
+    rows = opened(spark, options.files, options.format or format_of(options.files), told)
+    mode = mode_of(told)
+    return load_checked(spark, as_records(rows, choice, mode), mode, target, progress)
 
 
 def made_up(spark: Any, rule: str, choice: Choice) -> Any:
     """Return rows by a rule."""
     from pyspark.sql import functions as sql  # pyright: ignore
 
-    from minibroker.spark.jobs.loading_generator import generated
-    from minibroker.spark.jobs.loading_rules import parse_spec
-
     if choice.topic is None:
         raise OptionError("--generate needs --topic NAME")
-    chosen = (choice.key, choice.value, choice.timestamp, choice.topic_column, choice.partition_column)
-    if any(chosen):
+    if any(choice._replace(topic=None)):
         raise OptionError("--generate: what is made up has its columns already; --key and its like are for files")
     return generated(spark, parse_spec(rule)).withColumn("topic", sql.lit(choice.topic))
+
+
+def load_checked(spark: Any, rows: Any, mode: str, target: Mapping[str, str], progress: Progress) -> Summary:
+    """Write rows that have WRONG, and count those where it says something."""
+    from pyspark.sql import Observation  # pyright: ignore
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    seen = Observation()
+    rows = rows.observe(seen, sql.count(WRONG).alias("count"), sql.min(WRONG).alias("first"))
+    done = load(
+        spark, (rows.where(sql.col(WRONG).isNull()) if mode == DROP else rows).drop(WRONG), target, progress=progress
+    )
+    found = seen.get
+    done.figures["dropped" if mode == DROP else "not parsed"] = found["count"]
+    if found["count"]:
+        what = "were left out" if mode == DROP else "were written without what cannot be read of them"
+        done.problems.append(f"{found['count']} records {what}, as this one: {found['first']}")
+    return done
 
 
 def load(

@@ -1,50 +1,52 @@
-"""Rows of files as records: which column is the key, which the value, which the time, which the topic.
+"""Rows of files and tables as records: which column is the key, which the value, which the time, which the topic.
+
+    as_records(opened(spark, ["orders.jsonl"], "json", {}), Choice(key="id", topic="orders"), FAIL)
 
 What must hold: nothing is guessed from content. Without a word about the value it is a column of that name, or all
-columns as JSON, which of JSON lines is the line as it stands; files of `export` are known by their columns and come
-back as they were. A line that is broken ends the job, unless `--read-option mode=` says something else.
+columns as JSON, which of JSON lines is the line as it stands; what `export` wrote is known by its columns and comes
+back as it was. A line or a time that cannot be read is never passed over: the column WRONG says what is wrong with a
+record, and ends the job unless the mode is another one.
 Not here: where the records go (loading.py).
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from minibroker.spark.arrow_map import map_in_arrow
-from minibroker.spark.option_values import OptionError
+from minibroker.spark.columns.rows_of_query import ROWS
+from minibroker.spark.option_values import OptionError, one_of
 
 FORMATS = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "tsv": "csv"}
 FORMATS |= {"txt": "text", "log": "text", "orc": "orc", "avro": "avro"}
 PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 EXPORTED = {"key", "value", "partition", "offset", "timestamp", "timestampType", "headers"}  # as export.py has them
-ALL_AS_JSON = "json"
-LINE = "__line"  # a line of JSON as it stands, beside its fields
-FAIL_FAST = "FAILFAST"
-CHECKED = ("json", "csv")  # formats of lines that may be broken
+TABLES = ("delta", "iceberg")
 RECORDS = "records"  # lines as `slice` and `minibroker consume -J` write them
 HEADERS = "array<struct<key:string,value:binary>>"
+RECORDS_DDL = (  # ROWS, as Spark is told of them
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+ALL_AS_JSON = "json"
+FAIL, KEEP, DROP = MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+# Columns beside those of files: a line of JSON as it stands; one that cannot be read; what is wrong with a record.
+LINE, BROKEN, WRONG = "__line", "__broken", "__wrong"
 
 
-class Choice:
+class Choice(NamedTuple):
     """Which columns are what; None: nobody said."""
 
-    def __init__(
-        self,
-        key: str | None = None,
-        value: str | None = None,
-        timestamp: str | None = None,
-        topic_column: str | None = None,
-        partition_column: str | None = None,
-        topic: str | None = None,
-    ):
-        self.key = key
-        self.value = value
-        self.timestamp = timestamp
-        self.topic_column = topic_column
-        self.partition_column = partition_column
-        self.topic = topic
+    key: str | None = None
+    value: str | None = None
+    timestamp: str | None = None
+    topic_column: str | None = None
+    partition_column: str | None = None
+    topic: str | None = None
 
 
 def format_of(paths: Sequence[str]) -> str:
@@ -60,93 +62,133 @@ def format_of(paths: Sequence[str]) -> str:
     raise OptionError(f"cannot tell the format of {', '.join(paths[:3])}: say it with --format")
 
 
-def opened(spark: Any, paths: Sequence[str], file_format: str, options: Mapping[str, str]) -> Any:
-    """Return the rows of files."""
-    told = dict(options)
-    if file_format == RECORDS:
-        from minibroker.spark.jobs.slice_lines import RECORDS_DDL, as_records
+def mode_of(options: Mapping[str, str]) -> str:
+    """Return what becomes of lines and times that cannot be read."""
+    for name in options:
+        if name.lower() in ("ignorecorruptfiles", "ignoremissingfiles"):
+            raise OptionError(f"--read-option {name}: files would be left out, and nobody could say which")
+    given = {name.lower(): value for name, value in options.items()}
+    return one_of("--read-option mode", given.get("mode", FAIL), MODES)
 
-        return map_in_arrow(spark.read.text(list(paths)), as_records, RECORDS_DDL)
-    if file_format in CHECKED:
-        told.setdefault("mode", FAIL_FAST)
-    if file_format == "csv":
-        told.setdefault("header", "true")
-        if all(".tsv" in path for path in paths):
-            told.setdefault("sep", "\t")
+
+def opened(spark: Any, paths: Sequence[str], file_format: str, options: Mapping[str, str]) -> Any:
+    """Return the rows of files or of a table; formats of lines have BROKEN, JSON lines have LINE."""
+    reader = spark.read.format(file_format)
+    told = {name: value for name, value in options.items() if name.lower() != "mode"}
+    if file_format in TABLES:
+        if len(paths) > 1:
+            raise OptionError(f"--format {file_format}: name one table, not {', '.join(paths)}")
+        is_name = "/" not in paths[0]
+        return spark.read.options(**told).table(paths[0]) if is_name else reader.options(**told).load(paths[0])
     # Names of folders are texts: a topic may be called 2024.
     name = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(name, "true")
     spark.conf.set(name, "false")
     try:
-        frame = spark.read.format(file_format).options(**told).load(list(paths))
-        is_lines = told.get("multiLine", "false").lower() == "false" and told.get("mode") == FAIL_FAST
-        return _with_lines(spark, frame, paths, told) if file_format == "json" and is_lines else frame
+        if file_format == RECORDS:
+            lines = spark.read.options(**told).text(list(paths)).select("value")
+            return map_in_arrow(lines, _read_lines, f"{RECORDS_DDL}, {BROKEN} STRING")
+        if file_format not in ("json", "csv"):
+            return reader.options(**told).load(list(paths))
+        if file_format == "csv":
+            told = {"header": "true"} | ({"sep": "\t"} if all(".tsv" in path for path in paths) else {}) | told
+        told |= {"mode": KEEP, "columnNameOfCorruptRecord": BROKEN}
+        schema = reader.options(**told).load(list(paths)).schema
+        schema = schema if BROKEN in schema.names else schema.add(BROKEN, "string")
+        if file_format == "json" and not {"multiline", "encoding", "charset"} & {each.lower() for each in options}:
+            return _with_lines(spark.read.options(**told).text(list(paths)), schema, told)
+        return spark.read.schema(schema).format(file_format).options(**told).load(list(paths))
     finally:
         spark.conf.set(name, before)
 
 
-def _with_lines(spark: Any, frame: Any, paths: Sequence[str], options: Mapping[str, str]) -> Any:
-    """Return the fields of JSON lines and the lines; `frame` has read all of them, to know which fields there are."""
+def _with_lines(lines: Any, schema: Any, told: Mapping[str, str]) -> Any:
+    """Return the fields of JSON lines, and the lines."""
     from pyspark.sql import functions as sql  # pyright: ignore
     from pyspark.sql.types import StructType  # pyright: ignore
 
-    encoding = {name: value for name, value in options.items() if name in ("lineSep", "recursiveFileLookup")}
-    lines = spark.read.options(**encoding).text(list(paths))
     of_folders = [name for name in lines.columns if name != "value"]
-    fields = StructType([field for field in frame.schema.fields if field.name not in of_folders])
+    fields = StructType([field for field in schema.fields if field.name not in of_folders])
     lines = lines.where("trim(value) <> ''").select(
         sql.col("value").alias(LINE),
-        sql.from_json("value", fields, dict(options)).alias("__fields"),
-        *(sql.col(_quoted(name)) for name in of_folders),
+        sql.from_json("value", fields, dict(told)).alias("__fields"),
+        *map(_quoted, of_folders),
     )
     return lines.select(LINE, "__fields.*", *map(_quoted, of_folders))
 
 
-def as_records(frame: Any, choice: Choice) -> Any:
-    """Return the columns that the writers want."""
+def _read_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn lines of `slice` into records."""
+    from minibroker.tools.json_lines import read_line
+
+    schema = ROWS.append(pa.field(BROKEN, pa.string()))
+    for batch in batches:
+        rows = []
+        for line in filter(str.strip, batch.column(0).to_pylist()):
+            row: dict[str, Any] = dict.fromkeys(schema.names)
+            try:
+                found = read_line(line)
+                row |= {name: found.get(name) for name in ("key", "topic", "partition", "offset")}
+                row["value"], row["headers"] = found["payload"], found["headers"] or None
+                row["timestampType"] = int(found.get("tstype") == "logappend")
+                row["timestamp"] = None if found.get("ts") is None else found["ts"] * 1000
+            except ValueError:
+                row[BROKEN] = line
+            rows.append(row)
+        yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def as_records(frame: Any, choice: Choice, mode: str) -> Any:
+    """Return the columns that the writers want, and WRONG."""
     from pyspark.sql import functions as sql  # pyright: ignore
 
-    types = {name: kind for name, kind in frame.dtypes if name != LINE}
-    has_lines = LINE in frame.columns
-    for word, name in (
-        ("--key", choice.key),
-        ("--value", choice.value if choice.value != ALL_AS_JSON else None),
-        ("--timestamp", choice.timestamp),
-        ("--topic-column", choice.topic_column),
-        ("--partition-column", choice.partition_column),
-    ):
-        if name is not None and name not in types:
-            raise OptionError(f"{word} {name}: there is no such column, only {', '.join(types)}")
+    types = {name: kind for name, kind in frame.dtypes if name not in (LINE, BROKEN)}
+    for field in ("key", "value", "timestamp", "topic_column", "partition_column"):
+        name = getattr(choice, field)
+        if name is not None and name not in types and (field, name) != ("value", ALL_AS_JSON):
+            raise OptionError(f"--{field.replace('_', '-')} {name}: there is no such column, only {', '.join(types)}")
     is_export = types.keys() >= EXPORTED
-    columns = [_value(sql, types, choice, has_lines).alias("value")]
-    key = choice.key or ("key" if is_export else None)
-    if key is not None:
-        columns.append(_bytes(sql, key, types[key]).alias("key"))
-    timestamp = choice.timestamp or ("timestamp" if is_export else None)
-    if timestamp is not None:
-        columns.append(_time(sql, timestamp, types[timestamp]).alias("timestamp"))
-    if types.get("headers") == HEADERS:
-        columns.append(sql.col("headers"))
     topic = choice.topic_column or ("topic" if is_export and "topic" in types and choice.topic is None else None)
     if (topic is None) == (choice.topic is None):
         raise OptionError("say where the records go: --topic NAME, or --topic-column COLUMN" if topic is None else
                           "--topic and --topic-column are both there: say one")  # fmt: skip
-    columns.append(sql.col(topic).cast("string").alias("topic") if topic else sql.lit(choice.topic).alias("topic"))
-    if choice.partition_column is not None:
-        columns.append(sql.col(choice.partition_column).cast("int").alias("partition"))
     if is_export:  # each of its partitions in its order
-        frame = frame.repartition("topic", "partition") if "topic" in types else frame.repartition("partition")
+        frame = frame.repartition(*(name for name in ("topic", "partition") if name in types))
         frame = frame.sortWithinPartitions("partition", "offset")
-    return frame.select(*columns)
+    columns = {"topic": sql.col(_quoted(topic)).cast("string") if topic else sql.lit(choice.topic)}
+    wrong = [sql.concat(sql.lit("a line cannot be read: "), sql.substring(BROKEN, 1, 60))] * (BROKEN in frame.columns)
+    key = choice.key or ("key" if is_export else None)
+    if key is not None:
+        columns["key"] = _bytes(sql, key, types[key])
+    for column, name, kind in (
+        ("timestamp", choice.timestamp or ("timestamp" if is_export else None), "timestamp"),
+        ("partition", choice.partition_column, "int"),
+    ):
+        if name is None:
+            continue
+        given = sql.col(_quoted(name))
+        columns[column] = _time(sql, name, types[name]) if column == "timestamp" else given.try_cast(kind)
+        is_wrong = given.isNotNull() & columns[column].isNull()
+        told = sql.concat(sql.lit(f"{name} is no {column}: "), sql.substring(given.cast("string"), 1, 60))
+        wrong.append(sql.when(is_wrong, told))
+    if types.get("headers") == HEADERS:
+        columns["headers"] = sql.col("headers")
+    value = _value(sql, types, choice, LINE in frame.columns).cast("binary")
+    if BROKEN in frame.columns:
+        value = sql.coalesce(sql.col(BROKEN).cast("binary"), value)
+    columns[WRONG] = sql.coalesce(*wrong, sql.lit(None).cast("string"))
+    if mode == FAIL:
+        value = sql.when(columns[WRONG].isNull(), value).otherwise(sql.raise_error(columns[WRONG]))
+    return frame.select(value.alias("value"), *(column.alias(name) for name, column in columns.items()))
 
 
 def _value(sql: Any, types: Mapping[str, str], choice: Choice, has_lines: bool) -> Any:
     name = choice.value or ("value" if "value" in types else ALL_AS_JSON)
-    if name == ALL_AS_JSON and ALL_AS_JSON not in types:
-        if has_lines:
-            return sql.col(LINE)
-        return sql.to_json(sql.struct(*(_quoted(each) for each in types)), {"ignoreNullFields": "false"})
-    return _bytes(sql, name, types[name])
+    if name != ALL_AS_JSON or ALL_AS_JSON in types:
+        return _bytes(sql, name, types[name])
+    if has_lines:
+        return sql.col(LINE)
+    return sql.to_json(sql.struct(*map(_quoted, types)), {"ignoreNullFields": "false"})
 
 
 def _quoted(name: str) -> str:
@@ -158,17 +200,13 @@ def _bytes(sql: Any, name: str, kind: str) -> Any:
     column = sql.col(_quoted(name))
     if kind in ("binary", "string"):
         return column
-    if kind.startswith(("struct", "array", "map")):
-        return sql.to_json(column)
-    return column.cast("string")
+    return sql.to_json(column) if kind.startswith(("struct", "array", "map")) else column.cast("string")
 
 
 def _time(sql: Any, name: str, kind: str) -> Any:
     column = sql.col(_quoted(name))
-    if kind == "timestamp":
-        return column
     if kind in ("bigint", "int"):
         return sql.timestamp_millis(column)
-    if kind in ("string", "date", "timestamp_ntz"):
-        return column.cast("timestamp")
+    if kind in ("timestamp", "string", "date", "timestamp_ntz"):
+        return column.try_cast("timestamp")
     raise OptionError(f"--timestamp {name}: the column is {kind}, no time; milliseconds, times and texts of times are")

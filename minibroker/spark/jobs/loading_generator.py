@@ -1,227 +1,219 @@
-"""Records that are made up by a rule, a block of them at once.
+"""Records that are made up by a rule: how many, which keys and how skewed, which sizes, which times, headers.
 
-    generated(spark, parse_spec("records=1000000,keys=10000,skew=1.1,seed=7"))
+    generated(spark, parse_spec("records=1000000,keys=10000,skew=1.1,size=lognormal:200:0.5,late=0.02:60000,seed=7"))
 
 What must hold: record number n is a function of the seed and n alone, so it is the same on one core and on a hundred,
-and on every version of numpy: chance is a hash of (seed, what it is for, n), and not a stream that somebody draws from.
-Everything is done for a block of records at once; memory is bounded by a block.
-Not here: what can be said (loading_rules.py), where the records go (loading.py).
+and in every version: chance is Spark's xxhash64 of the seed, what it is for, and n.
+Not here: where the records go (loading.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+import math
+import re
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+from minibroker.spark.option_table import OptionTable
+from minibroker.spark.option_values import OptionError
 
-from minibroker.spark.arrow_map import map_in_arrow
-from minibroker.spark.jobs.loading_rules import Spec
-
-Numbers = NDArray[np.uint64]
-
-
-BLOCK = 16_384  # records that are made at once
-PIECE_BYTES = 16 << 20  # about; fewer at once if they are large
 VALUE_BYTES_MAX = 1 << 20
-KEY_DIGITS = 10
-PREFIX = b'{"id":              ,"user":            ,"amount":          ,"text":"'
-ID, USER, AMOUNT = (slice(6, 20), slice(28, 40), slice(50, 60))  # where numbers go, to the right; blanks are fine there
-SUFFIX = b'"}'
+NORMAL_MAX = 8.6  # what `_size` can make of 53 bits of chance
 TEXT_BYTES = 1 << 16
 WORDS = (
     b"order broker leader follower record batch offset commit the a of to and segment topic key value with replica "
     b"north blue seven river quick amber late paid sent lost new old is was on in at for by index log clean start"
 ).split()
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
+AES_KEY = b"no secret at all"
+
+
+class Spec:
+    """What is to be made."""
+
+    records: int
+    keys: int
+    skew: float  # the share of the n-th most frequent key falls about as n ** -skew
+    size: tuple[str, float, float]
+    values: str
+    start: int  # ms
+    rate: float
+    end: int | None  # ms
+    late: tuple[float, int]  # share, ms
+    tombstones: float
+    headers: int
+    seed: int
+
+
+def parse_spec(text: str) -> Spec:
+    """Read NAME=VALUE, with commas between them; raise OptionError for what makes no sense."""
+    parts = (part.partition("=") for part in text.split(",") if part.strip())
+    rule = Spec()
+    vars(rule).update(RULE.values(RULE.by_true_names({name.strip(): value for name, _, value in parts})))
+    if rule.end is not None:
+        if rule.end < rule.start:
+            raise OptionError(f"--generate: the end {rule.end} is before the start {rule.start}")
+        rule.rate = (rule.records - 1) * 1000 / max(rule.end - rule.start, 1)
+    return rule
+
+
+def _within(least: float, most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        if not least <= float(text) <= most:
+            raise ValueError(text)
+        return float(text)
+
+    return read
+
+
+_share = _within(0, 1)
+
+
+def _count(text: str) -> int:
+    found = float(text) if "e" in text.lower() else int(text)
+    if found != int(found) or not 0 <= found <= 1 << 53:
+        raise ValueError(text)
+    return int(found)
+
+
+def _size(text: str) -> tuple[str, float, float]:
+    kind, *numbers = text.split(":")
+    if not numbers:
+        return "uniform", _count(kind), _count(kind)
+    first, second = map(_within(0, 1e12), numbers)
+    if kind not in ("uniform", "lognormal") or (kind == "uniform" and second < first):
+        raise ValueError(text)
+    return kind, first, second
+
+
+def _late(text: str) -> tuple[float, int]:
+    share, _, most = text.partition(":")
+    return _share(share), _count(most or "60000")
+
+
+def time_ms(text: str) -> int:
+    """Read a time: milliseconds since 1970, or a date, perhaps with a time, in UTC unless it says otherwise."""
+    if re.fullmatch(r"-?\d{5,}", text):
+        return int(text)
+    from datetime import UTC, datetime
+
+    found = datetime.fromisoformat(text)
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _reader(function: Callable[[str], Any]) -> Callable[[str, str], Any]:
+    def read(name: str, text: str) -> Any:
+        try:
+            return function(text.strip())
+        except ValueError:
+            raise OptionError(f"--generate {name}={text}: {RULE.rows[name].text}") from None
+
+    return read
+
+
+# --help and docs/spark-jobs.md show the rows.
+RULE = OptionTable(
+    """
+    records | records: count | 1000000 | how many (1000000)
+    keys | keys: count | 10000 | how many keys there are (10000); 0: no keys
+    skew | skew: amount | 0 | 0: all as often; 1: the n-th key about 1/n as often as the first (0)
+    size | size: size | 200 | bytes of a value: 200, uniform:100:300, or lognormal:MEDIAN:SIGMA (200)
+    values | values: one of json, text, bytes | json | json, text, or bytes that nothing compresses (json)
+    start | start: time | 2024-01-01
+    | timestamp of the first record, in ms or as 2024-01-31T12:00 in UTC (2024-01-01)
+    rate | rate: rate | 1000 | records per second by their timestamps (1000)
+    end | end: time | | timestamp of the last record, instead of a rate
+    late | late: late | 0 | share of records that are late, and by how many ms at most: 0.05:60000 (0)
+    tombstones | tombstones: share | 0 | share of records without a value (0)
+    headers | headers: count | 0 | how many each record has (0)
+    seed | seed: count | 0 | another number makes other records (0)
+    """,
+    readers={
+        "count": _reader(_count),
+        "amount": _reader(_within(0, 1e12)),
+        "rate": _reader(_within(1e-6, 1e12)),
+        "share": _reader(_share),
+        "size": _reader(_size),
+        "late": _reader(_late),
+        "time": _reader(time_ms),
+    },
+    refusal="--generate: there is no {!r}",
+    page="docs/spark-jobs.md",
 )
-DDL = "key BINARY, value BINARY, timestamp TIMESTAMP, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
-# Chance
+def generated(spark: Any, rule: Spec, *, tasks: int | None = None) -> Any:
+    """Return a frame of the records; tasks: None: as many as Spark has cores."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    number = sql.col("id")
+
+    def bits(purpose: str) -> Any:
+        return sql.xxhash64(sql.lit(rule.seed), sql.lit(purpose), number)
+
+    def chance(purpose: str) -> Any:
+        """From 0 to below 1."""
+        return sql.shiftrightunsigned(bits(purpose), 11) * 2.0**-53
+
+    share, late_ms = rule.late
+    behind = sql.when(chance("late") < share, sql.floor(chance("late by") * late_ms) + 1).otherwise(0)
+    names = [f"h{each}" for each in range(rule.headers)]
+    headers = [
+        sql.struct(sql.lit(name).alias("key"), _padded(sql, sql.pmod(bits(name), 10**8), 8).alias("value"))
+        for name in names
+    ]
+    key = _rank(sql, rule, chance("key"))
+    columns = [
+        _padded(sql, key, max(10, len(str(rule.keys)))).alias("key")
+        if rule.keys
+        else sql.lit(None).cast("binary").alias("key"),
+        sql.when(chance("tombstone") >= rule.tombstones, _value(sql, rule, chance, key)).alias("value"),
+        sql.timestamp_millis(rule.start + sql.floor(number * (1000 / rule.rate)) - behind).alias("timestamp"),
+        *([sql.array(*headers).alias("headers")] if headers else []),
+    ]
+    return spark.range(0, rule.records, 1, tasks).select(*columns)
 
 
-def bits(seed: int, purpose: int, numbers: Numbers) -> Numbers:
-    """Return 64 bits of chance for each number: splitmix64 over it, other ones for each seed and purpose."""
-    with np.errstate(over="ignore"):
-        start = _mixed(np.asarray([seed], np.uint64) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(purpose + 1))
-        return _mixed(start + np.uint64(0x9E3779B97F4A7C15) * (numbers + np.uint64(1)))
+def _padded(sql: Any, number: Any, width: int) -> Any:
+    return sql.lpad(number.cast("string"), width, "0").cast("binary")
 
 
-def _mixed(value: Numbers) -> Numbers:
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _fractions(found: Numbers) -> NDArray[np.float64]:
-    """Return numbers from 0 to below 1."""
-    return (found >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-KEYS, SIZES, MORE_SIZES, PLACES, LATE, LATE_BY, NO_VALUE, AMOUNTS, HEADER_VALUES, NOISE = range(10)  # purposes
-
-
-# Records
-
-
-def records(spec: Spec, first: int, count: int) -> pa.RecordBatch:
-    """Return records by their numbers."""
-    numbers = np.arange(first, first + count, dtype=np.uint64)
-
-    def chance(purpose: int) -> NDArray[np.float64]:
-        return _fractions(bits(spec.seed, purpose, numbers))
-
-    ranks = _ranks(spec, chance(KEYS))
-    keys = pa.nulls(count, pa.binary()) if not spec.keys else _binary(_decimal(ranks, KEY_DIGITS), KEY_DIGITS)
-    values = _values(spec, numbers, ranks, _sizes(spec, chance), chance)
-    if spec.tombstones:
-        is_there = np.packbits(chance(NO_VALUE) >= spec.tombstones, bitorder="little")
-        _, ends, data = values.buffers()
-        values = pa.Array.from_buffers(pa.binary(), count, [pa.py_buffer(is_there), ends, data])
-    times = spec.start + np.floor(numbers.astype(np.float64) * (1000.0 / spec.rate)).astype(np.int64)
-    share, late_ms = spec.late
-    if share:
-        behind = np.floor(chance(LATE_BY) * late_ms).astype(np.int64) + 1
-        times = times - np.where(chance(LATE) < share, behind, 0)
-    stamps = pa.array(times * 1000).cast(SCHEMA.field("timestamp").type)
-    return pa.RecordBatch.from_arrays([keys, values, stamps, _headers(spec, numbers)], schema=SCHEMA)
-
-
-def _ranks(spec: Spec, chance: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return which key each record has, 0 the most frequent: the inverse of the integral of x ** -skew."""
-    most = max(spec.keys, 1) + 1.0
-    if abs(spec.skew - 1) < 1e-9:
-        found = most**chance
+def _rank(sql: Any, rule: Spec, chance: Any) -> Any:
+    """Return which key a record has, 0 the most frequent: the inverse of the integral of x ** -skew."""
+    most = rule.keys + 1.0
+    if not rule.keys:
+        return sql.lit(0)
+    if abs(rule.skew - 1) < 1e-9:
+        found = sql.pow(sql.lit(most), chance)
     else:
-        power = 1 - spec.skew
-        found = ((most**power - 1) * chance + 1) ** (1 / power)
-    return np.minimum(found.astype(np.int64), max(spec.keys, 1)) - 1
+        power = 1 - rule.skew
+        found = sql.pow(chance * (most**power - 1) + 1, sql.lit(1 / power))
+    return sql.least(sql.floor(found), sql.lit(rule.keys)) - 1
 
 
-def _sizes(spec: Spec, chance: Callable[[int], NDArray[np.float64]]) -> NDArray[np.int64]:
-    kind, first, second = spec.size
+def _value(sql: Any, rule: Spec, chance: Callable[[str], Any], key: Any) -> Any:
+    kind, first, second = rule.size
     if kind == "uniform":
-        found = first + np.floor(chance(SIZES) * (second - first + 1))
-    elif kind == "lognormal":
-        # Box and Muller: a normal number of two even ones.
-        normal = np.sqrt(-2 * np.log(1 - chance(SIZES))) * np.cos(2 * np.pi * chance(MORE_SIZES))
-        found = first * np.exp(second * normal)
-    else:
-        found = np.full(len(chance(SIZES)), first)
-    least = len(PREFIX) + len(SUFFIX) if spec.values == "json" else 0
-    return np.clip(found, least, VALUE_BYTES_MAX).astype(np.int64)
-
-
-def _values(
-    spec: Spec,
-    numbers: Numbers,
-    ranks: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    chance: Callable[[int], NDArray[np.float64]],
-) -> pa.Array:
-    ends = np.cumsum(sizes)
-    starts = ends - sizes
-    total = int(ends[-1]) if len(ends) else 0
-    if spec.values == "bytes":
-        # Each record's bytes begin at a number of their own, so they do not depend on those before.
-        words = -(-sizes // 8)
-        first_words = np.repeat(numbers << np.uint64(20), words)
-        within = np.arange(int(words.sum()), dtype=np.uint64) - np.repeat((np.cumsum(words) - words), words).astype(
-            np.uint64
-        )
-        noise = bits(spec.seed, NOISE, first_words + within).view(np.uint8)
-        word_starts = (np.cumsum(words) - words) * 8
-        data = noise[np.arange(total) + np.repeat(word_starts - starts, sizes)]
-    else:
-        text = _text(spec.seed)
-        places = np.floor(chance(PLACES) * TEXT_BYTES).astype(np.int64)
-        data = text[(np.arange(total) + np.repeat(places - starts, sizes)) & (TEXT_BYTES - 1)]
-    if spec.values == "json":
-        heads = np.tile(np.frombuffer(PREFIX, np.uint8), (len(sizes), 1))
-        for place, each in ((ID, numbers.astype(np.int64)), (USER, ranks)):
-            heads[:, place] = _right(each, place.stop - place.start)
-        heads[:, AMOUNT] = _right((chance(AMOUNTS) * 100_000).astype(np.int64), AMOUNT.stop - AMOUNT.start)
-        data[starts[:, None] + np.arange(len(PREFIX))] = heads
-        data[ends[:, None] - len(SUFFIX) + np.arange(len(SUFFIX))] = np.frombuffer(SUFFIX, np.uint8)
-    offsets = np.concatenate([[0], ends]).astype(np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-@cache
-def _text(seed: int) -> NDArray[np.uint8]:
-    """Return words in a random order, which compress about as text does."""
-    chosen = bits(seed, NOISE, np.arange(TEXT_BYTES // 2, dtype=np.uint64)) % np.uint64(len(WORDS))
-    text = b" ".join([WORDS[index] for index in chosen[: TEXT_BYTES // 3].tolist()])
-    return np.frombuffer(text[:TEXT_BYTES], np.uint8)
-
-
-def _decimal(numbers: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
-    """Return decimal digits, with zeros in front: a row for each number."""
-    powers = 10 ** np.arange(width - 1, -1, -1, dtype=np.int64)
-    return (numbers[:, None] // powers % 10 + 48).astype(np.uint8)
-
-
-def _right(numbers: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
-    """Return decimal digits with blanks in front."""
-    digits = _decimal(numbers, width)
-    leading = np.cumsum(digits != 48, axis=1) == 0
-    leading[:, -1] = False
-    digits[leading] = 32
-    return digits
-
-
-def _binary(rows: NDArray[np.uint8], width: int) -> pa.Array:
-    offsets = np.arange(len(rows) + 1, dtype=np.int32) * width
-    data = np.ascontiguousarray(rows)
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def _headers(spec: Spec, numbers: Numbers) -> pa.Array:
-    count, each = len(numbers), spec.headers
-    kind = SCHEMA.field("headers").type
-    if not each:
-        return pa.nulls(count, kind)
-    names = pa.array([f"h{number}" for number in range(each)] * count, pa.string())
-    which = np.repeat(numbers, each) * np.uint64(each) + np.tile(np.arange(each, dtype=np.uint64), count)
-    values = (bits(spec.seed, HEADER_VALUES, which) % np.uint64(100_000_000)).astype(np.int64)
-    rows = pa.StructArray.from_arrays([names, _binary(_decimal(values, 8), 8)], fields=list(kind.value_type))
-    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32) * each), rows, type=kind)
-
-
-def _large(spec: Spec) -> int:
-    """Return how long values may well become."""
-    kind, first, second = spec.size
-    most = second if kind == "uniform" else first
-    if kind == "lognormal":
-        most = first * float(np.exp(2 * second))
-    return int(min(most, VALUE_BYTES_MAX))
-
-
-def generated(spark: Any, spec: Spec, *, tasks: int | None = None) -> Any:
-    """Return a frame of the records, made where they are used, in so many tasks."""
-    blocks = -(-spec.records // BLOCK)
-    try:
-        cores = spark.sparkContext.defaultParallelism
-    except Exception:  # Spark Connect has no context here
-        cores = 8
-    count = tasks or max(min(cores * 4, blocks), 1)
-    at_once = max(min(BLOCK, PIECE_BYTES // max(_large(spec), 1)), 1)
-
-    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for block in batch.column(0).to_pylist():
-                end = min((block + 1) * BLOCK, spec.records)
-                for first in range(block * BLOCK, end, at_once):
-                    yield records(spec, first, min(at_once, end - first))
-
-    return map_in_arrow(spark.range(0, blocks, 1, count), make, DDL)
+        size, size_max = first + sql.floor(chance("size") * (second - first + 1)), second
+    else:  # a normal number of two even ones, as Box and Muller found
+        normal = sql.sqrt(sql.log(1 - chance("size")) * -2) * sql.cos(chance("turn") * math.tau)
+        size, size_max = sql.exp(normal * second) * first, first * math.exp(min(second * NORMAL_MAX, 100))
+    size_max = min(size_max, VALUE_BYTES_MAX)
+    size = sql.least(size, sql.lit(size_max)).cast("int")
+    words = Random(rule.seed)
+    text = b" ".join([WORDS[int(words.random() * len(WORDS))] for _ in range(TEXT_BYTES // 3)])[:TEXT_BYTES]
+    place = sql.floor(chance("place") * TEXT_BYTES).cast("int") + 1
+    text_of_all = sql.lit(text * (2 + int(size_max) // TEXT_BYTES))  # so that none is cut off
+    if rule.values == "text":
+        return sql.substring(text_of_all, place, size)
+    if rule.values == "bytes":
+        start = sql.unhex(sql.md5(sql.concat_ws(" ", sql.lit(rule.seed), "id")))
+        packed = sql.aes_encrypt(sql.substring(text_of_all, place, size), sql.lit(AES_KEY), sql.lit("CBC"),
+                                 sql.lit("DEFAULT"), start)  # fmt: skip
+        return sql.substring(packed, sql.lit(1), size)
+    amount = sql.floor(chance("amount") * 100_000)
+    head = sql.concat(
+        sql.lit('{"id":'), "id", sql.lit(',"user":'), key, sql.lit(',"amount":'), amount, sql.lit(',"text":"')
+    )
+    rest = sql.greatest(size - sql.length(head) - 2, sql.lit(0))
+    return sql.concat(head.cast("binary"), sql.substring(text_of_all, place, rest), sql.lit(b'"}'))

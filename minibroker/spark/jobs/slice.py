@@ -29,7 +29,7 @@ from minibroker.spark.jobs.arguments import (
     target_options,
 )
 from minibroker.spark.jobs.export_ranges import Ranges, available
-from minibroker.spark.jobs.loading_rules import time_ms
+from minibroker.spark.jobs.loading_generator import time_ms
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.slice_masking import HOWS, MASKS_MAX, Mask, Masker, parse_masks, unused
 from minibroker.spark.jobs.summary import Summary, Table
@@ -179,7 +179,7 @@ def cut(
     )
     rows = newest(rows, asked.records) if asked.records is not None else rows
     if asked.masks:
-        from minibroker.spark.jobs.slice_lines import RECORDS_DDL
+        from minibroker.spark.jobs.loading_files import RECORDS_DDL
 
         rows = map_in_arrow(rows, _masking(asked.masks, asked.salt), f"{RECORDS_DDL}, met BIGINT")
     rows = rows.persist()  # read once: it is asked for several times

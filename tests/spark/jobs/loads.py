@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from minibroker.spark.jobs import loading, slice
+from minibroker.spark.jobs.command import reason_of
 from minibroker.spark.jobs.progress import Progress
 
 
@@ -25,7 +26,7 @@ def _done(spark: Any, job: Any, words: list[str]) -> Any:
     try:
         return json.loads(job.run(spark, parser.parse_args(words), Progress(None, False)).as_json())
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+        return {"error": reason_of(error) or f"{type(error).__name__}: {error}"}
 
 
 def files(spark: Any, *, folder: str) -> None:
@@ -45,9 +46,19 @@ def generated(spark: Any, *, rule: str, tasks: int) -> Any:
     """Return a hash of all records, made in so many tasks."""
     from pyspark.sql import functions as sql
 
-    from minibroker.spark.jobs.loading_generator import generated
-    from minibroker.spark.jobs.loading_rules import parse_spec
+    from minibroker.spark.jobs.loading_generator import generated, parse_spec
 
     frame = generated(spark, parse_spec(rule), tasks=tasks)
     hashes = sql.xxhash64("key", "value", sql.unix_micros("timestamp"))
     return [*frame.select(sql.bit_xor(hashes), sql.count("*")).first(), frame.rdd.getNumPartitions()]
+
+
+def made(spark: Any, *, rule: str) -> Any:
+    """Return the records of a rule: key, value, time in ms, headers."""
+    from pyspark.sql import functions as sql
+
+    from minibroker.spark.jobs.loading_generator import generated, parse_spec
+
+    frame = generated(spark, parse_spec(rule))
+    headers = "headers" if "headers" in frame.columns else sql.lit(None)
+    return [list(row) for row in frame.select("key", "value", sql.unix_millis("timestamp"), headers).collect()]

@@ -104,6 +104,51 @@ def test_records_come_to_a_broker_and_out_of_it(spark: Session, tmp_path: Path) 
         assert "--partitions is for --to-path" in told
 
 
+TIME = "2024-01-01T00:00:00Z"
+BROKEN = {  # the first line is whole, the second torn, and the time of the third is none
+    "rows.jsonl": f'{{"id":"1","at":"{TIME}"}}\n{{"id":"2","at"\n{{"id":"3","at":"soon"}}\n',
+    "rows.csv": f"id,at\n1,{TIME}\n2\n3,soon\n",
+    "rows.records": f'{{"key":"1","payload":"{TIME}","ts":{START}}}\n{{"key":\n{{"key":"3","ts":"soon"}}\n',
+}
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_read_ends_the_job_or_is_counted(spark: Session, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(BROKEN[name])
+    is_records = name == "rows.records"
+    columns = ("--format", "records") if is_records else ("--key", "id", "--timestamp", "at")
+    words = (tmp_path / name, "-t", "orders", *columns)
+    told = refused(spark, *words, "--to-path", tmp_path / "fail")
+    assert told.startswith("a line cannot be read: ") or told == "at is no timestamp: soon"
+    assert not (tmp_path / "fail" / "orders-0").exists()
+
+    told = imported(spark, *words, "--to-path", tmp_path / "drop", "--read-option", "mode=DROPMALFORMED")
+    assert (told["records"], told["dropped"]) == (1, 2)
+    assert told["problems"][0].startswith("2 records were left out, as this one: a line cannot be read: ")
+    (row,) = rows(spark, tmp_path / "drop", "orders")
+    assert (row[3], row[5]) == (b"1", START)
+
+    told = imported(spark, *words, "--to-path", tmp_path / "keep", "--read-option", "mode=permissive")
+    assert (told["records"], told["not parsed"], len(told["problems"])) == (3, 2, 1)
+    lines = BROKEN[name].splitlines()[-2:]
+    values = [row[4].decode() for row in rows(spark, tmp_path / "keep", "orders")]
+    assert values[1] == lines[0], "as it stands"
+    assert json.loads(values[2]) == {"id": "3", "at": "soon"} if not is_records else values[2] == lines[1]
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_what_is_whole_has_no_problems(spark: Session, files: Path, tmp_path: Path) -> None:
+    told = imported(spark, files / "rows.csv", "-t", "orders", "--to-path", tmp_path)
+    assert (told["not parsed"], told["problems"]) == (0, [])
+    to = ("-t", "orders", "--to-path", tmp_path)
+    assert "read-option mode is 'any'" in refused(spark, files / "rows.csv", *to, "--read-option", "mode=any")
+    told = refused(spark, files / "rows.csv", *to, "--read-option", "ignoreCorruptFiles=true")
+    assert "files would be left out" in told
+
+
 @pytest.mark.slow
 @pytest.mark.interop
 def test_an_export_comes_back_as_it_was(spark: Session, tmp_path: Path) -> None:
@@ -160,6 +205,10 @@ def test_what_makes_no_sense_is_refused(spark: Session, files: Path, tmp_path: P
         ((path, "-t", "a", "--timestamp", "more", *to), "--timestamp more: the column is struct"),
         (("--generate", "records=1", *to), "--generate needs --topic NAME"),
         (("--generate", "records=1", "-t", "a", "--key", "k", *to), "has its columns already"),
+        ((tmp_path / "none.csv", "-t", "a", *to), "Path does not exist"),
+        (("lake.orders", "--format", "iceberg", "-t", "a", *to), "`lake`.`orders` cannot be found"),
+        (("lake/orders", "--format", "delta", "-t", "a", *to), "Failed to find the data source: delta"),
+        (("a", "b", "--format", "delta", "-t", "a", *to), "--format delta: name one table, not a, b"),
     ):
         assert told in refused(spark, *words), words
 
