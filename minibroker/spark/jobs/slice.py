@@ -7,8 +7,8 @@ in the slice is a hash of it and the seed, so an order is there if and only if i
 in, and tomorrow's slice has the same ones. Entities are compared as text: a key `17`, a field 17 and a field "17" are
 the same.
 What must hold: an entity is in the slice in all topics or in none; what is to be masked is masked before it is written
-anywhere (slice_masking.py); order within a partition stays.
-Not here: lines of JSON (slice_lines.py), writing to brokers and directories (loading.py).
+anywhere (slice_masking.py); order within a partition stays; records go from task to task and never through the driver.
+Not here: lines of JSON (tools/json_lines.py), writing to brokers and directories (loading.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from minibroker.clock import LoopClock
 from minibroker.spark.arrow_map import map_in_arrow
@@ -28,12 +29,15 @@ from minibroker.spark.jobs.arguments import (
     source_options,
     target_options,
 )
-from minibroker.spark.jobs.export_ranges import Ranges, available
+from minibroker.spark.jobs.loading import load
+from minibroker.spark.jobs.loading_files import RECORDS_DDL
 from minibroker.spark.jobs.loading_generator import time_ms
 from minibroker.spark.jobs.progress import Progress
-from minibroker.spark.jobs.slice_masking import HOWS, MASKS_MAX, Mask, Masker, parse_masks, unused
+from minibroker.spark.jobs.slice_masking import FAKE, HASH, HOWS, MASKS_MAX, Mask, masking, parse_masks
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError, duration_ms
+from minibroker.spark.options import parse
+from minibroker.spark.reading import all_ranges
 from minibroker.spark.session import use_source
 
 TYPE_CHECKING = False
@@ -51,50 +55,44 @@ EPILOG = """examples:
 """
 SALT = "MINIBROKER_SALT"
 NOW = "now"
+SERVERS = "kafka.bootstrap.servers"
+SHARES = 1 << 30  # into how many parts entities fall
 
 
-class Cut:
+class By:
+    """What a record is about: `[TOPIC:]key[.PATH]` or `value.PATH`."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.topic, _, rest = text.rpartition(":")
+        self.place, dot, self.path = rest.partition(".")
+        if self.place not in ("key", "value") or (dot and not self.path) or (self.place == "value" and not self.path):
+            raise OptionError(f"--by {text}: write it as key, key.FIELD or value.FIELD, perhaps with TOPIC: in front")
+
+    def column(self, sql: Any) -> Any:
+        text = sql.col(self.place).cast("string")
+        if not self.path:
+            return text
+        steps = "".join("['" + step.replace("'", "") + "']" for step in self.path.split("."))
+        return sql.get_json_object(text, f"${steps}")
+
+
+class Cut(NamedTuple):
     """What is taken of topics, and what becomes of it."""
 
-    def __init__(
-        self,
-        *,
-        share: float = 1.0,
-        by: Sequence[By] = (),
-        entities: Sequence[str] = (),
-        keep_others: bool = True,
-        records: int | None = None,
-        seed: int = 0,
-        masks: Sequence[Mask] = (),
-        salt: str = "",
-        may_be_unused: bool = False,
-        shift_ms: int = 0,
-        shift_to: str | None = None,
-        prefix: str = "",
-        by_key: int | None = None,
-    ):
-        self.share = share
-        self.by = list(by)
-        self.entities = list(entities)  # these and no others
-        self.keep_others = keep_others  # records that are about nothing
-        self.records = records  # of each partition at most, the newest
-        self.seed = seed
-        self.masks = list(masks)
-        self.salt = salt
-        self.may_be_unused = may_be_unused  # masks that meet nothing
-        self.shift_ms = shift_ms
-        self.shift_to = shift_to  # when the newest record is to be: `now`, or a time
-        self.prefix = prefix  # of the names of topics
-        self.by_key = by_key  # into so many partitions; None: they stay as they are
-        if any(mask.needs_salt for mask in masks) and not salt:
-            raise OptionError(
-                f"--mask with hash or fake needs a secret: set {SALT}, or --salt TEXT; without one anybody could try "
-                "contents until one fits"
-            )
-        if shift_ms and shift_to:
-            raise OptionError("--shift and --shift-to are both there: say one")
-        if records is not None and records < 1:
-            raise OptionError(f"--records is {records}: it must be above 0")
+    share: float = 1.0
+    by: Sequence[By] = ()
+    only: Sequence[str] = ()  # these entities and no others
+    drop_others: bool = False  # records that are about nothing; else they are sampled one by one
+    records: int | None = None  # of each partition at most, the newest
+    seed: int = 0
+    masks: Sequence[Mask] = ()
+    salt: str = ""
+    allow_unused_masks: bool = False
+    shift_ms: int = 0
+    shift_to: str | None = None  # when the newest record is to be: `now`, or a time
+    prefix: str = ""  # of the names of topics
+    by_key: int | None = None  # into so many partitions; None: they stay as they are
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,20 +119,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
-    asked = Cut(
+    told = {name: value for name, value in vars(options).items() if name in Cut._fields}
+    asked = Cut(**told)._replace(
         share=options.sample,
         by=[By(text) for text in options.by],
-        entities=options.only,
-        keep_others=not options.drop_others,
-        records=options.records,
-        seed=options.seed,
         masks=parse_masks(options.mask),
-        may_be_unused=options.allow_unused_masks,
         salt=options.salt or os.environ.get(SALT, ""),
         shift_ms=shift_of(options.shift) if options.shift else 0,
-        shift_to=options.shift_to,
-        prefix=options.prefix,
-        by_key=options.by_key,
     )
     target = target_options(options)
     return cut(spark, source_options(options), asked, target=target, to_files=options.to_files, progress=progress)
@@ -157,92 +148,179 @@ def cut(
     clock: Clock | None = None,
 ) -> Summary:
     """Write a slice of the topics of `source` to files of JSON lines, or to where `target` says (loading.py)."""
+    from pyspark.sql import Observation  # pyright: ignore
+
     from minibroker.spark.source import NAME
 
-    if bool(target) == bool(to_files):
-        raise OptionError("say where the slice goes: one of --to-files, --to-path, --to-bootstrap-server")
-    servers = "kafka.bootstrap.servers"
-    if target and not asked.prefix and servers in target and target[servers] == source.get(servers):
-        raise OptionError("the slice would go into the topics that it is taken of: say --prefix, or other brokers")
+    _check(source, asked, target, to_files)
     progress, clock = progress or Progress(None, False), clock or LoopClock()
-    with progress.step("looking for topics"):
-        there = available(source, {}).ranges
     use_source(spark)
-    frame = spark.read.format(NAME).options(**{**source, "includeHeaders": "true"}).load()
-    rows = sampled(
-        frame,
-        share=asked.share,
-        by=asked.by,
-        seed=asked.seed,
-        entities=asked.entities,
-        keep_others=asked.keep_others,
-    )
+    reader = spark.read.format(NAME).options(**source)
+    seen = Observation()
+    rows = sampled(_observed(reader.option("includeHeaders", "true").load(), seen, asked.by), asked)
     rows = newest(rows, asked.records) if asked.records is not None else rows
     if asked.masks:
-        from minibroker.spark.jobs.loading_files import RECORDS_DDL
-
-        rows = map_in_arrow(rows, _masking(asked.masks, asked.salt), f"{RECORDS_DDL}, met BIGINT")
+        rows = map_in_arrow(rows, masking(asked.masks, asked.salt), f"{RECORDS_DDL}, met BIGINT")
     rows = rows.persist()  # read once: it is asked for several times
     try:
         with progress.step("reading and sampling"):
-            found = _look(rows, asked)
-        idle = unused(asked.masks, found.met) if found.records else []
-        if idle and not asked.may_be_unused:
-            raise OptionError(
-                f"--mask {idle[0].what} met nothing in {found.records} records, so nothing was written: is the name "
-                "right? If it is, --allow-unused-masks"
-            )
+            found = _Contents(rows, asked)
+        _check_met(found, seen.get, asked)
         shift_ms = _shift_ms(asked, found, clock)
         moved = _moved(rows, shift_ms, asked.prefix)
         if to_files:
-            _write_files(spark, moved, found, to_files, asked, progress)
+            with progress.step(f"writing files to {to_files}"):
+                ordered = moved.repartition("topic").sortWithinPartitions("topic", "partition", "offset")
+                map_in_arrow(ordered, _writing(open_folder(to_files, spark).place), "topic STRING").collect()
         else:
-            _write_records(spark, moved, found, dict(target or {}), there, asked, progress)
+            _write_records(spark, moved, found, dict(target or {}), source, asked, progress)
     finally:
         rows.unpersist()
-    where = to_files or next(iter((target or {}).values()))
-    return _summary(where, found, shift_ms, asked)
+    figures = {
+        "target": to_files or next(iter((target or {}).values())),
+        "records": sum(records for *_, records in found.partitions),
+        "shifted by seconds": shift_ms / 1000,
+        "about nothing": seen.get["others"],
+        "masked as a whole": found.whole,
+    }
+    notes = ["--records takes the newest of each partition: of some keys the older records are not there"]
+    problems = _broken(reader, source)
+    if found.whole:
+        problems.append(
+            f"{found.whole} keys or values are no JSON, where a field was to be masked: they are so as a whole"
+        )
+    if not found.partitions:
+        problems.append("nothing was found to take")
+    table = Table("partitions", ["topic", "partition", "records"], found.partitions)
+    return Summary("slice", figures, [table], problems, notes[: asked.records is not None])
 
 
-def _masking(masks: Sequence[Mask], salt: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def mask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from minibroker.spark.jobs.slice_masking import masked
+def _check(source: Mapping[str, str], asked: Cut, target: Mapping[str, str] | None, to_files: str | None) -> None:
+    if bool(target) == bool(to_files):
+        raise OptionError("say where the slice goes: one of --to-files, --to-path, --to-bootstrap-server")
+    if target and not asked.prefix and SERVERS in target and target[SERVERS] == source.get(SERVERS):
+        raise OptionError("the slice would go into the topics that it is taken of: say --prefix, or other brokers")
+    if any(mask.how in (HASH, FAKE) for mask in asked.masks) and not asked.salt:
+        raise OptionError(
+            f"--mask with hash or fake needs a secret: set {SALT}, or --salt TEXT; without one anybody could try "
+            "contents until one fits"
+        )
+    if asked.shift_ms and asked.shift_to:
+        raise OptionError("--shift and --shift-to are both there: say one")
+    if asked.records is not None and asked.records < 1:
+        raise OptionError(f"--records is {asked.records}: it must be above 0")
+    if not 0 < asked.share <= 1:
+        raise OptionError(f"--sample is {asked.share}: it must be above 0 and at most 1")
+    if len({each.topic for each in asked.by}) < len(asked.by):
+        raise OptionError("--by: a topic can be sampled by one thing only")
 
-        masker = Masker(masks, salt)
-        for batch in batches:
-            yield masked(batch, masker)
 
-    return mask
+# Which records
+
+
+def _about(by: Sequence[By]) -> Any:
+    """Return the column with what a record is about; null if it does not say."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    found = next((each for each in by if not each.topic), By("key")).column(sql)
+    for each in by:
+        if each.topic:
+            found = sql.when(sql.col("topic") == each.topic, each.column(sql)).otherwise(found)
+    return found
+
+
+def _observed(rows: Any, seen: Any, by: Sequence[By]) -> Any:
+    """Let all that is read be counted: `read`, `others`, which are about nothing, and how many each of `by` met."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    met = [
+        sql.count(sql.when(sql.lit(not each.topic) | (sql.col("topic") == each.topic), each.column(sql))).alias(
+            each.text
+        )
+        for each in by
+    ]
+    return rows.observe(
+        seen, sql.count(sql.lit(1)).alias("read"), sql.count_if(_about(by).isNull()).alias("others"), *met
+    )
+
+
+def sampled(frame: Any, asked: Cut) -> Any:
+    """Return the rows of a share of the entities, or of those that are named."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    about = _about(asked.by)
+    if asked.only:
+        return frame.where(about.isin(list(asked.only)))
+
+    def is_in(*columns: Any) -> Any:
+        return sql.pmod(sql.xxhash64(sql.lit(asked.seed), *columns), sql.lit(SHARES)) < round(asked.share * SHARES)
+
+    if asked.drop_others:
+        frame = frame.where(about.isNotNull())
+    if asked.share == 1:
+        return frame
+    return frame.where(sql.when(about.isNotNull(), is_in(about)).otherwise(is_in("topic", "partition", "offset")))
+
+
+def newest(frame: Any, count: int) -> Any:
+    """Return the last rows of each partition."""
+    from pyspark.sql import Window  # pyright: ignore
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    order = Window.partitionBy("topic", "partition").orderBy(sql.col("offset").desc())
+    return frame.withColumn("_row", sql.row_number().over(order)).where(sql.col("_row") <= count).drop("_row")
 
 
 class _Contents:
     """What is in the slice."""
 
-    def __init__(self, rows: list[Any]):
-        self.partitions = sorted((row["topic"], row["partition"], row["records"]) for row in rows)
-        self.newest_ms = max((row["newest"] // 1000 for row in rows), default=0)
-        self.whole = sum(row["whole"] for row in rows)  # records that were masked as a whole
-        self.met = 0
-        for row in rows:
-            self.met |= row["met"]
-        self.topics = sorted({row["topic"] for row in rows})
+    def __init__(self, rows: Any, asked: Cut):
+        from pyspark.sql import functions as sql  # pyright: ignore
 
-    @property
-    def records(self) -> int:
-        return sum(records for _, _, records in self.partitions)
+        met = sql.col("met") if asked.masks else sql.lit(0)
+        counted = rows.groupBy("topic", "partition").agg(
+            sql.count(sql.lit(1)),
+            sql.max(sql.unix_micros("timestamp")),
+            sql.bit_or(met),
+            sql.sum(sql.shiftright(met, MASKS_MAX)),
+        )
+        found = sorted(map(tuple, counted.collect()))
+        self.partitions = [(asked.prefix + topic, partition, records) for topic, partition, records, *_ in found]
+        self.topics = sorted({row[0] for row in found})
+        self.newest_ms = max((row[3] // 1000 for row in found), default=0)
+        self.met = 0  # the bits of masks
+        for row in found:
+            self.met |= row[4]
+        self.whole = sum(row[5] for row in found)  # records that were masked as a whole
 
 
-def _look(rows: Any, asked: Cut) -> _Contents:
-    from pyspark.sql import functions as sql  # pyright: ignore
+def _check_met(found: _Contents, seen: Mapping[str, int], asked: Cut) -> None:
+    """Raise if a name that was said is nowhere: what was meant would be there unsampled, or unmasked."""
+    for each in asked.by:
+        if seen["read"] and not seen[each.text]:
+            raise OptionError(
+                f"--by {each.text} met nothing in {seen['read']} records, so nothing was written: is the name right?"
+            )
+    idle = [mask.what for mask in asked.masks if not found.met & mask.bit]
+    if idle and found.partitions and not asked.allow_unused_masks:
+        raise OptionError(
+            f"--mask {idle[0]} met nothing in {sum(row[2] for row in found.partitions)} records, so nothing was "
+            "written: is the name right? If it is, --allow-unused-masks"
+        )
 
-    met = sql.col("met") if asked.masks else sql.lit(0)
-    counted = rows.groupBy("topic", "partition").agg(
-        sql.count(sql.lit(1)).alias("records"),
-        sql.max(sql.unix_micros("timestamp")).alias("newest"),
-        sql.bit_or(met).alias("met"),
-        sql.sum(sql.shiftright(met, MASKS_MAX)).alias("whole"),
-    )
-    return _Contents(counted.collect())
+
+def _broken(reader: Any, source: Mapping[str, str]) -> list[str]:
+    """Return a sentence on the batches that mode=skip has left out, if it has."""
+    if {name.lower(): value.lower() for name, value in source.items()}.get("mode") != "skip":
+        return []
+    columns = "topic string, partition int, baseOffset long, lastOffset long, error string"
+    broken = reader.schema(columns).option("mode", "batches").load().where("error is not null")
+    where = "concat(topic, '-', partition, ', offsets ', baseOffset, ' to ', lastOffset, ': ', error)"
+    count, first = broken.selectExpr("count(*)", f"min({where})").first()
+    return [f"{count} broken batches were left out, as {first}"] if count else []
+
+
+# What becomes of them
 
 
 def _shift_ms(asked: Cut, found: _Contents, clock: Clock) -> int:
@@ -258,28 +336,52 @@ def _shift_ms(asked: Cut, found: _Contents, clock: Clock) -> int:
 def _moved(rows: Any, shift_ms: int, prefix: str) -> Any:
     from pyspark.sql import functions as sql  # pyright: ignore
 
-    if shift_ms:
-        # By numbers: days of some time zones have 23 hours.
-        later = sql.timestamp_micros(sql.unix_micros("timestamp") + sql.lit(shift_ms * 1000))
-        rows = rows.withColumn("timestamp", later)
-    if prefix:
-        rows = rows.withColumn("topic", sql.concat(sql.lit(prefix), sql.col("topic")))
-    names = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-    return rows.select(*names)
+    # By numbers: days of some time zones have 23 hours.
+    later = sql.timestamp_micros(sql.unix_micros("timestamp") + shift_ms * 1000)
+    return rows.withColumns({"timestamp": later, "topic": sql.concat(sql.lit(prefix), "topic")}).drop("met")
 
 
-def _write_files(spark: Any, rows: Any, found: _Contents, place: str, asked: Cut, progress: Progress) -> None:
-    from pyspark.sql import functions as sql  # pyright: ignore
+def _writing(place: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what writes TOPIC.jsonl of records that come in their order; it yields topics."""
 
-    from minibroker.spark.jobs.slice_lines import LINES_DDL, as_lines
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyarrow.fs import FileSystem
 
-    folder = open_folder(place, spark)
-    for topic in found.topics:
-        name = asked.prefix + topic
-        with progress.step(f"writing {name}.jsonl"):
-            lines = map_in_arrow(rows.where(sql.col("topic") == name), as_lines, LINES_DDL)
-            ordered = lines.orderBy("partition", "offset").select("line").toLocalIterator()
-            folder.write(f"{name}.jsonl", "".join(f"{row.line}\n" for row in ordered).encode())
+        from minibroker.spark.jobs.tasks import attempt
+
+        files, folder = FileSystem.from_uri(place)
+        for topic, lines in groupby(_lines(batches), lambda line: line[0]):
+            files.create_dir(folder)
+            temporary = f"{folder}/.{topic}.{attempt()}.tmp"
+            try:
+                with files.open_output_stream(temporary, buffer_size=1 << 20) as file:
+                    for _, line in lines:
+                        file.write(line)
+                files.move(temporary, f"{folder}/{topic}.jsonl")
+            except BaseException:
+                files.delete_file(temporary)
+                raise
+            yield pa.RecordBatch.from_pydict({"topic": [topic]})
+
+    return write
+
+
+def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, bytes]]:
+    """Yield topics and lines."""
+    import pyarrow as pa
+
+    from minibroker.tools.json_lines import line_of
+
+    names = ("topic", "partition", "offset", "key", "value", "headers", "timestamp", "timestampType")
+    for batch in batches:
+        columns = {name: batch.column(name) for name in names}
+        columns["timestamp"] = columns["timestamp"].cast(pa.int64())
+        rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+        for topic, partition, offset, key, value, pairs, time, kind in rows:
+            headers = [(each["key"], each["value"]) for each in pairs or ()]
+            line = line_of(topic, partition, offset, key, value, headers, time // 1000, kind)
+            yield topic, line.encode() + b"\n"
 
 
 def _write_records(
@@ -287,106 +389,19 @@ def _write_records(
     rows: Any,
     found: _Contents,
     target: dict[str, str],
-    there: Ranges,
+    source: Mapping[str, str],
     asked: Cut,
     progress: Progress,
 ) -> None:
-    from pyspark.sql import functions as sql  # pyright: ignore
-
-    from minibroker.spark.jobs.loading import load
-
-    counts: dict[str, int] = {}
-    for topic, partition in there:
-        counts[topic] = max(counts.get(topic, 0), partition + 1)
-    for topic in found.topics:
-        name = asked.prefix + topic
-        mine = rows.where(sql.col("topic") == name).repartition("partition").sortWithinPartitions("partition", "offset")
-        told = {**target, "topic": name}
-        if "path" in target:
-            told["partitions"] = str(asked.by_key or counts[topic])
-        load(spark, mine.drop("partition") if asked.by_key else mine, told, job="slice", progress=progress)
-
-
-def _summary(where: str, found: _Contents, shift_ms: int, asked: Cut) -> Summary:
-    figures: dict[str, Any] = {
-        "target": where,
-        "records": found.records,
-        "shifted by seconds": shift_ms / 1000 if shift_ms else 0,
-        "masked as a whole": found.whole,
-    }
-    rows = [[asked.prefix + topic, partition, records] for topic, partition, records in found.partitions]
-    notes = []
-    if found.whole:
-        notes.append("masked as a whole were keys or values that are no JSON, where a field of it was to be masked")
-    if asked.records is not None:
-        notes.append("--records takes the newest of each partition: of some keys the older records are not there")
-    if not found.records:
-        notes.append("nothing was found to take")
-    return Summary("slice", figures, [Table("partitions", ["topic", "partition", "records"], rows)], (), notes)
-
-
-SHARES = 1 << 30  # into how many parts entities fall
-
-
-class By:
-    """What a record is about: `[TOPIC:]key[.PATH]` or `value.PATH`."""
-
-    def __init__(self, text: str):
-        self.topic, _, rest = text.rpartition(":")
-        self.place, dot, self.path = rest.partition(".")
-        if self.place not in ("key", "value") or (dot and not self.path) or (self.place == "value" and not self.path):
-            raise OptionError(f"--by {text}: write it as key, key.FIELD or value.FIELD, perhaps with TOPIC: in front")
-
-    def column(self, sql: Any) -> Any:
-        text = sql.col(self.place).cast("string")
-        if not self.path:
-            return text
-        steps = "".join("['" + step.replace("'", "") + "']" for step in self.path.split("."))
-        return sql.get_json_object(text, f"${steps}")
-
-
-def entity(by: Sequence[By]) -> Any:
-    """Return the column with what a record is about; null if it does not say."""
-    from pyspark.sql import functions as sql  # pyright: ignore
-
-    common = [each for each in by if not each.topic]
-    if len(common) > 1 or len({each.topic for each in by}) < len(by):
-        raise OptionError("--by: a topic can be sampled by one thing only")
-    rest = (common[0] if common else By("key")).column(sql)
-    for each in by:
-        if each.topic:
-            rest = sql.when(sql.col("topic") == each.topic, each.column(sql)).otherwise(rest)
-    return rest
-
-
-def sampled(
-    frame: Any, *, share: float, by: Sequence[By], seed: int, entities: Sequence[str], keep_others: bool
-) -> Any:
-    """Return the rows of a share of the entities, or of those that are named.
-
-    keep_others: whether rows that are about nothing are sampled one by one; else they are left out.
-    """
-    from pyspark.sql import functions as sql  # pyright: ignore
-
-    if not 0 < share <= 1:
-        raise OptionError(f"--sample is {share}: it must be above 0 and at most 1")
-    about = entity(by)
-    if entities:
-        return frame.where(about.isin(list(entities)))
-
-    def is_in(*columns: Any) -> Any:
-        return sql.pmod(sql.xxhash64(sql.lit(seed), *columns), sql.lit(SHARES)) < sql.lit(round(share * SHARES))
-
-    others = is_in("topic", "partition", "offset") if keep_others else sql.lit(False)
-    if share == 1:
-        return frame if keep_others else frame.where(about.isNotNull())
-    return frame.where(sql.when(about.isNotNull(), is_in(about)).otherwise(others))
-
-
-def newest(frame: Any, count: int) -> Any:
-    """Return the last rows of each partition."""
-    from pyspark.sql import Window  # pyright: ignore
-    from pyspark.sql import functions as sql  # pyright: ignore
-
-    order = Window.partitionBy("topic", "partition").orderBy(sql.col("offset").desc())
-    return frame.withColumn("_row", sql.row_number().over(order)).where(sql.col("_row") <= count).drop("_row")
+    """Write all topics at once to brokers, and to a directory those at once that get as many partitions."""
+    counts = dict.fromkeys(found.topics, asked.by_key or 0)
+    if "path" in target and not asked.by_key:
+        for each in all_ranges(parse(source)):  # also partitions of which nothing is in the slice
+            counts[each.log.topic] = max(counts.get(each.log.topic, 0), each.log.partition + 1)
+    rows = rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+    rows = rows.drop("partition") if asked.by_key else rows
+    for count in sorted(set(counts.values())):
+        names = [asked.prefix + topic for topic in found.topics if counts[topic] == count]
+        told = target | ({"partitions": str(count)} if "path" in target else {})
+        if names:
+            load(spark, rows.where(rows["topic"].isin(names)), told, job="slice", progress=progress)
