@@ -10,8 +10,9 @@ What is done here costs some µs for each batch and file, and reads no records, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
@@ -57,37 +58,34 @@ class LoadedPartition(NamedTuple):
 
 
 class StagedLog:
-    """What all tasks have staged for one partition."""
+    """What all tasks have staged for one partition, and the end of the log that it comes behind."""
 
-    def __init__(self, plan: Plan, topic: str, partition: int):
-        self.topic, self.partition = topic, partition
-        self.plan = plan.topic_plan(topic)
-        self.staged = plan.directory(self.plan, partition)
-        self.pieces: list[Piece] = []  # in the order of the tasks
-        self.start_offset = 0  # where the log ended before
-        self.producers = ProducerStates()
-        self.epochs = LeaderEpochs()
+    def __init__(self, plan: Plan, topic: str, partition: int, pieces: list[Piece]):
+        self.topic, self.partition, self.pieces = topic, partition, pieces  # in the order of the tasks
+        epochs = plan.topic_plan(topic).leader_epochs
+        self.is_new, self.leader_epoch = epochs is None, epochs[partition] if epochs else 0
+        self.staged = plan.directory(plan.topic_plan(topic), partition)
+        self.producers, self.epochs = ProducerStates(), LeaderEpochs()
+        self.put_behind(0)
 
-    def based(self) -> Iterator[tuple[Piece, int]]:
-        """Yield the segments and the offset where those of their task begin."""
-        base, task, end = self.start_offset, -1, 0
-        for piece in self.pieces:
-            if piece.task != task:
-                base, task = base + end, piece.task
-            end = piece.end_offset
-            yield piece, base
-
-    @property
-    def end_offset(self) -> int:
-        piece, base = list(self.based())[-1]
-        return base + piece.end_offset
-
-    @property
-    def leader_epoch(self) -> int:
-        return 0 if self.plan.leader_epochs is None else self.plan.leader_epochs[self.partition]
+    def put_behind(self, start_offset: int) -> None:
+        """Find where the segments of each task begin."""
+        self.start_offset = self.end_offset = start_offset
+        self.bases: list[int] = []  # of the pieces
+        for _, of_task in groupby(self.pieces, lambda piece: piece.task):
+            base = self.end_offset
+            for piece in of_task:
+                self.bases.append(base)
+                self.end_offset = base + piece.end_offset
 
     def path_of(self, piece: Piece, kind: str) -> str:
         return f"{self.staged}/{piece.base_offset:020}{kind}{piece.suffix}"
+
+    @property
+    def loaded(self) -> LoadedPartition:
+        size_bytes = sum(piece.size_bytes for piece in self.pieces)
+        where = self.topic, self.partition, self.start_offset, self.end_offset
+        return LoadedPartition(*where, len(self.pieces), size_bytes)
 
 
 class Commit:
@@ -97,74 +95,67 @@ class Commit:
         self.storage, self.options, self.clock, self.chance = storage, options, clock, chance
 
     def run(self, plan: Plan, pieces: Sequence[Piece]) -> list[LoadedPartition]:
-        runs: dict[tuple[str, int], StagedLog] = {}
-        for piece in sorted(pieces, key=lambda each: (each.topic, each.partition, each.task, each.base_offset)):
-            key = piece.topic, piece.partition
-            runs.setdefault(key, StagedLog(plan, *key)).pieces.append(piece)
-        if not runs:
+        if not pieces:
             return []
-        self._check(plan, runs.values())
-        for run in runs.values():
-            if run.plan.leader_epochs is not None:
-                self._look_at_log(run)
+        logs = [
+            StagedLog(plan, *partition, list(some))
+            for partition, some in groupby(sorted(pieces), lambda piece: (piece.topic, piece.partition))
+        ]
+        self._check(plan, logs)
+        for log in logs:
+            if not log.is_new:
+                self._look_at_log(log)
         meta = read_meta_properties(self.storage) or self._format()
         remove_clean_shutdown(self.storage)  # until the end this is work in progress
-        for run in runs.values():
-            self._give_offsets(run)
-        for run in runs.values():
-            self._give_names(run)
-        self._finish(meta, list(runs.values()))
-        return [
-            LoadedPartition(
-                *(run.topic, run.partition, run.start_offset, run.end_offset, len(run.pieces)),
-                sum(piece.size_bytes for piece in run.pieces),
-            )
-            for run in runs.values()
-        ]
+        for log in logs:
+            self._give_offsets(log)
+        for log in logs:
+            self._give_names(log)
+        self._finish(plan, meta, logs)
+        return [log.loaded for log in logs]
 
-    def _check(self, plan: Plan, runs: Iterable[StagedLog]) -> None:
+    def _check(self, plan: Plan, logs: Sequence[StagedLog]) -> None:
         """Raise if somebody else was at work in the directory since the tasks began."""
         is_new = read_meta_properties(self.storage) is None
         if is_new != plan.is_new or not (is_new or read_clean_shutdown(self.storage) is not None):
             raise LoadError(f"{self.storage.root} is not as it was when the load began: a broker was at work there")
-        for run in runs:
-            for piece in run.pieces:
-                path = run.path_of(piece, ".log")
+        for log in logs:
+            for piece in log.pieces:
+                path = log.path_of(piece, ".log")
                 if self.storage.size_bytes(path) != piece.size_bytes:
                     raise LoadError(f"{path} is not there any more: a broker or another load has removed it")
 
-    def _look_at_log(self, run: StagedLog) -> None:
+    def _look_at_log(self, staged: StagedLog) -> None:
         """Note how a log ends that is there already. In a pane before the disk: opening removes what is staged."""
-        storage, directory = ReadOnlyStorage(self.storage.root), f"{run.topic}-{run.partition}"
+        storage, directory = ReadOnlyStorage(self.storage.root), f"{staged.topic}-{staged.partition}"
         log = open_log(storage, directory, LogSettings(), was_clean=True, now_ms=self.clock.now_ms())
         log.release()
-        if (log.epochs.latest_epoch or 0) > run.leader_epoch:
+        if (log.epochs.latest_epoch or 0) > staged.leader_epoch:
             raise LoadError(f"a broker was at work on {directory} since the load began")
-        run.start_offset, run.producers, run.epochs = log.log_end_offset, log.producers, log.epochs
+        staged.producers, staged.epochs = log.producers, log.epochs
+        staged.put_behind(log.log_end_offset)
 
     def _format(self) -> MetaProperties:
-        options = self.options
-        node_id = 1 if options.node_id is None else options.node_id
-        now_ms = self.clock.now_ms()
+        options, now_ms = self.options, self.clock.now_ms()
         meta = format_directory(
             self.storage,
             cluster_id=options.cluster_id or format_id(random_id(self.chance)),
-            node_id=node_id,
+            node_id=1 if options.node_id is None else options.node_id,
             directory_id=random_id(self.chance),
             now_ms=now_ms,
             features=LOWEST if options.release is None else FINALIZED[options.release],
         )
-        begin_metadata(self.storage, node_id, now_ms)
+        begin_metadata(self.storage, meta.node_id or 0, now_ms)
         return meta
 
     # Segments
 
-    def _give_offsets(self, run: StagedLog) -> None:
+    def _give_offsets(self, log: StagedLog) -> None:
         """Write true offsets into batches, whose checksums do not cover them."""
-        for piece, base in run.based():
+        for piece, base in zip(log.pieces, log.bases, strict=True):
             if not base:
                 continue
-            segment = Segment(self.storage, run.staged, piece.base_offset, suffix=piece.suffix)
+            segment = Segment(self.storage, log.staged, piece.base_offset, suffix=piece.suffix)
             file = self.storage.open(segment.path)
             try:
                 for place in segment.hop():
@@ -174,26 +165,25 @@ class Commit:
                 file.close()
                 segment.close()
 
-    def _give_names(self, run: StagedLog) -> None:
+    def _give_names(self, log: StagedLog) -> None:
         """Put segments into their log, batches first: an index without them would be taken for broken."""
-        storage, directory = self.storage, run.staged
-        if run.epochs.assign(run.leader_epoch, run.start_offset):
-            write_leader_epochs(storage, directory, run.epochs)
-        for piece, base in run.based():
+        storage, directory = self.storage, log.staged
+        if log.epochs.assign(log.leader_epoch, log.start_offset):
+            write_leader_epochs(storage, directory, log.epochs)
+        for piece, base in zip(log.pieces, log.bases, strict=True):
             for kind in KINDS[:3]:
-                storage.rename(run.path_of(piece, kind), f"{directory}/{base + piece.base_offset:020}{kind}")
-        write_snapshot(storage, directory, run.end_offset, run.producers)
+                storage.rename(log.path_of(piece, kind), f"{directory}/{base + piece.base_offset:020}{kind}")
+        write_snapshot(storage, directory, log.end_offset, log.producers)
         storage.sync_directory(directory)
 
     # Topics
 
-    def _finish(self, meta: MetaProperties, runs: list[StagedLog]) -> None:
+    def _finish(self, plan: Plan, meta: MetaProperties, logs: Sequence[StagedLog]) -> None:
         """Let the metadata know of new topics, and stop as a broker does."""
-        plans = {run.topic: run.plan for run in runs if run.plan.leader_epochs is None}
-        new = {topic: random_id(self.chance) for topic in plans}
-        for run in runs:
-            if run.topic in new:
-                self._show(run, new[run.topic])
+        new = {topic: random_id(self.chance) for topic in dict.fromkeys(log.topic for log in logs if log.is_new)}
+        for log in logs:
+            if log.is_new:
+                self._show(log, new[log.topic])
         self.storage.sync_directory("")
         broker = QuietBroker(self.storage, meta, self.clock, self.chance)
         broker.start(is_whole=True)
@@ -205,7 +195,7 @@ class Commit:
                     topic,
                     partitions=-1,
                     replication_factor=-1,
-                    assignments=[(number, [broker.node_id]) for number in range(plans[topic].partitions)],
+                    assignments=[(number, [broker.node_id]) for number in range(plan.new_topic.partitions)],
                     configs=self.options.configs,
                 )
             except KafkaError as error:
@@ -215,11 +205,11 @@ class Commit:
         broker.open_logs()
         broker.stop()
 
-    def _show(self, run: StagedLog, topic_id: bytes) -> None:
+    def _show(self, log: StagedLog, topic_id: bytes) -> None:
         """Give the directory of a new partition its name."""
-        if self.storage.exists(f"{run.topic}-{run.partition}"):
+        if self.storage.exists(f"{log.topic}-{log.partition}"):
             # No topic claims it: a broker would set it aside as well when it starts.
             unique = f"{self.chance.getrandbits(128):032x}"
-            LogDirectory(self.storage).set_aside(run.topic, run.partition, unique)
-        write_topic_id(self.storage, run.staged, topic_id)
-        self.storage.rename(run.staged, f"{run.topic}-{run.partition}")
+            LogDirectory(self.storage).set_aside(log.topic, log.partition, unique)
+        write_topic_id(self.storage, log.staged, topic_id)
+        self.storage.rename(log.staged, f"{log.topic}-{log.partition}")

@@ -23,7 +23,7 @@ from minibroker.log.meta_properties import MetaProperties, read_meta_properties
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.storage import OsStorage
 from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, WrongDirectory, check_directory
-from minibroker.metadata.image import MetadataImage, Topic
+from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.spark.bulk_load.broker import QuietBroker
 from minibroker.spark.bulk_load.commit import Commit, LoadedPartition
@@ -63,34 +63,27 @@ class LoadDirectory:
 
     def look(self) -> Plan:
         """Return what tasks must know; raise OptionError for what cannot be loaded here."""
-        options = self.options
+        options, default = self.options, BrokerConfig()
         self.left = sweep(self.storage)
         for load_id in self.left:
             print(f"minibroker removed what the load {load_id} had left, which never ended", file=sys.stderr)
         meta = self._owner()
         image = MetadataImage() if meta is None else self._image(meta)
-        topics = {name: self._topic_plan(image, topic) for name, topic in image.topics.items()}
+        topics = {}
+        for name, topic in image.topics.items():
+            epochs = [max(partition.leader_epoch, 0) for partition in topic.partitions]
+            config = TopicConfig(image.topic_configs(name), default)
+            topics[name] = self._plan_of(name, len(topic.partitions), epochs, config)
         if options.topic is not None:
             self._check_topic(options.topic, topics)
         try:
-            check_topic_config(options.configs, BrokerConfig())
+            check_topic_config(options.configs, default)
         except KafkaError as error:
             raise OptionError(f"{CONFIG}*: {error}") from error
         for name in topics if options.topic is None else {options.topic} & topics.keys():
             self._check_configs(name, image.topic_configs(name))
-        return Plan(
-            root=self.storage.root,
-            is_new=meta is None,
-            load_id=self.load_id,
-            now_ms=self.clock.now_ms(),
-            topics=topics,
-            new_topic=self._plan_of("", options.partitions or 1, None, TopicConfig(options.configs, BrokerConfig())),
-            topic=options.topic,
-            codec=options.codec,
-            level=options.level,
-            batch_bytes=options.batch_bytes,
-            buffer_bytes=options.buffer_bytes,
-        )
+        new_topic = self._plan_of("", options.partitions or 1, None, TopicConfig(options.configs, default))
+        return Plan(self.storage.root, meta is None, self.load_id, self.clock.now_ms(), topics, new_topic, options)
 
     def _owner(self) -> MetaProperties | None:
         """Return whose directory it is; None: nobody's yet."""
@@ -131,11 +124,6 @@ class LoadDirectory:
             broker.stop()
             image = broker.image
         return image
-
-    def _topic_plan(self, image: MetadataImage, topic: Topic) -> TopicPlan:
-        epochs = [max(partition.leader_epoch, 0) for partition in topic.partitions]
-        config = TopicConfig(image.topic_configs(topic.name), BrokerConfig())
-        return self._plan_of(topic.name, len(topic.partitions), epochs, config)
 
     def _plan_of(self, name: str, partitions: int, epochs: list[int] | None, config: TopicConfig) -> TopicPlan:
         settings = log_settings(config)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from minibroker.controller.controller import check_name
 from minibroker.errors import KafkaError
+from minibroker.spark.bulk_load.options import LoadOptions
 from minibroker.spark.options import INTERNAL_TOPICS
 
 STAGED = ".deleted"  # the end of the name of what is not a segment yet
@@ -59,31 +60,21 @@ class Plan(NamedTuple):
     now_ms: int
     topics: dict[str, TopicPlan]
     new_topic: TopicPlan  # what those that are not there yet are like
-    topic: str | None  # of all rows
-    codec: int
-    level: int | None
-    batch_bytes: int
-    buffer_bytes: int
+    options: LoadOptions
 
     def topic_plan(self, name: str) -> TopicPlan:
         return self.topics.get(name) or self.new_topic._replace(name=name)
 
     def directory(self, topic: TopicPlan, partition: int) -> str:
         """Return where segments of a partition are staged."""
-        return (
-            f"{topic.name}-{partition}"
-            if topic.leader_epochs
-            else staged_directory(topic.name, partition, self.load_id)
-        )
+        if topic.leader_epochs is not None:
+            return f"{topic.name}-{partition}"
+        # Any broker takes this for the rest of a deleted log; Kafka too cuts topics that are too long.
+        tail = f"-{partition}.{self.load_id}{sum(topic.name.encode()):06x}-delete"
+        return topic.name[: 255 - len(tail)] + tail
 
     def suffix(self, task: int, attempt: int) -> str:
         return f".load-{self.load_id}-{task}-{attempt}{STAGED}"
-
-
-def staged_directory(topic: str, partition: int, load_id: str) -> str:
-    """Return a name that any broker takes for the rest of a deleted log; Kafka too cuts topics that are too long."""
-    tail = f"-{partition}.{load_id}{sum(topic.encode()):06x}-delete"
-    return topic[: 255 - len(tail)] + tail
 
 
 class Piece(NamedTuple):

@@ -50,7 +50,7 @@ def load_segments(batches: Iterable[pa.RecordBatch], plan: Plan, task: int, atte
     """Write the rows of a task; return the segments that they are in now."""
     writer = TaskWriter(plan, task, attempt)
     try:
-        for piece in pieces(batches, plan.topic, plan.now_ms, size_bytes=_gathered_bytes(plan)):
+        for piece in pieces(batches, plan.options.topic, plan.now_ms, size_bytes=_gathered_bytes(plan)):
             writer.write(piece)
         return writer.finish()
     except BaseException:
@@ -60,10 +60,11 @@ def load_segments(batches: Iterable[pa.RecordBatch], plan: Plan, task: int, atte
 
 def _gathered_bytes(plan: Plan) -> int:
     """Return how many bytes of rows are written at once: some batches for each partition, if so many are allowed."""
-    if plan.topic is None:
-        return plan.buffer_bytes
-    wanted = plan.topic_plan(plan.topic).partitions * BATCHES_AT_ONCE * plan.batch_bytes
-    return min(plan.buffer_bytes, max(wanted, GATHERED_BYTES_MIN))
+    options = plan.options
+    if options.topic is None:
+        return options.buffer_bytes
+    wanted = plan.topic_plan(options.topic).partitions * BATCHES_AT_ONCE * options.batch_bytes
+    return min(options.buffer_bytes, max(wanted, GATHERED_BYTES_MIN))
 
 
 class TaskWriter:
@@ -86,16 +87,16 @@ class TaskWriter:
     def _write_topic(self, topic: TopicPlan, rows: Rows) -> None:
         if topic.is_compacted and (rows.keys is None or rows.keys.null_count):
             raise LoadError(f"{topic.name} is compacted, and a row has no key")
-        plan = self.plan
-        spread = self._spreads.setdefault(topic.name, Spread(plan.batch_bytes))
+        plan, options = self.plan, self.plan.options
+        spread = self._spreads.setdefault(topic.name, Spread(options.batch_bytes))
         partitions, counts = spread.place(rows, topic.partitions)
         runs = [self._run(topic, partition) for partition in partitions]
         built = build_batches(
             rows,
             [Section(count, run.end_offset, run.leader_epoch) for run, count in zip(runs, counts, strict=True)],
-            codec=plan.codec,
-            level=plan.level,
-            batch_bytes=min(plan.batch_bytes, topic.batch_bytes_max),
+            codec=options.codec,
+            level=options.level,
+            batch_bytes=min(options.batch_bytes, topic.batch_bytes_max),
             timestamp_type=APPEND_TIME if topic.has_append_time else CREATE_TIME,
             append_time=plan.now_ms if topic.has_append_time else None,
         )

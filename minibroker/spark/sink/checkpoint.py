@@ -13,6 +13,9 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from minibroker.errors import StorageError
+from minibroker.spark.folders import LocalFolder
+
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
@@ -29,7 +32,7 @@ class Checkpoint:
         """Return whether it is to be reached from here."""
         try:
             found = json.loads(self._read("metadata"))
-        except (OSError, ValueError, NotImplementedError):  # the last: PyArrow was built without this store
+        except (StorageError, OSError, ValueError, NotImplementedError):  # the last: PyArrow was built without this store
             return False
         return isinstance(found, dict) and found.get("id") == self._query
 
@@ -37,13 +40,12 @@ class Checkpoint:
         """Return what tells the plan of a batch from any other; empty: it cannot be known here."""
         try:
             return sha256(self._read(f"offsets/{batch}")).hexdigest()[:32] if self.is_ours() else ""
-        except OSError:
+        except (StorageError, OSError):
             return ""
 
     def _read(self, name: str) -> bytes:
         if self.location.startswith("/"):
-            with open(f"{self.location}/{name}", "rb") as file:
-                return file.read()
+            return LocalFolder(self.location).read(name)
         files, path = folder_at(self.location)
         with files.open_input_stream(f"{path}/{name}") as source:
             return bytes(source.read())

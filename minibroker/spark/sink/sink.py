@@ -33,8 +33,7 @@ from minibroker.spark.option_values import OptionError
 from minibroker.spark.sink.checkpoint import Checkpoint
 from minibroker.spark.sink.columns import check_columns
 from minibroker.spark.sink.options import WriteOptions, parse
-from minibroker.spark.sink.row_queue import WriteFailed, error_in
-from minibroker.spark.sink.sender import open_cluster, write_rows
+from minibroker.spark.sink.sender import WriteFailed, error_in, open_cluster, write_rows
 from minibroker.spark.sink.spool import Spool, SpooledRows
 from minibroker.spark.sink.transaction import WriteTransaction
 from minibroker.spark.workers import naming_packages, prepare, settle

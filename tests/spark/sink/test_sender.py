@@ -14,9 +14,8 @@ from minibroker.errors import EncodeError, Error
 from minibroker.spark.columns.reader import HEADERS
 from minibroker.spark.sink import sender as sending
 from minibroker.spark.sink.options import WriteOptions, parse
-from minibroker.spark.sink.row_queue import WriteFailed
 from minibroker.spark.sink.rows import BadRow
-from minibroker.spark.sink.sender import write_rows
+from minibroker.spark.sink.sender import WriteFailed, write_rows
 from minibroker.spark.sink.transaction import WriteTransaction
 
 

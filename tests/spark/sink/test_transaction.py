@@ -12,9 +12,8 @@ import pytest
 from minibroker import Broker
 from minibroker.spark.sink import sender as sending
 from minibroker.spark.sink.options import WriteOptions, parse
-from minibroker.spark.sink.row_queue import WriteFailed
 from minibroker.spark.sink.rows import BadRow, pieces
-from minibroker.spark.sink.sender import Sender, open_cluster, write_rows
+from minibroker.spark.sink.sender import Sender, WriteFailed, open_cluster, write_rows
 from minibroker.spark.sink.transaction import LaterBatch, WriteTransaction
 from tests.client.committed import committed_records
 
