@@ -133,7 +133,6 @@ DOORS = {
             "log/read_only_storage.py",
             "cli/",
             "serve.py",
-            "spark/folders.py",
             "spark/java.py",
             "spark/packing.py",
             "server/buffers.py",  # maps of memory, of no file

@@ -11,7 +11,7 @@ from types import ModuleType
 
 # Job -> what it does. In the order in which people meet them.
 JOBS = {
-    "export": "write topics to Parquet, each record once, as far as there are new ones",
+    "export": "write topics to Parquet, Delta or Iceberg, each record once, as far as there are new ones",
     "import": "write files, or records made up by a rule, to topics or log directories",
     "load": "the same as import",
     "profile": "say what topics hold: records, bytes, batches, keys, times, producers; with a report in HTML",

@@ -1,198 +1,304 @@
-"""The files of an export: rows of topics as Parquet, one folder for each topic and date, and small files together.
+"""The Parquet files of an export, written by Spark's tasks from Arrow: a plain folder for all who read Parquet.
 
-What must hold: a file holds records of one topic and one date of UTC, by partition and offset; its columns are those of
-the manifest's shape, whatever the time zone of the session.
-Not here: when a file counts (export_manifest.py).
+    _common_metadata                              the columns, for Spark and for the next run
+    topic=orders/date=2026-01-02/00000007-00003-000.parquet        micro-batch, task, number within the task
+    topic=orders/date=2026-01-02/00000001-...-00000009-....parquet   small files together: the first's name, the last's
+    .export-RUN/                                  what tasks of a run are writing
+
+A file is written below its run's hidden folder and renamed when it is whole; an object store shows it when it is whole.
+What must hold: a micro-batch that is repeated finds no file of its own number, and what is left of the run before
+cannot add one any more, as its hidden folder is gone (clean). Of files that were put together those go whose names lie
+within another's. So each record is there once, at any time, but between the last two steps of putting files together.
+Not here: which micro-batches there are (Spark's checkpoint), where rows come from (export_source.py).
 """
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from minibroker.spark.folders import Folder, walk
-from minibroker.spark.jobs.export_manifest import staging_of
-from minibroker.spark.jobs.export_ranges import Ranges
-from minibroker.spark.option_values import OptionError
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-FILE_RECORDS_MIN = 100_000  # about; fewer are not worth a task
-BINARY, STRING, JSON = VALUES = ("binary", "string", "json")
-SAMPLE_RECORDS = 10_000  # from which the fields of JSON are guessed
-# In UTC, whatever the session thinks. Who sends nanoseconds for milliseconds has records of the year 294247, which
-# would make the whole column one of texts for those who read the folders' names.
-DATE = """
-    date_from_unix_date(cast(greatest(least(
-        unix_micros(timestamp) div 86400000000 - if(unix_micros(timestamp) % 86400000000 < 0, 1, 0),
-        2932896), -719162) as int))
-"""
-# WrittenFile by default are 96 bits, which only Spark's friends read and which filters do not skip by.
-SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+from minibroker.spark.arrow_map import map_in_arrow
+from minibroker.spark.folders import Folder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from minibroker.spark.arrow_map import ArrowFunction
 
-class WrittenFile:
-    """Files that a run has staged."""
+SCHEMA = "_common_metadata"
+HIDDEN, GONE = ".export-", ".gone"
+BUFFER_BYTES = 64 << 20  # of rows that wait to be a row group; of all files that a task writes
+FILES_MAX = 64  # open at once
+FILE_BYTES = 128 << 20  # of small files together
+ROW_GROUP_ROWS = 1 << 20
+BAD = "bad"  # a column of rows that could not be parsed: counted, not written
+RESULTS = "topic string, files bigint, records bigint, bytes bigint, bad bigint"
+RESULTS_NAMES = [column.split()[0] for column in RESULTS.split(", ")]
+NAME = re.compile(r"(\d{8}-\d{5}-\d{3})(?:-(\d{8}-\d{5}-\d{3}))?\.parquet")
+# What differs from record to record is worth no dictionary.
+DICTIONARIES = ["partition", "timestampType"]
+ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
 
-    def __init__(self) -> None:
-        self.moves: dict[str, str] = {}  # name in the staging folder -> the one it gets
-        self.files: dict[str, dict[str, int]] = {}  # the latter -> bytes, records
-
-    def count(self, what: str, topic: str | None = None) -> int:
-        return sum(told[what] for name, told in self.files.items() if topic is None or topic_of(name) == topic)
+Key = tuple[str, Any]  # topic, date
 
 
-# Columns
+class Lake:
+    """Where the files of one run go; goes to tasks."""
+
+    def __init__(self, folder: Folder, schema: pa.Schema, compression: str, run: str):
+        self.folder, self.schema, self.compression = folder, schema, compression
+        self.hidden = HIDDEN + run
+
+    def begin(self, query_id: str) -> None:
+        """Make ready for tasks, which do not make the hidden folder themselves: who has lost it is to end."""
+        self.folder.write(f"{self.hidden}/run", b"")
+        if schema_of(self.folder) != self.schema:
+            sink = pa.BufferOutputStream()
+            pq.write_metadata(self.schema.with_metadata({"query": query_id}), sink)
+            self.folder.write(SCHEMA, sink.getvalue().to_pybytes())
+
+    def end(self) -> None:
+        self.folder.remove(self.hidden)
 
 
-def shaped(frame: Any, shape: Mapping[str, Any]) -> Any:
-    """Return the columns that are exported, of rows as the data source has them."""
-    from pyspark.sql import functions as sql  # pyright: ignore
-
-    def as_text(name: str) -> Any:
-        # What is not UTF-8 shows as replacement characters: Parquet's readers refuse anything else.
-        return sql.make_valid_utf8(sql.col(name).cast("string"))
-
-    key = as_text("key") if shape["keys"] == STRING else sql.col("key")
-    value = sql.col("value") if shape["values"] == BINARY else as_text("value")
-    columns = [key.alias("key"), value.alias("value")]
-    if shape["values"] == JSON:
-        columns.append(sql.from_json(value, shape["json"]).alias("json"))
-    columns += [sql.col(name) for name in ("partition", "offset", "timestamp", "timestampType", "headers", "topic")]
-    return frame.select(*columns, sql.expr(DATE).alias("date"))
+def schema_of(folder: Folder) -> pa.Schema | None:
+    """Return the columns of a folder's files; None if there is no export in it."""
+    return pq.read_schema(pa.BufferReader(folder.read(SCHEMA))) if folder.exists(SCHEMA) else None
 
 
-def json_schema(frame: Any) -> str:
-    """Return the fields of JSON values, as far as a sample shows them."""
-    from pyspark.sql import functions as sql  # pyright: ignore
+class File:
+    """One that is being written; `add` and `flush` until `close`. It is made when rows are flushed."""
 
-    texts = frame.where("value is not null").select(sql.make_valid_utf8(sql.col("value").cast("string")).alias("value"))
-    values = [row.value for row in texts.limit(SAMPLE_RECORDS).collect()]
-    objects = [value for value in values if _is_object(value)]
-    if not objects:
-        raise OptionError(
-            f"--values json: of the first {len(values):,} values none is a JSON object with fields; say which fields "
-            "there are with --schema, or take --values string"
-        )
-    # All of them in one array: what is guessed fits each.
-    sample = sql.lit(f"[{','.join(objects)}]")
-    row = frame.sparkSession.range(1).select(sql.schema_of_json(sample).alias("found")).first()
-    return str(row.found).removeprefix("ARRAY<").removesuffix(">")
+    def __init__(self, lake: Lake, name: str, attempt: int):
+        self.lake, self.name = lake, name
+        self.waiting_bytes = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._at = f"{lake.hidden}/{attempt}-{name.replace('/', '-')}" if lake.folder.renames else name
+        self._sink: Any = None
+        self._writer: Any = None
 
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows)
+        self.waiting_bytes += rows.nbytes
 
-def _is_object(text: str) -> bool:
-    import json
+    def flush(self) -> None:
+        rows = pa.Table.from_batches(self._waiting).cast(self.lake.schema)
+        self._waiting, self.waiting_bytes = [], 0
+        if self._sink is None:
+            folder = self.lake.folder
+            self._sink = folder.files.open_output_stream(folder.path(self._at))
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                self.lake.schema,
+                compression=self.lake.compression,
+                use_dictionary=DICTIONARIES,
+                column_encoding=ENCODINGS,
+            )
+        self._writer.write_table(rows, ROW_GROUP_ROWS)
 
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(found, dict) and bool(found)
-
-
-# Writing
-
-
-def write(frame: Any, folder: Folder, run: str, ranges: Ranges, compression: str) -> WrittenFile:
-    """Write rows below a run's staging folder."""
-    offsets = sum(end - first for first, end in ranges.values())
-    tasks = max(offsets // FILE_RECORDS_MIN, 1)
-    if tasks < len(ranges):  # else there are as many tasks as the source likes
-        frame = frame.coalesce(tasks)
-    _write(frame, folder, run, compression)
-    return staged(frame.sparkSession, folder, run)
-
-
-def _write(frame: Any, folder: Folder, run: str, compression: str) -> None:
-    ordered = frame.sortWithinPartitions("topic", "date", "partition", "offset")
-    with _set(frame.sparkSession, SETTINGS):
-        ordered.write.partitionBy("topic", "date").option("compression", compression).parquet(
-            folder.at(staging_of(run))
-        )
+    def close(self) -> int:
+        """Let the file be seen; return how many bytes it has."""
+        if self._waiting:
+            self.flush()
+        self._writer.close()
+        size_bytes = int(self._sink.tell())
+        self._sink.close()
+        folder = self.lake.folder
+        if folder.renames:
+            folder.files.create_dir(folder.path(self.name.rpartition("/")[0]))
+            folder.move(self._at, self.name)
+        return size_bytes
 
 
-@contextmanager
-def _set(spark: Any, settings: Mapping[str, str]) -> Iterator[None]:
-    """Have settings of a session for a while."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
+class TaskWriter:
+    """Writes the rows of one task, a file for each topic and date."""
+
+    def __init__(self, lake: Lake, batch: int, task: int, attempt: int):
+        self.lake, self.attempt = lake, attempt
+        self.prefix = f"{batch:08d}-{task:05d}"
+        self._files: dict[Key, File] = {}
+        self._numbers: dict[Key, int] = {}  # of files that were begun
+        self._done: dict[str, list[int]] = {}  # topic -> as in RESULTS
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        for topic, of_topic in _by(rows, "topic"):
+            bad = pc.sum(of_topic[BAD]).as_py() if BAD in rows.schema.names else 0
+            self._count(topic, records=len(of_topic), bad=bad)
+            for date, each in _by(of_topic, "date"):
+                key = topic, date
+                if key not in self._files:
+                    self._files[key] = self._begun(key)
+                self._files[key].add(each.select(self.lake.schema.names))
+        while sum(each.waiting_bytes for each in self._files.values()) > BUFFER_BYTES:
+            if len(self._files) > FILES_MAX:
+                self._close_all()  # later rows of these dates get files of their own
             else:
-                spark.conf.set(name, value)
+                max(self._files.values(), key=lambda each: each.waiting_bytes).flush()
+
+    def close(self) -> Iterator[pa.RecordBatch]:
+        self._close_all()
+        for topic, counts in self._done.items():
+            yield pa.RecordBatch.from_pydict(
+                dict(zip(RESULTS_NAMES, [[topic], *([each] for each in counts)], strict=True))
+            )
+
+    def _begun(self, key: Key) -> File:
+        topic, date = key
+        number = self._numbers[key] = self._numbers.get(key, -1) + 1
+        return File(self.lake, f"topic={topic}/date={date}/{self.prefix}-{number:03d}.parquet", self.attempt)
+
+    def _close_all(self) -> None:
+        for (topic, _), file in self._files.items():
+            self._count(topic, files=1, size_bytes=file.close())
+        self._files.clear()
+
+    def _count(self, topic: str, *, files: int = 0, records: int = 0, size_bytes: int = 0, bad: int = 0) -> None:
+        found = self._done.setdefault(topic, [0, 0, 0, 0])
+        for place, count in enumerate((files, records, size_bytes, bad)):
+            found[place] += count
 
 
-def staged(spark: Any, folder: Folder, run: str) -> WrittenFile:
-    """Return what a run has staged, and the names that the files get: they begin with the run's."""
-    found = WrittenFile()
-    staging = staging_of(run)
-    sizes = {
-        entry.name.removeprefix(f"{staging}/"): entry.size_bytes
-        for entry in walk(folder, staging)
-        if entry.name.endswith(".parquet") and not posixpath.basename(entry.name).startswith((".", "_"))
-    }
-    records = _records(spark, [folder.at(f"{staging}/{name}") for name in sizes])
-    for number, (name, size_bytes) in enumerate(sorted(sizes.items())):
-        directory = posixpath.dirname(name)
-        own = f"{directory}/{run}-{number:05d}.parquet"
-        found.moves[name] = own
-        found.files[own] = {"bytes": size_bytes, "records": records.get(name, 0)}
+def _by(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """Yield the values of a column, and the rows of each."""
+    values = rows[column]
+    found = pc.unique(values)
+    for value in found:
+        yield value.as_py(), rows if len(found) == 1 else rows.filter(pc.equal(values, value))
+
+
+class Written:
+    """Writes all that a task gets, in Spark's workers; yields RESULTS."""
+
+    def __init__(self, lake: Lake, batch: int, rows: ArrowFunction | None = None):
+        """rows: makes rows of what the task gets; None: it gets them."""
+        self.lake, self.batch, self.rows = lake, batch, rows
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = TaskWriter(self.lake, self.batch, *_this_task())
+        for rows in batches if self.rows is None else self.rows(batches):
+            writer.write(rows)
+        yield from writer.close()
+
+
+def _this_task() -> tuple[int, int]:
+    """Return the number of the task that runs here, and of its attempt, which no other of the session has."""
+    from pyspark import TaskContext  # pyright: ignore
+
+    context = TaskContext.get()
+    assert context is not None, "this runs in Spark's workers only"
+    return context.partitionId(), context.taskAttemptId()
+
+
+# What a run leaves that was killed
+
+
+def files_of(folder: Folder) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield the folders of dates, with the names of the files in each and how many bytes they have."""
+    for topic in folder.list():
+        if topic.base_name.startswith("topic="):
+            for date in folder.list(topic.base_name):
+                where = f"{topic.base_name}/{date.base_name}"
+                found = folder.list(where)
+                yield where, {each.base_name: each.size for each in found if NAME.fullmatch(each.base_name)}
+
+
+def clean(folder: Folder, unfinished: int | None) -> bool:
+    """Remove what a run left that was killed; return whether there was something. unfinished: its micro-batch."""
+    left = [each.base_name for each in folder.list() if each.base_name.startswith(HIDDEN)]
+    for place, name in enumerate(left):
+        if folder.renames:  # all at once: from here on no task that still lives can rename its file
+            left[place] = name + GONE
+            folder.move(name, left[place])
+    if left or unfinished is not None:
+        for where, files in files_of(folder):
+            for name in surplus(files, unfinished):
+                folder.remove(f"{where}/{name}")
+    for name in left:
+        folder.remove(name)
+    return bool(left)
+
+
+def surplus(names: Iterable[str], unfinished: int | None = None) -> list[str]:
+    """Return the files of a micro-batch that is repeated, and those whose rows are in another one too."""
+    found, reached = [], ""
+    by_end = sorted(names, key=lambda name: _limits(name)[1], reverse=True)
+    for name in sorted(by_end, key=lambda name: _limits(name)[0]):  # of those that begin alike the longest first
+        first, last = _limits(name)
+        if last <= reached or (first == last and int(first[:8]) == unfinished):
+            found.append(name)
+        else:
+            reached = last
     return found
 
 
-def _records(spark: Any, paths: list[str]) -> dict[str, int]:
-    """Return how many records are in each file, by topic, date and name."""
-    if not paths:
-        return {}
-    rows = spark.read.parquet(*paths).groupBy("_metadata.file_path").count().collect()
-    return {"/".join(row["file_path"].split("/")[-3:]): row["count"] for row in rows}
-
-
-def topic_of(name: str) -> str:
-    return name.split("/")[0].removeprefix("topic=")
+def _limits(name: str) -> tuple[str, str]:
+    match = NAME.fullmatch(name)
+    assert match is not None, name
+    return match[1], match[2] or match[1]
 
 
 # Small files
 
 
-def small_files(files: Mapping[str, Mapping[str, int]], small_bytes: int, file_bytes: int) -> list[list[str]]:
-    """Return which small files of one folder go together, at most `file_bytes` in one."""
-    by_directory: dict[str, list[str]] = {}
-    for name, told in sorted(files.items()):
-        if told["bytes"] < small_bytes:
-            by_directory.setdefault(posixpath.dirname(name), []).append(name)
-    found: list[list[str]] = []
-    for names in by_directory.values():
+class Group:
+    """Small files of one folder that become one; goes to tasks."""
+
+    def __init__(self, where: str, names: list[str]):
+        self.where, self.names = where, names
+        self.name = f"{where}/{_limits(names[0])[0]}-{_limits(names[-1])[1]}.parquet"
+
+
+def small_files(folder: Folder, small_bytes: int) -> Iterator[Group]:
+    """Yield which small files that follow each other go together, at most FILE_BYTES in one."""
+    for where, files in files_of(folder):
         group: list[str] = []
         size_bytes = 0
-        for name in names:
-            if group and size_bytes + files[name]["bytes"] > file_bytes:
-                found.append(group)
+        for name, each_bytes in [*files.items(), ("", small_bytes)]:  # the last one ends a group
+            if each_bytes >= small_bytes or size_bytes + each_bytes > FILE_BYTES:
+                if len(group) > 1:
+                    yield Group(where, group)
                 group, size_bytes = [], 0
-            group.append(name)
-            size_bytes += files[name]["bytes"]
-        found.append(group)
-    return [group for group in found if len(group) > 1]
+            if each_bytes < small_bytes:
+                group.append(name)
+                size_bytes += each_bytes
 
 
-def rewrite(
-    spark: Any, folder: Folder, run: str, groups: list[list[str]], schema: Any, compression: str
-) -> WrittenFile:
-    """Write each group of files as one, below a run's staging folder."""
-    frames = [
-        spark.read.schema(schema)
-        .option("basePath", folder.place)
-        .parquet(*(folder.at(name) for name in group))
-        .coalesce(1)
-        for group in groups
-    ]
-    together = frames[0]
-    for frame in frames[1:]:
-        together = together.unionAll(frame)
-    _write(together, folder, run, compression)
-    return staged(spark, folder, run)
+def put_together(spark: Any, lake: Lake, groups: list[Group], columns: Any) -> None:
+    """Write each group as one file, then remove the small ones; columns: the schema as Spark has it."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for name in groups[number].names:
+                    with lake.folder.files.open_input_file(lake.folder.path(f"{groups[number].where}/{name}")) as file:
+                        for rows in pq.ParquetFile(file).iter_batches():
+                            yield from with_all_columns(rows, lake.schema)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task, attempt = _this_task()
+        file = File(lake, groups[task].name, attempt)
+        for rows in batches:
+            file.add(rows)
+            if file.waiting_bytes > BUFFER_BYTES:
+                file.flush()
+        yield pa.RecordBatch.from_pydict({"bytes": [file.close()]})
+
+    numbers = spark.range(0, len(groups), 1, len(groups))
+    rows = map_in_arrow(numbers, read, columns).sortWithinPartitions("partition", "offset")
+    map_in_arrow(rows, write, "bytes bigint").collect()
+    for group in groups:
+        for name in group.names:
+            lake.folder.remove(f"{group.where}/{name}")
+
+
+def with_all_columns(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a file that may be older than some columns."""
+    table = pa.Table.from_batches([rows])
+    for field in schema:
+        if field.name not in table.schema.names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    yield from table.select(schema.names).cast(schema).to_batches()

@@ -11,13 +11,9 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from minibroker.errors import StorageError
-from minibroker.spark.folders import LocalFolder
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+from minibroker.spark.option_values import OptionError
 
 
 class Checkpoint:
@@ -32,7 +28,7 @@ class Checkpoint:
         """Return whether it is to be reached from here."""
         try:
             found = json.loads(self._read("metadata"))
-        except (StorageError, OSError, ValueError, NotImplementedError):  # the last: PyArrow was built without this store
+        except (StorageError, OptionError, ValueError):  # PyArrow may have been built without this store
             return False
         return isinstance(found, dict) and found.get("id") == self._query
 
@@ -40,20 +36,10 @@ class Checkpoint:
         """Return what tells the plan of a batch from any other; empty: it cannot be known here."""
         try:
             return sha256(self._read(f"offsets/{batch}")).hexdigest()[:32] if self.is_ours() else ""
-        except (StorageError, OSError):
+        except (StorageError, OptionError):
             return ""
 
     def _read(self, name: str) -> bytes:
-        if self.location.startswith("/"):
-            return LocalFolder(self.location).read(name)
-        files, path = folder_at(self.location)
-        with files.open_input_stream(f"{path}/{name}") as source:
-            return bytes(source.read())
+        from minibroker.spark.folders import Folder  # takes 20 ms, and most batches are small
 
-
-def folder_at(location: str) -> tuple[FileSystem, str]:
-    """Return where the files of a folder are."""
-    from pyarrow.fs import FileSystem  # takes 20 ms, and most batches are small
-
-    files, path = FileSystem.from_uri(location.replace("s3a://", "s3://"))
-    return files, path
+        return Folder(self.location).read(name)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from minibroker.spark.sink.checkpoint import Checkpoint, folder_at
+from minibroker.spark.sink.checkpoint import Checkpoint
 from minibroker.spark.sink.columns import COLUMNS
 from minibroker.spark.sink.options import WriteOptions
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
+    from minibroker.spark.folders import Folder
 
 MESSAGE_BYTES_MAX = 256 * 1024  # of rows in a commit message, where there is a folder; Spark bounds their sum
 FOLDER = "minibroker-spool"
@@ -57,10 +57,9 @@ class Spool:
         if found is None:
             file, path = pa.BufferOutputStream(), ""
         else:
-            files, folder = found
-            files.create_dir(folder, recursive=True)
-            path = f"{folder}/{name}.arrow"
-            file = files.open_output_stream(path)
+            found.files.create_dir(found.path(), recursive=True)
+            path = found.path(f"{name}.arrow")
+            file = found.files.open_output_stream(path)
         with file, pa.ipc.new_stream(file, first[0].schema, options=COMPRESSED) as writer:
             for batch in first:
                 writer.write_batch(batch)
@@ -78,21 +77,21 @@ class Spool:
             source = pa.BufferReader(each.data)
             if each.path:
                 assert found, f"{self._location or self.checkpoint.location} was a folder when a task wrote to it"
-                source = found[0].open_input_stream(each.path)
+                source = found.files.open_input_stream(each.path)
             with source, pa.ipc.open_stream(source) as reader:
                 yield from reader
 
     def clear(self) -> None:
         """Forget all that is there of this query and those of its runs that were killed."""
         if found := self._folder():
-            files, folder = found
             with suppress(OSError):  # another attempt of a task may be writing; the next batch clears again
-                files.delete_dir(folder)
+                found.files.delete_dir(found.path())
 
-    def _folder(self) -> tuple[FileSystem, str] | None:
+    def _folder(self) -> Folder | None:
         """Return where files can be, if they can."""
         location = self._location or (self.checkpoint.location if self.checkpoint.is_ours() else "")
         if not location:
             return None
-        files, path = folder_at(location)
-        return files, f"{path.rstrip('/')}/{FOLDER}/{self.transactional_id}"
+        from minibroker.spark.folders import Folder  # takes 20 ms, and most batches are small
+
+        return Folder(f"{location.rstrip('/')}/{FOLDER}/{self.transactional_id}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 
 from minibroker import Broker
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
+from minibroker.log.storage import OsStorage
 from tests.spark.logs import every_batch, open_at, written
 from tests.spark.session import Session
 from tests.spark.streams.test_streams import produce
@@ -37,6 +38,14 @@ def orders(start: int, count: int) -> list[Record]:
     ]
 
 
+def rows_in(lake: Path) -> list[tuple[int, int]]:
+    """Return partition and offset of each row, as a reader sees them who knows neither Spark nor us."""
+    if not lake.exists():
+        return []
+    found = ds.dataset(lake, partitioning="hive").to_table()
+    return sorted((row["partition"], row["offset"]) for row in found.to_pylist())
+
+
 def test_rows_are_those_of_the_topics_by_topic_and_date_of_utc(spark: Session, tmp_path: Path) -> None:
     root, lake = tmp_path / "data", tmp_path / "lake"
     late = Record(None, None, (), 20_000 * DAY_MS - 1)  # a ms before midnight
@@ -46,7 +55,8 @@ def test_rows_are_those_of_the_topics_by_topic_and_date_of_utc(spark: Session, t
     told = spark.call(
         f"{LAKES}:exported", path=str(root), target=str(lake), topic="orders,users", values="json", schema="id INT"
     )
-    assert (told["records"], told["files"], told["problems"]) == (5, 5, [])
+    assert (told["records"], told["files"], told["not parsed"]) == (5, 5, 1)
+    assert told["problems"] == ["1 values are no JSON objects with these fields: see column json"]
     dates = {path.parent.relative_to(lake).as_posix() for path in lake.rglob("*.parquet")}
     assert dates == {
         "topic=orders/date=2024-10-03",
@@ -73,39 +83,46 @@ def test_runs_go_on_where_the_last_one_ended(spark: Session, tmp_path: Path) -> 
     told = {"path": str(root), "target": str(lake)}
     first = spark.call(f"{LAKES}:exported", **told, offsets_max=2)
     assert (first["records"], first["left for later"]) == (2, 3)
-    assert spark.call(f"{LAKES}:exported", **told)["records"] == 3
-    before = sorted(lake.rglob("*"))
+    assert spark.call(f"{LAKES}:exported", **told, ending='{"orders":{"0":4}}')["records"] == 2
+    assert spark.call(f"{LAKES}:exported", **told, offsets_max=2)["records"] == 1
+    before = sorted(lake.rglob("*.parquet"))
     nothing = spark.call(f"{LAKES}:exported", **told)
-    assert (nothing["records"], nothing["notes"]) == (0, ["nothing new in 1 partitions"])
-    assert sorted(lake.rglob("*")) == before, "nothing is written where nothing is new"
+    assert (nothing["records"], nothing["notes"], nothing["problems"]) == (0, ["nothing new"], [])
+    assert sorted(lake.rglob("*.parquet")) == before, "nothing is written where nothing is new"
     log_of(root, "orders-0", orders(5, 1))
     log_of(root, "orders-1", orders(0, 1))
     assert spark.call(f"{LAKES}:exported", **told)["records"] == 2
     compacted = spark.call(f"{LAKES}:exported", **told, compact=True)
-    assert compacted["files rewritten"] == 6
+    assert compacted["files rewritten"] == 7
     assert len(list(lake.glob("topic=*/date=*/*.parquet"))) == 2
     expected = [["orders", 0, offset] for offset in range(6)] + [["orders", 1, 0]]
     assert spark.call(f"{LAKES}:rows", target=str(lake)) == expected
+    assert rows_in(lake) == [(partition, offset) for _, partition, offset in expected]
     wrong = spark.call(f"{LAKES}:exported", **told, values="string")
     assert "was begun with --values binary, not string" in wrong["error"]
 
 
-# At every step: test_export_manifest.py. Here before a version counts, while its files are moved, while small ones go.
-@pytest.mark.parametrize(("changes", "after"), [(0, False), (1, True), (6, False)])
-def test_an_export_that_is_killed_is_made_good(spark: Session, tmp_path: Path, changes: int, after: bool) -> None:
-    log_of(tmp_path / "data", "orders-0", orders(0, 4))
-    log_of(tmp_path / "data", "orders-1", orders(0, 6))
-    was_killed, seen, rows, left = spark.call(
-        f"{LAKES}:killed_at",
-        path=str(tmp_path / "data"),
-        target=str(tmp_path / "lake"),
-        changes=changes,
-        after=after,
-    )
-    assert was_killed
-    assert left == []
-    assert rows == [[0, offset] for offset in range(4)] + [[1, offset] for offset in range(6)]
-    assert seen == 6 if not changes else 6 <= seen <= 20  # while files are replaced both are seen
+def test_a_folder_belongs_to_one_checkpoint_and_a_checkpoint_to_one_run(spark: Session, tmp_path: Path) -> None:
+    root, lake = tmp_path / "data", tmp_path / "lake"
+    log_of(root, "orders-0", orders(0, 2))
+    told = {"path": str(root), "target": str(lake)}
+    assert spark.call(f"{LAKES}:exported", **told)["records"] == 2
+    other = spark.call(f"{LAKES}:exported", **told, checkpoint=str(tmp_path / "other"))
+    assert "is not the checkpoint of" in other["error"]
+    storage = OsStorage(str(lake / "_checkpoint"))
+    storage.lock()
+    try:
+        refused = spark.call(f"{LAKES}:exported", **told)
+    finally:
+        storage.unlock()
+    assert "another export is at work with this checkpoint" in refused["error"]
+    shutil.rmtree(lake / "_checkpoint")
+    lost = spark.call(f"{LAKES}:exported", **told)
+    assert "is not the checkpoint of" in lost["error"]
+    assert rows_in(lake) == [(0, 0), (0, 1)]
+    (tmp_path / "old/_manifest").mkdir(parents=True)
+    old = spark.call(f"{LAKES}:exported", path=str(root), target=str(tmp_path / "old"))
+    assert "was written by an older version, with a manifest: it stays as readable as it is" in old["error"]
 
 
 def test_what_was_deleted_before_it_was_exported_is_told(spark: Session, tmp_path: Path) -> None:
@@ -117,16 +134,12 @@ def test_what_was_deleted_before_it_was_exported_is_told(spark: Session, tmp_pat
     segments[0].unlink()
     start = int(segments[1].stem)
     refused = spark.call(f"{LAKES}:exported", **told)
-    lost = f"orders-0: offsets 3 to {start - 1} were deleted before they were exported"
-    assert refused["error"].startswith(f"DataLoss: {lost}; set failOnDataLoss to false")
-    assert spark.call(f"{LAKES}:exported", **told, fail_on_data_loss=False)["problems"] == [lost]
-    rows = spark.call(f"{LAKES}:rows", target=str(lake))
-    assert [row[2] for row in rows] == [*range(3), *range(start, 20)]
+    assert f"orders-0 holds {start} to 20" in refused["error"], refused
+    assert "set failOnDataLoss to false" in refused["error"]
+    (problem,) = spark.call(f"{LAKES}:exported", **told, fail_on_data_loss=False)["problems"]
+    assert f"orders-0 holds {start} to 20, and 3 to 20 were to be read" in problem
+    assert rows_in(lake) == [(0, offset) for offset in [*range(3), *range(start, 20)]]
     assert spark.call(f"{LAKES}:exported", **told)["problems"] == []
-    shutil.rmtree(root)
-    written(root, 2)
-    again = spark.call(f"{LAKES}:exported", **told)
-    assert "orders-0 ends at 2, and 20 were exported already" in again["error"]
 
 
 def test_a_topic_that_was_made_anew_is_not_joined_to_the_old_one(spark: Session, tmp_path: Path) -> None:
@@ -144,8 +157,8 @@ def test_a_topic_that_was_made_anew_is_not_joined_to_the_old_one(spark: Session,
         produce(broker, "orders", {0: 30})
         refused = spark.call(f"{LAKES}:exported", **wire | {"servers": broker.bootstrap_servers})
     for told in (refused, spark.call(f"{LAKES}:exported", **of_path)):
-        assert "orders is another topic than the one that was exported: its id is" in told["error"]
-    assert len(spark.call(f"{LAKES}:rows", target=wire["target"])) == 10
+        assert "orders is another topic: it was deleted and made anew" in told["error"]
+    assert len(rows_in(tmp_path / "wire")) == 10
 
 
 def test_broken_batches_that_are_left_out_are_problems(spark: Session, tmp_path: Path) -> None:
@@ -157,13 +170,12 @@ def test_broken_batches_that_are_left_out_are_problems(spark: Session, tmp_path:
     data[broken.end_position - 1] ^= 1
     log.write_bytes(data)
     told = {"path": str(root), "target": str(lake)}
-    assert "CorruptBatch" in spark.call(f"{LAKES}:exported", **told)["error"]
+    assert "TaskFailed: orders-0, offsets 4 to 4, byte " in spark.call(f"{LAKES}:exported", **told)["error"]
+    assert rows_in(lake) == []
     done = spark.call(f"{LAKES}:exported", **told, mode="skip")
-    assert (done["offsets"], done["records"]) == (10, 9)
+    assert (done["offsets"], done["records"], done["finished a run that was killed"]) == (10, 9, True)
     (problem,) = done["problems"]
-    assert problem.startswith("orders-0: offsets 4 to 4 are in a broken batch, which was left out: ")
-    newest = sorted((lake / "_manifest").iterdir())[-1]
-    assert json.loads(newest.read_text())["lost"] == [["orders", 0, 4, 5]]
+    assert problem.startswith("left out: orders-0, offsets 4 to 4, byte ")
 
 
 def test_tables_that_the_session_lacks_are_refused(spark: Session, tmp_path: Path) -> None:
@@ -171,36 +183,38 @@ def test_tables_that_the_session_lacks_are_refused(spark: Session, tmp_path: Pat
     told = {"path": str(tmp_path / "data"), "target": str(tmp_path / "lake")}
     delta = spark.call(f"{LAKES}:exported", **told, table_format="delta")
     assert "--format delta: this session has no Delta; add --conf spark.jars.packages=io.delta" in delta["error"]
-    iceberg = spark.call(f"{LAKES}:exported", **told, table_format="iceberg", manifest=str(tmp_path / "m"))
+    iceberg = spark.call(f"{LAKES}:exported", **told, table_format="iceberg")
+    assert "name a folder with --checkpoint DIR" in iceberg["error"]
+    iceberg = spark.call(f"{LAKES}:exported", **told, table_format="iceberg", checkpoint=str(tmp_path / "c"))
     assert "this session has no Iceberg" in iceberg["error"]
-    compact = spark.call(f"{LAKES}:exported", **told, table_format="delta", compact=True)
-    assert "error" in compact
+
+
+def test_fields_of_json_are_guessed_and_can_become_more(spark: Session, tmp_path: Path) -> None:
+    root, lake = tmp_path / "data", tmp_path / "lake"
+    log_of(root, "orders-0", orders(0, 2))
+    log_of(root, "users-0", [Record(None, b'{"at":{"x":1}}', (), 20_000 * DAY_MS)])
+    told = {"path": str(root), "target": str(lake), "topic": "orders,users", "values": "json"}
+    assert spark.call(f"{LAKES}:exported", **told)["problems"] == []
+    log_of(root, "users-0", [Record(None, b'{"at":{"x":2,"y":"b"}}', (), 20_000 * DAY_MS)])
+    more = "at STRUCT<x: BIGINT, y: STRING>, id BIGINT, name STRING"
+    assert spark.call(f"{LAKES}:exported", **told, schema=more, compact=True)["files rewritten"] == 2
+    shown = "topic,partition,offset,json.at.x,json.at.y,json.id,json.name"
+    assert spark.call(f"{LAKES}:rows", target=str(lake), columns=shown) == [
+        ["orders", 0, 0, None, None, 0, None],
+        ["orders", 0, 1, None, None, 1, None],
+        ["users", 0, 0, 1, None, None, None],
+        ["users", 0, 1, 2, "b", None, None],
+    ]
+    fewer = spark.call(f"{LAKES}:exported", **told, schema="id BIGINT")
+    assert "--schema has no json.at any more" in fewer["error"]
+    other = spark.call(f"{LAKES}:exported", **told, schema=more.replace("id BIGINT", "id STRING"))
+    assert "--schema says json.id string, and it is bigint" in other["error"]
+    wrong = spark.call(f"{LAKES}:exported", **told, schema="id NOTHING")
+    assert wrong["error"].startswith("OptionError: --schema 'id NOTHING': ")
 
 
 def test_json_whose_fields_cannot_be_guessed(spark: Session, tmp_path: Path) -> None:
     written(tmp_path / "data", 2)
     told = {"path": str(tmp_path / "data"), "target": str(tmp_path / "lake"), "values": "json"}
     refused = spark.call(f"{LAKES}:exported", **told)
-    assert "of the first 2 values none is a JSON object with fields" in refused["error"]
-
-
-def test_a_folder_of_hadoop(spark: Session, tmp_path: Path) -> None:
-    told = spark.call(f"{LAKES}:hadoop_folder", place=str(tmp_path / "deep/er"))
-    assert told == [
-        False,
-        [],
-        b"23".hex(),
-        False,
-        True,
-        [["b", 2, False], ["c", 256, False]],
-        True,
-        False,
-        256,
-        ["a/c", "x/y/b"],
-        "StorageError: KAFKA_STORAGE_ERROR: read file://PLACE/x/y/b: java.io.FileNotFoundException: File "
-        "file:PLACE/x/y/b does not exist",
-        "OptionError: nowhere://a/b cannot be opened: org.apache.hadoop.fs.UnsupportedFileSystemException: No "
-        'FileSystem for scheme "nowhere"',
-        bytes(range(3)).hex(),
-        "LocalFolder",
-    ]
+    assert "of the first values none is a JSON object with fields" in refused["error"]

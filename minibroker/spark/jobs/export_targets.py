@@ -1,0 +1,274 @@
+"""Where an export goes: a folder of Parquet files, a Delta table, an Iceberg table; their columns, and how these grow.
+
+    key, value [, json], partition, offset, timestamp, timestampType, headers, topic, date
+
+What must hold: columns stay as a target was begun, but that JSON values may get more fields, at any depth; a target is
+of one checkpoint, or a record could be there twice.
+Not here: how Parquet files are written (export_files.py), the stream (export_source.py).
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sql  # pyright: ignore
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # pyright: ignore
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType  # pyright: ignore
+
+from minibroker.spark.arrow_map import map_in_arrow
+from minibroker.spark.folders import Folder, open_folder
+from minibroker.spark.jobs.export_files import BAD, RESULTS, Lake, Written, clean, put_together, schema_of, small_files
+from minibroker.spark.jobs.export_formats import BINARY, CHECKPOINT, DELTA, ICEBERG, PARQUET, STRING, check_there
+from minibroker.spark.jobs.export_rows import Rows, sampled, tell
+from minibroker.spark.option_values import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REST = """
+    partition int, offset bigint, timestamp timestamp, timestampType int,
+    headers array<struct<key: string, value: binary>>
+"""
+OF_FOLDERS = "topic string, date date"
+CORRUPT = "_corrupt_record"
+OBSERVED = "export"
+GROUPS_MAX = 64  # of small files that are put together at once
+
+
+# Columns
+
+
+def columns_of(keys: str, values: str, fields: StructType | None) -> StructType:
+    """Return the columns of an export; fields: of JSON values, None: there is no such column."""
+    found = StructType.fromDDL(f"key {keys}, value {BINARY if values == BINARY else STRING}")
+    found = found if fields is None else found.add("json", fields)
+    return StructType([*found, *StructType.fromDDL(REST), *StructType.fromDDL(OF_FOLDERS)])
+
+
+def of_files(columns: StructType) -> StructType:
+    """Return the columns but those that are names of folders."""
+    return StructType([each for each in columns if f"{each.name} " not in OF_FOLDERS])
+
+
+def fields_of(schema: str) -> StructType:
+    try:
+        return StructType.fromDDL(schema)
+    except Exception as error:  # of Spark's parser, whose names change
+        raise OptionError(f"--schema {schema!r}: {str(error).strip().splitlines()[0]}") from None
+
+
+def guessed_fields(spark: Any, source: Mapping[str, str]) -> StructType:
+    """Return the fields that JSON values of some partitions have together, whatever their topics."""
+    frame = sampled(spark, source)
+    if not hasattr(frame, "rdd"):
+        raise OptionError("--values json: with Spark Connect say which fields there are, with --schema")
+    found = spark.read.json(frame.rdd.map(lambda row: row.value)).schema
+    fields = [each for each in found if each.name != CORRUPT]
+    if not fields:
+        raise OptionError(
+            "--values json: of the first values none is a JSON object with fields; say which fields there are with "
+            "--schema, or take --values string"
+        )
+    return StructType(fields)
+
+
+def values_of(columns: StructType) -> str:
+    return "json" if "json" in columns.names else columns["value"].dataType.simpleString()
+
+
+def grown(there: Any, wanted: Any, where: str) -> Any:
+    """Return a type with all fields of two; raise OptionError if one has lost some, or they are otherwise different."""
+    if isinstance(there, StructType) and isinstance(wanted, StructType):
+        if lost := [name for name in there.names if name not in wanted.names]:
+            raise OptionError(f"--schema has no {where}.{lost[0]} any more: columns stay, only new ones can be added")
+        old = [
+            StructField(each.name, grown(each.dataType, wanted[each.name].dataType, f"{where}.{each.name}"))
+            for each in there
+        ]
+        return StructType([*old, *(each for each in wanted if each.name not in there.names)])
+    if isinstance(there, ArrayType) and isinstance(wanted, ArrayType):
+        return ArrayType(grown(there.elementType, wanted.elementType, f"{where}[]"))
+    if there.simpleString() != wanted.simpleString():
+        raise OptionError(
+            f"--schema says {where} {wanted.simpleString()}, and it is {there.simpleString()}: columns stay, only new "
+            "ones can be added"
+        )
+    return there
+
+
+def with_json(rows: Any, fields: StructType) -> Any:
+    """Return rows with the fields of JSON values, and with a column that says which could not be parsed."""
+    with_corrupt = StructType([*fields, StructField(CORRUPT, StringType())])
+    parsed = sql.from_json("value", with_corrupt, {"columnNameOfCorruptRecord": CORRUPT})
+    rows = rows.withColumn("json", parsed).withColumn(BAD, sql.col(f"json.{CORRUPT}").isNotNull())
+    found = sql.col("json").dropFields(CORRUPT)
+    # What is no object has no field at all: then there is no json either.
+    is_none = sql.col(BAD) & (sql.to_json(found) == "{}")
+    return rows.withColumn("json", sql.when(~is_none, found))
+
+
+# Targets
+
+
+class Target:
+    """One of a run. `clean`, `columns`, then `start`, then perhaps `compact`, and `end`."""
+
+    counts_itself = False  # what it writes, in notes; else the query does
+
+    def __init__(self, spark: Any, place: str, checkpoint: Folder, notes: str):
+        self.spark, self.place, self.checkpoint, self.notes = spark, place, checkpoint, notes
+
+    def clean(self, unfinished: int | None) -> None:
+        """Remove what a run left that was killed; unfinished: its micro-batch, which will be repeated."""
+
+    def columns(self) -> StructType | None:
+        """Return the columns there are, None if it is new; raise OptionError if it is not this checkpoint's."""
+        raise NotImplementedError
+
+    def start(self, tasks: Any, rows: Rows, columns: StructType) -> Any:
+        """Start a query out of a stream of tasks; the columns there are may grow to these."""
+        raise NotImplementedError
+
+    def compact(self, small_bytes: int) -> int | None:
+        """Put small files together; return how many, as far as that is known."""
+        raise NotImplementedError
+
+    def end(self) -> None: ...
+
+    def query_id(self) -> str:
+        """Return the id of the query that the checkpoint is of; empty: of none yet."""
+        return str(json.loads(self.checkpoint.read("metadata"))["id"]) if self.checkpoint.exists("metadata") else ""
+
+    def stream(self, frame: Any) -> Any:
+        return frame.writeStream.trigger(availableNow=True).option("checkpointLocation", self.checkpoint.place)
+
+    def refuse_other(self, theirs: str = "") -> None:
+        raise OptionError(
+            f"{self.place} holds an export{theirs} that {self.checkpoint.place} is not the checkpoint of: name its own "
+            "with --checkpoint, or export to another place"
+        )
+
+
+class ParquetTarget(Target):
+    """A folder of files that our tasks write."""
+
+    counts_itself = True
+
+    def __init__(self, spark: Any, place: str, checkpoint: Folder, notes: str, compression: str, run: str):
+        super().__init__(spark, place, checkpoint, notes)
+        self.folder = Folder(place)
+        self.compression, self.run = compression, run
+        self.lake: Lake | None = None
+
+    def clean(self, unfinished: int | None) -> None:
+        clean(self.folder, unfinished)
+
+    def columns(self) -> StructType | None:
+        if self.folder.exists("_manifest"):
+            raise OptionError(
+                f"{self.place} was written by an older version, with a manifest: it stays as readable as it is, and "
+                "what comes next is exported to another folder"
+            )
+        schema = schema_of(self.folder)
+        if schema is None:
+            return None
+        if (schema.metadata or {}).get(b"query", b"").decode() != self.query_id():
+            self.refuse_other()
+        return StructType([*from_arrow_schema(schema), *StructType.fromDDL(OF_FOLDERS)])
+
+    def use(self, columns: StructType) -> Lake:
+        self.lake = Lake(self.folder, to_arrow_schema(of_files(columns)), self.compression, self.run)
+        return self.lake
+
+    def start(self, tasks: Any, rows: Rows, columns: StructType) -> Any:
+        lake = self.use(columns)
+        if "json" in columns.names:
+            frame, of_task = rows_of(tasks, rows, columns), None
+        else:
+            frame, of_task = tasks, rows
+
+        def write(batch: Any, number: int) -> None:
+            lake.begin(self.query_id())
+            done = map_in_arrow(batch, Written(lake, number, of_task), RESULTS).collect()
+            by_topic: dict[str, list[int]] = {}
+            for topic, *counts in done:
+                before = by_topic.get(topic, [0] * len(counts))
+                by_topic[topic] = [sum(pair) for pair in zip(before, counts, strict=True)]
+            tell(self.notes, batch=number, written=by_topic)
+
+        return self.stream(frame).foreachBatch(write).start()
+
+    def compact(self, small_bytes: int) -> int:
+        columns = self.columns()
+        if columns is None:
+            return 0
+        lake = self.lake or self.use(columns)
+        lake.begin(self.query_id())
+        count = 0
+        small = small_files(self.folder, small_bytes)
+        while groups := list(islice(small, GROUPS_MAX)):
+            put_together(self.spark, lake, groups, of_files(columns))
+            count += sum(len(group.names) for group in groups)
+        return count
+
+    def end(self) -> None:
+        if self.lake is not None:
+            self.lake.end()
+
+
+class TableTarget(Target):
+    """A table of a format that knows of transactions."""
+
+    def __init__(self, spark: Any, place: str, checkpoint: Folder, notes: str, table_format: str):
+        super().__init__(spark, place, checkpoint, notes)
+        self.table_format = table_format
+        check_there(spark, table_format)
+
+    def columns(self) -> StructType | None:
+        if self.table_format == ICEBERG:
+            return self.spark.table(self.place).schema if self.spark.catalog.tableExists(self.place) else None
+        folder = Folder(self.place)
+        if not folder.exists("_delta_log"):
+            return None
+        if not self.query_id() and self.checkpoint.place == folder.at(CHECKPOINT):
+            self.refuse_other()
+        return self.spark.read.format(DELTA).load(self.place).schema
+
+    def start(self, tasks: Any, rows: Rows, columns: StructType) -> Any:
+        frame = rows_of(tasks, rows, columns)
+        bad = sql.count_if(BAD) if BAD in frame.columns else sql.lit(0)
+        frame = frame.observe(OBSERVED, sql.count(sql.lit(1)).alias("records"), bad.alias(BAD)).select(*columns.names)
+        stream = self.stream(frame).format(self.table_format).option("mergeSchema", "true")
+        if self.table_format == DELTA:
+            return stream.partitionBy("topic", "date").start(self.place)
+        if not self.spark.catalog.tableExists(self.place):
+            none = self.spark.createDataFrame([], columns).writeTo(self.place).using(ICEBERG)
+            none.partitionedBy("topic", "date").tableProperty("write.distribution-mode", "none").create()
+        self.spark.sql(f"ALTER TABLE {self.place} SET TBLPROPERTIES ('write.spark.accept-any-schema'='true')")
+        return stream.toTable(self.place)
+
+    def compact(self, small_bytes: int) -> int | None:
+        if self.table_format == DELTA:
+            self.spark.sql(f"OPTIMIZE delta.`{self.place}`").collect()
+            return None
+        catalog, _, name = self.place.partition(".")
+        row = self.spark.sql(f"CALL {catalog}.system.rewrite_data_files('{name}')").first()
+        return int(row["rewritten_data_files_count"])
+
+
+def rows_of(tasks: Any, rows: Rows, columns: StructType) -> Any:
+    """Return a stream of records, with `json` and BAD if these are among the columns."""
+    plain = StructType([each for each in columns if each.name != "json"])
+    frame = map_in_arrow(tasks, rows, plain)
+    return with_json(frame, columns["json"].dataType) if "json" in columns.names else frame
+
+
+def target_of(
+    spark: Any, table_format: str, place: str, checkpoint: Folder, *, notes: str, compression: str, run: str
+) -> Target:
+    if table_format == PARQUET:
+        return ParquetTarget(spark, open_folder(place, spark).place, checkpoint, notes, compression, run)
+    where = place if table_format == ICEBERG else open_folder(place, spark).place
+    return TableTarget(spark, where, checkpoint, notes, table_format)
