@@ -2,7 +2,7 @@
 
     source.py      the data source, which Spark calls first: a reader, a writer, the same for streams
     options.py     options of a query; option_table.py, option_values.py: tables of options, and how values are written
-    filters.py     filters that Spark hands down; ranges.py: the offsets that follow from both
+    filters.py     filters that Spark hands down; ranges.py: the offsets that follow from both, and tasks
     reading.py     tasks and their rows, either way:
     files/         log directories: segments -> tasks -> record batches; no broker
     brokers/       topics of brokers: planning -> fetches -> record batches

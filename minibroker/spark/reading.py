@@ -7,13 +7,13 @@ Not here: how it is done (files/, brokers/), what Spark calls (source.py, stream
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 
-from minibroker.spark.columns.rows_of_query import Manner
+from minibroker.spark.columns.rows_of_query import RowReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options
 from minibroker.spark.ranges import ranges_of
@@ -21,8 +21,6 @@ from minibroker.spark.workers import naming_packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.spark.brokers.rows import WireTaskReader
-    from minibroker.spark.files.rows import TaskReader
     from minibroker.spark.ranges import Logs, Range
 
 
@@ -49,22 +47,29 @@ def plan(options: Options, filters: Filters | None = None) -> list[Any]:
         return logs.tasks(ranges_of(options, filters, logs), filters)
 
 
-def reader_of(task: Any, options: Options, filters: Filters | None = None) -> TaskReader | WireTaskReader:
+def reader_of(task: Any, options: Options, filters: Filters | None = None) -> RowReader:
     if options.is_path:
         from minibroker.spark.files.rows import TaskReader
 
-        return TaskReader(task, Manner(options, filters))
+        return TaskReader(task, options, filters)
     from minibroker.spark.brokers.rows import WireTaskReader
 
     return WireTaskReader(task, options, filters)
 
 
-def read(task: Any, options: Options, filters: Filters | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task; what had to be left out is told where Spark keeps what its workers say."""
+def say(text: str) -> None:
+    """Tell where Spark keeps what its workers say."""
+    print(f"minibroker: {text}", file=sys.stderr)
+
+
+def read(
+    task: Any, options: Options, filters: Filters | None = None, tell: Callable[[str], None] = say
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task; `tell` is told what was left out, and what looks odd."""
     reader = reader_of(task, options, filters)
     with naming_packages():
         yield from reader.batches()
     for told in reader.left_out:
-        print(f"minibroker left out {told}", file=sys.stderr)
+        tell(f"left out {told}")
     for told in reader.noticed:
-        print(f"minibroker: {told}", file=sys.stderr)
+        tell(told)

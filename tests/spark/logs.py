@@ -18,7 +18,6 @@ from minibroker.log.recovery import open_log
 from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
 from minibroker.spark.brokers.rows import WireTaskReader
-from minibroker.spark.columns.rows_of_query import Manner
 from minibroker.spark.files.planning import FileTask
 from minibroker.spark.files.rows import TaskReader
 from minibroker.spark.filters import Filters
@@ -92,18 +91,18 @@ def read(
     **options: object,
 ) -> list[Row]:
     """Return the rows that a query gives, one task after the other."""
-    manner = Manner(asked(root, topic, **options), filters)
+    told = asked(root, topic, **options)
     return [
         row
         for task in tasks_of(root, topic, filters, **options)
-        for row in rows_of(TaskReader(task, manner, chunk_bytes=chunk_bytes, group_bytes=group_bytes))
+        for row in rows_of(TaskReader(task, told, filters, chunk_bytes=chunk_bytes, group_bytes=group_bytes))
     ]
 
 
 def rows_of(reader: TaskReader | WireTaskReader) -> Iterator[Row]:
     for batch in reader.batches():
         batch.validate(full=True)
-        assert batch.schema.equals(reader.manner.schema)
+        assert batch.schema.equals(reader.schema)
         columns = batch.drop_columns(["timestamp"]).to_pydict()
         assert set(columns["topic"]) == {reader.task.topic}
         assert set(columns["partition"]) == {reader.task.partition}

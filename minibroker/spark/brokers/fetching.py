@@ -13,6 +13,7 @@ Not here: decoding (rows.py).
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from minibroker.client.cluster import Cluster
 from minibroker.client.connection import error_of
@@ -190,11 +191,8 @@ class Fetcher:
         It is told and ends nothing: a topic that was compacted once has such offsets for good, and so have brokers
         that keep records of their own in a partition.
         """
-        try:
-            if not self._policy:
-                self._policy.append(await is_compacted(self._cluster, self.task.topic))
-        except KafkaError:
-            return ""
+        with suppress(KafkaError):
+            await self._is_compacted()
         if self._policy != [False]:
             return ""
         task = self.task

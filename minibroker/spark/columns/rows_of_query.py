@@ -1,23 +1,26 @@
 """Columns of a query: those of Spark's Kafka source, as Arrow has them, and record batches made of them.
 
+A broken batch ends the task, is left out and told, or is a row itself, as `mode` says.
 What must hold: a query gets the columns that its schema names, in that order, or all that its options speak of.
 Spark: timestamps that do not fit into its microseconds fail; here they are the largest that fit.
-Not here: which rows (spark/files/rows.py, spark/brokers/rows.py), what Spark calls the types (source.py).
+Not here: where batches come from (spark/files/rows.py, spark/brokers/rows.py), what Spark calls the types (source.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from minibroker.errors import ProtocolError
+from minibroker.log.segment import Place
 from minibroker.spark.columns.arrays import HEADERS, TIMESTAMP, microseconds
 from minibroker.spark.columns.batch_rows import BATCHES_SCHEMA, Batches, BatchReader
 from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader, Columns
 from minibroker.spark.filters import Filters
-from minibroker.spark.options import BATCHES, FAIL, QUARANTINE, Options
+from minibroker.spark.options import BATCHES, FAIL, QUARANTINE, SKIP, Options
+from minibroker.spark.ranges import Task
 
 BROKEN_BYTES_MAX = 16 * 1024 * 1024  # of a broken batch that are shown
 ROWS = pa.schema(
@@ -64,73 +67,104 @@ def all_columns(options: Options) -> pa.Schema:
     return {QUARANTINE: BROKEN, BATCHES: BATCHES_SCHEMA}.get(options.mode, ROWS)
 
 
-class Manner:
-    """How tasks are read: what of the options and filters matters once a query is planned."""
+class RowReader:
+    """Reads one task, of files or of brokers: what both have in common, once there are batches in memory.
 
-    def __init__(self, options: Options, filters: Filters | None = None):
-        self.mode = options.mode
+    `left_out` tells what was passed over, `noticed` what looks odd, in words for people.
+    """
+
+    def __init__(self, task: Task, options: Options, filters: Filters | None = None, *, group_bytes: int = GROUP_BYTES):
         names = options.columns or columns_of(options).names
         self.schema = pa.schema([all_columns(options).field(name) for name in names])
-        self.keys, self.values = "key" in names, "value" in names
-        self.headers = "headers" in names or self.mode == QUARANTINE  # which shows batches with broken headers too
-        self.fail_on_data_loss = options.fail_on_data_loss
-        self.first_timestamp = filters.first_timestamp if filters else None
-        self.end_timestamp = filters.end_timestamp if filters else None
+        self.task = task
+        self.left_out: list[str] = []
+        self.noticed: list[str] = []
+        self._options, self._filters, self._group_bytes = options, filters or Filters(), group_bytes
 
-    def reader(
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows."""
+        raise NotImplementedError
+
+    def _reader(
         self,
         chunk: bytes | memoryview,
         first_offset: int,
         end_offset: int,
         aborted: Iterable[tuple[int, int]],
+        /,
         *,
+        next_offset: int,
         is_strict: bool = False,
-        group_bytes: int = GROUP_BYTES,
     ) -> ColumnReader | BatchReader:
-        """Return the reader of some batches; aborted: producer ids and first offsets of transactions to leave out."""
-        if self.mode == BATCHES:
-            return BatchReader(chunk, first_offset, end_offset, is_strict=is_strict, group_bytes=group_bytes)
+        """Return the reader of a chunk; aborted: producer ids and first offsets of transactions to leave out.
+
+        next_offset: batches that end before it have been read.
+        """
+        mode, names = self._options.mode, self.schema.names
+        if mode == BATCHES:
+            return BatchReader(chunk, first_offset, end_offset, is_strict=is_strict, group_bytes=self._group_bytes)
         return ColumnReader(
             chunk,
             first_offset=first_offset,
             end_offset=end_offset,
-            first_timestamp=self.first_timestamp,
-            end_timestamp=self.end_timestamp,
+            first_timestamp=self._filters.first_timestamp,
+            end_timestamp=self._filters.end_timestamp,
             aborted=aborted,
-            keys=self.keys,
-            values=self.values,
-            headers=self.headers,
+            keys="key" in names,
+            values="value" in names,
+            headers="headers" in names or mode == QUARANTINE,  # which shows batches with broken headers too
             strict=is_strict,
-            group_bytes=group_bytes,
+            group_bytes=self._group_bytes,
         )
 
-    def broken(self, where: str, error: ProtocolError, size_bytes: int) -> str:
-        """Return what to say of bytes that cannot be read, where the mode lets them be left out."""
-        told = f"{where}: {error.reason}"
-        if self.mode == FAIL:
-            raise CorruptBatch(f"{told} ({error.path}); set mode to skip or quarantine to read the rest") from error
-        return f"{told} ({size_bytes} bytes)"
+    def _decoded(
+        self, reader: ColumnReader | BatchReader, chunk: bytes | memoryview, file: str, position: int | None
+    ) -> Generator[pa.RecordBatch, None, ProtocolError | None]:
+        """Yield the rows of a chunk, which lies there in its file; return why the next batch cannot be found."""
+        while True:
+            try:
+                for found in reader:
+                    if isinstance(found, Batches):
+                        yield found.rows(self.task.topic, self.task.partition, file, position, self.schema)
+                    elif self._options.mode != QUARANTINE:
+                        yield rows_of(found, self.task.topic, self.task.partition, self.schema)
+                return None
+            except ProtocolError as error:
+                if reader.failed is None:
+                    return error
+                yield from self._broken_batch(error, reader.failed, chunk, file, position)
 
-    @property
-    def shows_broken(self) -> bool:
-        """Whether what cannot be read is a row; else it is left out, if it does not end the task."""
-        return self.mode in (QUARANTINE, BATCHES)
-
-    def broken_row(self, *row: object) -> pa.RecordBatch:
-        """Return what is told of a broken batch, values as in BROKEN, as a row of the table."""
-        told = dict(zip(BROKEN.names, row, strict=True))
-        told |= {"baseOffset": told["firstOffset"]}
-        columns = [pa.array([told.get(field.name)], field.type) for field in self.schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def rows(
-        self, found: Columns | Batches, topic: str, partition: int, file: str, position: int | None
+    def _broken_batch(
+        self, error: ProtocolError, place: Place, chunk: bytes | memoryview, file: str, position: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what `reader` has found in a chunk, if that is wanted; `position` is the chunk's in its file."""
-        if isinstance(found, Batches):
-            yield found.rows(topic, partition, file, position, self.schema)
-        elif self.mode != QUARANTINE:
-            yield rows_of(found, topic, partition, self.schema)
+        at = None if position is None else position + place.position
+        offsets = f"offsets {place.base_offset} to {place.last_offset}"
+        data, span = chunk[place.position : place.end_position], (place.base_offset, place.last_offset)
+        yield from self._broken(error, offsets, data, place.size_bytes, file, at, span)
+
+    def _broken(
+        self,
+        error: ProtocolError,
+        offsets: str,
+        data: bytes | memoryview,
+        size_bytes: int,
+        file: str,
+        position: int | None,
+        span: tuple[int | None, int | None] = (None, None),
+    ) -> Iterator[pa.RecordBatch]:
+        """Fail, tell of bytes that cannot be read and are left out, or show them, as `mode` wants it."""
+        place = f"from {file}" if position is None else f"byte {position} of {file}"
+        told = f"{self.task}, {offsets}, {place}: {error.reason}"
+        if self._options.mode == FAIL:
+            raise CorruptBatch(f"{told} ({error.path}); set mode to skip or quarantine to read the rest") from error
+        if self._options.mode == SKIP:
+            self.left_out.append(f"{told} ({size_bytes} bytes)")
+            return
+        row: dict[str, object] = {"topic": self.task.topic, "partition": self.task.partition}
+        row |= {"firstOffset": span[0], "lastOffset": span[1], "baseOffset": span[0]}
+        row |= {"file": file, "position": position, "error": error.reason, "bytes": bytes(data[:BROKEN_BYTES_MAX])}
+        columns = [pa.array([row.get(field.name)], field.type) for field in self.schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def rows_of(columns: Columns, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:

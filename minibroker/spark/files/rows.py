@@ -2,8 +2,8 @@
 
 What must hold: the rows are exactly those of the task's offsets that the filters let through, in their order, whatever
 borders the planning chose. Memory is bounded by CHUNK_BYTES, what ColumnReader holds at once, and one batch.
-A broken batch ends the task, is counted and told, or is the row itself, as `mode` says; behind it reading goes on with
-the next batch, or where not even that can be found with the next one that the index knows.
+Behind a broken batch reading goes on with the next one, or where not even that can be found with the next one that the
+index knows.
 Not here: which offsets (planning.py), columns of Spark (minibroker/spark/columns/rows_of_query.py), what is in a batch
 (minibroker/spark/columns/reader.py).
 """
@@ -22,11 +22,12 @@ from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import DECOMPRESSED_BYTES_MAX
 from minibroker.log.segment import DELETED, SWAP, Place
 from minibroker.schema.types import NO_ID
-from minibroker.spark.columns.batch_rows import BatchReader
-from minibroker.spark.columns.reader import GROUP_BYTES, ColumnReader
-from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, Manner
+from minibroker.spark.columns.reader import GROUP_BYTES
+from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, RowReader
 from minibroker.spark.files.directories import topic_id_in
 from minibroker.spark.files.planning import FileTask
+from minibroker.spark.filters import Filters
+from minibroker.spark.options import Options
 from minibroker.spark.ranges import DataLoss
 
 TYPE_CHECKING = False
@@ -37,19 +38,23 @@ CHUNK_BYTES = 4 * 1024 * 1024
 _PREFIX = Layout(">qi")  # of every batch: an offset, and how many bytes follow
 
 
-class TaskReader:
-    """Reads one task. `left_out` tells what was passed over, `noticed` what looks odd, in words for people."""
+class TaskReader(RowReader):
+    """Reads one task."""
+
+    task: FileTask
 
     def __init__(
-        self, task: FileTask, manner: Manner, *, chunk_bytes: int = CHUNK_BYTES, group_bytes: int = GROUP_BYTES
+        self,
+        task: FileTask,
+        options: Options,
+        filters: Filters | None = None,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,
+        group_bytes: int = GROUP_BYTES,
     ):
-        self.task = task
-        self.manner = manner
-        self.left_out: list[str] = []
-        self.noticed: list[str] = []
+        super().__init__(task, options, filters, group_bytes=group_bytes)
         self._storage = ReadOnlyStorage(task.root)
         self._chunk_bytes = max(chunk_bytes, _PREFIX.size)
-        self._group_bytes = group_bytes
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
         task = self.task
@@ -69,7 +74,7 @@ class TaskReader:
                 finally:
                     segment.close()
             except DataLoss as loss:
-                if self.manner.fail_on_data_loss:
+                if self._options.fail_on_data_loss:
                     raise
                 self.left_out.append(str(loss).partition(";")[0])
 
@@ -95,7 +100,7 @@ class TaskReader:
 
     def _gone(self, base_offset: int) -> DataLoss:
         return DataLoss(
-            f"{self.task.topic}-{self.task.partition}: the segment that begins at {base_offset} has gone since the "
+            f"{self.task}: the segment that begins at {base_offset} has gone since the "
             "query was planned, by retention or cleaning: run it again"
         )
 
@@ -115,19 +120,13 @@ class TaskReader:
                     wanted_bytes = needed  # one batch is longer than a chunk
                     continue
                 is_whole = position + len(chunk) >= end
-                reader = self._reader(chunk, first_offset, end_offset, next_offset, is_strict=is_whole)
+                # Transactions that have ended before would hide what their producers did later.
+                aborted = [(producer, first) for producer, first, last in self.task.aborted if last >= next_offset]
+                reader = self._reader(
+                    chunk, first_offset, end_offset, aborted, next_offset=next_offset, is_strict=is_whole
+                )
                 reader.lies_between(min_offset, limit_offset)
-                lost: ProtocolError | None = None
-                while True:
-                    try:
-                        for columns in reader:
-                            yield from self.manner.rows(columns, self.task.topic, self.task.partition, path, position)
-                        break
-                    except ProtocolError as error:
-                        if reader.failed is None:
-                            lost = error
-                            break
-                        yield from self._broken(error, segment, position, reader.failed)
+                lost = yield from self._decoded(reader, chunk, path, position)
                 if lost is None and reader.position == 0:
                     lost = InvalidLength(f"a batch of {needed} bytes cannot be here", 0, "batch.size")
                 position += reader.position
@@ -138,7 +137,9 @@ class TaskReader:
                     if next_offset >= end_offset:
                         break
                     behind, next_offset = self._next_known(segment, position, end, next_offset)
-                    yield from self._broken(lost, segment, position, None, behind - position)
+                    size_bytes = behind - position
+                    data = file.read_at(position, min(size_bytes, BROKEN_BYTES_MAX))
+                    yield from self._broken(lost, "offsets unknown", data, size_bytes, path, position)
                     position = behind
                 wanted_bytes = self._chunk_bytes
         finally:
@@ -176,15 +177,6 @@ class TaskReader:
             raise self._shorter(segment)
         return chunk
 
-    def _reader(
-        self, chunk: bytes, first_offset: int, end_offset: int, next_offset: int, *, is_strict: bool
-    ) -> ColumnReader | BatchReader:
-        # Transactions that have ended before would hide what their producers did later.
-        aborted = [(producer, first) for producer, first, last in self.task.aborted if last >= next_offset]
-        return self.manner.reader(
-            chunk, first_offset, end_offset, aborted, is_strict=is_strict, group_bytes=self._group_bytes
-        )
-
     def _next_known(self, segment: ReadOnlySegment, position: int, end: int, next_offset: int) -> tuple[int, int]:
         """Return where the index knows of the next batch, and the offset with which that begins."""
         for _, known in segment.offset_index.entries():
@@ -196,29 +188,6 @@ class TaskReader:
                 if place.last_offset >= next_offset:
                     return known, max(place.base_offset, next_offset)
         return end, next_offset
-
-    def _broken(
-        self, error: ProtocolError, segment: ReadOnlySegment, position: int, place: Place | None, size_bytes: int = 0
-    ) -> Iterator[pa.RecordBatch]:
-        """Fail, count, or show what cannot be read: a batch, or what lies before the next one that is known."""
-        task = self.task
-        path = self._storage.real_path(segment.path)
-        offsets = "offsets unknown"
-        if place is not None:
-            position, size_bytes = position + place.position, place.size_bytes
-            offsets = f"offsets {place.base_offset} to {place.last_offset}"
-        where = f"{task.topic}-{task.partition}, {offsets}, byte {position} of {path}"
-        told = self.manner.broken(where, error, size_bytes)
-        if not self.manner.shows_broken:
-            self.left_out.append(told)
-        else:
-            file = self._storage.open(segment.path)
-            try:
-                shown = file.read_at(position, min(size_bytes, BROKEN_BYTES_MAX))
-            finally:
-                file.close()
-            first, last = (place.base_offset, place.last_offset) if place is not None else (None, None)
-            yield self.manner.broken_row(task.topic, task.partition, first, last, path, position, error.reason, shown)
 
 
 def size_of_first(chunk: bytes | memoryview) -> int:

@@ -14,11 +14,9 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from minibroker.spark.brokers.fetching import FetchAnswer
 from minibroker.spark.brokers.rows import WireTaskReader
 from minibroker.spark.columns.batches import AbortedUnits, Units, find_units
 from minibroker.spark.columns.reader import ColumnReader, Columns
-from minibroker.spark.columns.rows_of_query import Manner
 from minibroker.spark.files.planning import FileTask
 from minibroker.spark.files.rows import CHUNK_BYTES, TaskReader
 from minibroker.spark.filters import Filters
@@ -56,7 +54,7 @@ class Counter:
         chunk: bytes | memoryview,
         first_offset: int,
         end_offset: int,
-        aborted: list[tuple[int, int]],
+        aborted: Iterable[tuple[int, int]],
         *,
         begin_offset: int,
         is_strict: bool = False,
@@ -104,16 +102,11 @@ class SegmentCounter(TaskReader):
     """Reads a task of log directories and counts instead of giving rows."""
 
     def __init__(self, task: FileTask, options: Options, counts: Counts, *, chunk_bytes: int = CHUNK_BYTES):
-        super().__init__(task, Manner(options), chunk_bytes=chunk_bytes)
+        super().__init__(task, options, chunk_bytes=chunk_bytes)
         self._counter = Counter(counts, task)
 
-    def _reader(
-        self, chunk: bytes, first_offset: int, end_offset: int, next_offset: int, *, is_strict: bool
-    ) -> ColumnReader:
-        aborted = [(producer, first) for producer, first, last in self.task.aborted if last >= next_offset]
-        return self._counter.columns(
-            chunk, first_offset, end_offset, aborted, begin_offset=next_offset, is_strict=is_strict
-        )
+    def _reader(self, *given: Any, next_offset: int, is_strict: bool = False) -> ColumnReader:
+        return self._counter.columns(*given, begin_offset=next_offset, is_strict=is_strict)
 
 
 class WireCounter(WireTaskReader):
@@ -123,10 +116,8 @@ class WireCounter(WireTaskReader):
         super().__init__(task, options)
         self._counter = Counter(counts, task)
 
-    def _reader(self, answer: FetchAnswer, first_offset: int) -> ColumnReader:
-        return self._counter.columns(
-            answer.records, first_offset, self.task.end_offset, answer.aborted, begin_offset=first_offset
-        )
+    def _reader(self, *given: Any, next_offset: int, is_strict: bool = False) -> ColumnReader:
+        return self._counter.columns(*given, begin_offset=next_offset, is_strict=is_strict)
 
 
 class Work:

@@ -14,7 +14,6 @@ from minibroker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POIN
 from minibroker.log.index import OFFSET_ENTRY, TIME_ENTRY
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
-from minibroker.spark.columns.rows_of_query import Manner
 from minibroker.spark.files.directories import Unreadable
 from minibroker.spark.files.planning import FileLogs
 from minibroker.spark.files.rows import TaskReader
@@ -232,7 +231,7 @@ def test_open_transactions_hold_the_end_back(state: str, tmp_path: Path) -> None
     assert offsets(read(tmp_path, **told)) == []
     logs = FileLogs(asked(tmp_path, **told))
     of_stream = logs.tasks(logs.again({("orders", 0): (0, 1)}, {}, print), Filters())
-    assert [row for task in of_stream for row in rows_of(TaskReader(task, Manner(asked(tmp_path, **told))))] == []
+    assert [row for task in of_stream for row in rows_of(TaskReader(task, asked(tmp_path, **told)))] == []
     promise(tmp_path, {("orders", 0): 6})
     assert offsets(read(tmp_path, **told)) == [1, 3]
     with pytest.raises(DataLoss, match="ends at 6, there is nothing up to 7"):

@@ -16,11 +16,12 @@ from minibroker.log.checkpoints import format_topic_id
 from minibroker.log.index import TXN_ENTRY
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
-from minibroker.spark.columns.rows_of_query import ROWS, CorruptBatch, Manner
+from minibroker.spark.columns.rows_of_query import ROWS, CorruptBatch
 from minibroker.spark.files.rows import TaskReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.ranges import DataLoss
 from minibroker.spark.reading import plan
+from minibroker.spark.reading import read as read_task
 from tests.goldens import LOG_DIRECTORIES, log_meaning
 from tests.interop.random_logs import RandomLog
 from tests.spark.logs import (
@@ -117,12 +118,12 @@ def test_columns_that_are_not_named_are_left_out_and_nothing_else(name: str, tmp
     told = asked(root, subscribePattern=".*")
     for task in plan(told):
         told.columns = ROWS.names
-        whole = pa.Table.from_batches(TaskReader(task, Manner(told)).batches(), ROWS)
+        whole = pa.Table.from_batches(TaskReader(task, told).batches(), ROWS)
         for columns in [[name] for name in ROWS.names] + [chance.sample(ROWS.names, k) for k in range(2, 8)]:
             told.columns = columns
-            manner = Manner(told)
-            assert manner.schema.names == columns
-            found = pa.Table.from_batches(TaskReader(task, manner, chunk_bytes=2000).batches(), manner.schema)
+            reader = TaskReader(task, told, chunk_bytes=2000)
+            assert reader.schema.names == columns
+            found = pa.Table.from_batches(reader.batches(), reader.schema)
             assert found.equals(whole.select(columns)), (task, columns)
 
 
@@ -169,7 +170,7 @@ def test_filters_on_topics_and_partitions_leave_others_out(tmp_path: Path) -> No
 def test_record_batches_are_bounded(tmp_path: Path) -> None:
     written(tmp_path, 2000, per_batch=20, segment_bytes=1 << 20)
     (task,) = tasks_of(tmp_path)
-    reader = TaskReader(task, Manner(asked(tmp_path)), chunk_bytes=4096, group_bytes=4096)
+    reader = TaskReader(task, asked(tmp_path), chunk_bytes=4096, group_bytes=4096)
     sizes = [batch.num_rows for batch in reader.batches()]
     assert sum(sizes) == 2000
     assert max(sizes) < 400
@@ -236,7 +237,7 @@ def test_a_broken_batch_ends_the_task_and_is_named(broken: Path) -> None:
     found = []
     with pytest.raises(CorruptBatch):
         (task,) = tasks_of(broken)
-        for row in rows_of(TaskReader(task, Manner(asked(broken)))):
+        for row in rows_of(TaskReader(task, asked(broken))):
             found.append(row[0])
     assert found == [*range(30)]
 
@@ -245,7 +246,7 @@ def test_a_broken_batch_ends_the_task_and_is_named(broken: Path) -> None:
 def test_a_broken_batch_is_passed_over_and_told(broken: Path, chunk_bytes: int) -> None:
     found, told = [], []
     for task in tasks_of(broken, maxBytesPerPartition=1000):
-        reader = TaskReader(task, Manner(asked(broken, mode="skip")), chunk_bytes=chunk_bytes)
+        reader = TaskReader(task, asked(broken, mode="skip"), chunk_bytes=chunk_bytes)
         found += offsets(list(rows_of(reader)))
         told += reader.left_out
     assert found == [offset for offset in range(100) if offset != 30]
@@ -258,12 +259,11 @@ def quarantined(
 ) -> list[dict[str, object]]:
     told = asked(root, mode="quarantine")
     told.columns = columns
-    manner = Manner(told)
     return [
         row
         for task in tasks_of(root, **options)
-        for batch in TaskReader(task, manner, chunk_bytes=chunk_bytes).batches()
-        for row in pa.Table.from_batches([batch], manner.schema).to_pylist()
+        for batch in TaskReader(task, told, chunk_bytes=chunk_bytes).batches()
+        for row in pa.Table.from_batches([batch]).to_pylist()
     ]
 
 
@@ -295,7 +295,7 @@ def test_an_offset_that_no_checksum_covers_hides_nothing(
     spoil(path, position + byte, path.read_bytes()[position + byte] ^ bits)
     with pytest.raises(CorruptBatch, match="cannot be here"):
         for task in tasks_of(tmp_path, maxBytesPerPartition=bytes_max):
-            list(rows_of(TaskReader(task, Manner(asked(tmp_path)), chunk_bytes=chunk_bytes)))
+            list(rows_of(TaskReader(task, asked(tmp_path), chunk_bytes=chunk_bytes)))
 
 
 def test_what_lies_outside_the_range_is_not_looked_at(broken: Path) -> None:
@@ -351,15 +351,15 @@ def test_a_topic_that_was_made_anew_since_planning_is_data_loss(tmp_path: Path) 
     metadata = tmp_path / "orders-0/partition.metadata"
     metadata.write_bytes(format_topic_id(b"1" * 16))
     (task,) = tasks_of(tmp_path)
-    assert offsets(list(rows_of(TaskReader(task, Manner(asked(tmp_path)))))) == [*range(10)]
+    assert offsets(list(rows_of(TaskReader(task, asked(tmp_path))))) == [*range(10)]
     metadata.write_bytes(format_topic_id(b"2" * 16))
     with pytest.raises(DataLoss, match="orders-0: the topic was deleted and made anew since the query was planned"):
-        list(TaskReader(task, Manner(asked(tmp_path))).batches())
-    reader = TaskReader(task, Manner(asked(tmp_path, failOnDataLoss="false")))
+        list(TaskReader(task, asked(tmp_path)).batches())
+    reader = TaskReader(task, asked(tmp_path, failOnDataLoss="false"))
     assert list(reader.batches()) == []
     assert len(set(reader.left_out)) == 1
     metadata.unlink()  # where an id is missing nothing is compared
-    assert offsets(list(rows_of(TaskReader(task, Manner(asked(tmp_path)))))) == [*range(10)]
+    assert offsets(list(rows_of(TaskReader(task, asked(tmp_path))))) == [*range(10)]
 
 
 def test_what_has_gone_since_planning_is_data_loss(tmp_path: Path) -> None:
@@ -367,22 +367,26 @@ def test_what_has_gone_since_planning_is_data_loss(tmp_path: Path) -> None:
     (task,) = tasks_of(tmp_path)
     paths = sorted((tmp_path / "orders-0").glob("*.log"))
     paths[0].rename(f"{paths[0]}.deleted")
-    assert offsets(list(rows_of(TaskReader(task, Manner(asked(tmp_path)))))) == [*range(100)]
+    assert offsets(list(rows_of(TaskReader(task, asked(tmp_path))))) == [*range(100)]
     Path(f"{paths[0]}.deleted").unlink()
     with pytest.raises(DataLoss, match=r"begins at 0 has gone since .*run it again; set failOnDataLoss"):
-        list(TaskReader(task, Manner(asked(tmp_path))).batches())
-    reader = TaskReader(task, Manner(asked(tmp_path, failOnDataLoss="false")))
+        list(TaskReader(task, asked(tmp_path)).batches())
+    reader = TaskReader(task, asked(tmp_path, failOnDataLoss="false"))
     assert offsets(list(rows_of(reader))) == [*range(int(paths[1].name[:20]), 100)]
+    for mode in ("fail", "quarantine", "batches"):  # whatever the table is, it is told, to whoever wants to know
+        told: list[str] = []
+        list(read_task(task, asked(tmp_path, failOnDataLoss="false", mode=mode), tell=told.append))
+        assert ["left out orders-0: the segment that begins at 0 has gone" in text for text in told] == [True]
     assert len(reader.left_out) == 1
     assert "has gone" in reader.left_out[0]
     paths[1].write_bytes(paths[1].read_bytes()[:-100])
     paths[0].write_bytes(b"")
     with pytest.raises(DataLoss, match="has gone since"):
-        list(TaskReader(task, Manner(asked(tmp_path))).batches())
+        list(TaskReader(task, asked(tmp_path)).batches())
     (task,) = tasks_of(tmp_path)
     paths[2].write_bytes(paths[2].read_bytes()[:-100])
     with pytest.raises(DataLoss, match="has become shorter"):
-        list(rows_of(TaskReader(task, Manner(asked(tmp_path, mode="skip")))))
+        list(rows_of(TaskReader(task, asked(tmp_path, mode="skip"))))
 
 
 @pytest.mark.parametrize("what", ["goes", "is cut"])
@@ -401,21 +405,21 @@ def test_what_goes_while_it_is_read_is_data_loss(what: str, tmp_path: Path, monk
         return open_file(self, path, create=create)
 
     monkeypatch.setattr(ReadOnlyStorage, "open", meddled)
-    reader = TaskReader(task, Manner(asked(tmp_path, failOnDataLoss="false")))
+    reader = TaskReader(task, asked(tmp_path, failOnDataLoss="false"))
     missing = set(range(100)) - set(offsets(list(rows_of(reader))))
     assert missing == {*range(int(paths[1].name[:20]), int(paths[2].name[:20]))}
     assert len(reader.left_out) == 1
     written(tmp_path / "again", 100)
     shutil.copy(tmp_path / "again/orders-0" / paths[1].name, paths[1])
     with pytest.raises(DataLoss, match="has gone since" if what == "goes" else "has become shorter"):
-        list(TaskReader(task, Manner(asked(tmp_path))).batches())
+        list(TaskReader(task, asked(tmp_path)).batches())
 
 
 def test_what_is_written_after_planning_is_of_the_next_query(tmp_path: Path) -> None:
     written(tmp_path, 10, segment_bytes=1 << 20)
     (task,) = tasks_of(tmp_path)
     written(tmp_path, 10, segment_bytes=1 << 20)
-    assert offsets(list(rows_of(TaskReader(task, Manner(asked(tmp_path)))))) == [*range(10)]
+    assert offsets(list(rows_of(TaskReader(task, asked(tmp_path))))) == [*range(10)]
     assert offsets(read(tmp_path)) == [*range(20)]
 
 
