@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from minibroker.log.compression import CODEC_NAMES, LEVELS, check_level
+from minibroker.log.compression import CODEC_NAMES
 from minibroker.metadata.features import FINALIZED
 from minibroker.spark.option_table import OptionTable
-from minibroker.spark.option_values import OptionError, positive
+from minibroker.spark.option_values import OptionError, number, positive
+from minibroker.spark.sink.options import level_of
 
 CONFIG = "config."  # in front of a setting of new topics
 BATCH_BYTES_MIN = 512
@@ -78,23 +79,8 @@ def parse_load(given: Mapping[str, str]) -> LoadOptions:
     if found.batch_bytes < BATCH_BYTES_MIN:
         raise OptionError(f"batchBytes is {found.batch_bytes}: batches have at least {BATCH_BYTES_MIN}")
     found.partitions = positive("partitions", told["partitions"]) if "partitions" in told else None
-    found.node_id = _node_id(told["nodeId"]) if "nodeId" in told else None
+    found.node_id = number("nodeId", told["nodeId"]) if "nodeId" in told else None
     found.codec = CODEC_NAMES.index(found.codec_name)
-    found.level = _level(told.get("level", ""), found.codec)
+    found.level = level_of("level", told.get("level", ""), found.codec_name)
     found.configs = {name.lower().removeprefix(CONFIG): str(value) for name, value in configs.items()}
     return found
-
-
-def _node_id(text: str) -> int:
-    return 0 if text == "0" else positive("nodeId", text)
-
-
-def _level(text: str, codec: int) -> int | None:
-    if not text:
-        return None
-    try:
-        return check_level(codec, int(text))
-    except ValueError as error:
-        least, most, _ = LEVELS.get(codec, (0, 0, 0))
-        reason = f"a number from {least} to {most}" if codec in LEVELS else "nothing: this codec has no levels"
-        raise OptionError(f"level is {text!r}, it can be {reason}") from error

@@ -24,7 +24,6 @@ GIVEN_BY_SPARK = {"checkpointlocation", "queryname"}  # streams hand on what the
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 BATCH_BYTES = 1 << 20  # brokers take 1,048,588 bytes, if nothing else was set
 REQUEST_BYTES = 8 * 1024 * 1024
-LEVELS = ("gzip", "lz4", "zstd")
 
 
 def _acks(name: str, text: str) -> int:
@@ -146,7 +145,9 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     found.spool_location = _absolute(found.spool_location)
     found.checkpoint = _absolute(of_spark.get("checkpointlocation", ""))
     _check_idempotence(told, found)
-    found.codec, found.level = CODEC_NAMES.index(found.compression), _level(told, found.compression)
+    found.codec = CODEC_NAMES.index(found.compression)
+    level = f"kafka.compression.{found.compression}.level"
+    found.level = level_of(level, told.get(level, ""), found.compression)
     found.batch_bytes = min(max(1, found.batch_bytes), 1 << 30)
     found.request_bytes = found.record_bytes_max or REQUEST_BYTES
     if found.transaction_timeout_ms is not None:
@@ -191,14 +192,12 @@ def _check_idempotence(told: Mapping[str, str], found: WriteOptions) -> None:
         )
 
 
-def _level(told: Mapping[str, str], codec: str) -> int | None:
-    """Return the level of a codec, Kafka's default if None."""
-    name = f"kafka.compression.{codec}.level"
-    if codec not in LEVELS or not told.get(name, "").strip():
+def level_of(name: str, text: str, codec: str) -> int | None:
+    """Return the level of a codec, which has this text; Kafka's default if None."""
+    if not text.strip():
         return None
+    level = number(name, text, -INT32_MAX)
     try:
-        return check_level(CODEC_NAMES.index(codec), number(name, told[name], -INT32_MAX))
-    except OptionError:
-        raise
+        return check_level(CODEC_NAMES.index(codec), level)
     except ValueError as error:
-        raise OptionError(f"{name} is {told[name]}: {error}") from None
+        raise OptionError(f"{name} is {text}: {error}") from None
