@@ -145,7 +145,9 @@ class _Reader:
     def read(self) -> None:
         segment, found = self.segment, self.found
         try:
-            for batch in batches(segment.view(0, segment.size_bytes), strict=True):
+            for batch, following in _with_following(batches(segment.view(0, segment.size_bytes), strict=True)):
+                if batch.magic == 2:
+                    self._mend_offset(batch, following)
                 self._check_batch(batch)
                 self.positions.append(batch.position)
                 self.ends.append(batch.last_offset)
@@ -159,6 +161,22 @@ class _Reader:
 
     def _add(self, place: str, reason: str) -> None:
         self.found.problems.append(Problem(self.segment.path, place, reason))
+
+    def _mend_offset(self, batch: Batch, following: Batch | None) -> None:
+        """Name a batch whose base offset cannot be, and go on as if it had the one for which others leave room.
+
+        No checksum covers it. Without this its neighbour would be blamed, and every index entry behind it.
+        """
+        due = self.found.next_offset if self.found.first else self.segment.base_offset
+        first, behind = batch.header_offset, due + batch.last_offset - batch.header_offset + 1
+        overlaps, fits = first < due, True
+        if following is not None:
+            is_old = following.magic < 2  # of a wrapper nobody knows yet where it begins
+            overlaps = overlaps or following.header_offset <= batch.last_offset
+            fits = not is_old and following.header_offset == behind
+        if overlaps and fits:
+            self._add(f"batch at byte {batch.position}", f"offset {first} comes where {due} is due")
+            batch.header_offset, batch.last_offset = due, behind - 1
 
     def _check_batch(self, batch: Batch) -> None:
         place, found = f"batch at byte {batch.position}", self.found
@@ -216,6 +234,19 @@ class _Reader:
         reason = self._producers.take(batch, self.found.gap_end)
         if reason and self.has_sequences:
             self._add(f"batch at byte {batch.position}", reason)
+
+
+def _with_following(stream: Iterator[Batch]) -> Iterator[tuple[Batch, Batch | None]]:
+    """Yield each batch and the one behind it; what is broken behind a batch is raised when that has been yielded."""
+    batch = next(stream, None)
+    while batch is not None:
+        try:
+            following = next(stream, None)
+        except ProtocolError:
+            yield batch, None
+            raise
+        yield batch, following
+        batch = following
 
 
 def are_numbered(name: str) -> bool:

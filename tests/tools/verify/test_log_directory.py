@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from minibroker.cli import main
+from minibroker.log.build import build_batch
+from minibroker.log.records import Record
+from minibroker.log.recovery import open_log
+from minibroker.log.settings import LogSettings
 from minibroker.log.storage import OsStorage
+from minibroker.tools.verify.log_directory import VerifiedCounts, verify_directory
 from tests.log.written import write_logs
 
 
@@ -119,6 +124,26 @@ def test_damage_is_found_and_the_file_named(what: str, directory: Path, capsys: 
     )
     assert summary.endswith((": 1 problem", f": {len(problems)} problems"))
     assert contents(directory) == before
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+@pytest.mark.parametrize(
+    ("offset", "wrong"), [(30, 94), (30, 31), (30, 29), (30, 0), (0, 64), (0, 1), (99, 98), (99, 35)]
+)
+def test_a_wrong_base_offset_is_one_problem_at_its_batch(
+    offset: int, wrong: int, producer_id: int, tmp_path: Path
+) -> None:
+    log = open_log(OsStorage(str(tmp_path)), "t-0", LogSettings(index_interval_bytes=200))
+    for each in range(100):
+        sequence = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": each} if producer_id >= 0 else {}
+        log.append_as_follower(build_batch(2, [Record(None, b"x", (), each)], base_offset=each, **sequence), now_ms=0)
+    log.close()
+    path = tmp_path / f"t-0/{FIRST}.log"
+    data = path.read_bytes()
+    position = len(data) // 100 * offset
+    path.write_bytes(data[:position] + wrong.to_bytes(8, "big") + data[position + 8 :])
+    (problem,) = verify_directory(OsStorage(str(tmp_path)), VerifiedCounts())
+    assert str(problem) == f"t-0/{FIRST}.log: batch at byte {position}: offset {wrong} comes where {offset} is due"
 
 
 def last(directory: Path, suffix: str) -> Path:
