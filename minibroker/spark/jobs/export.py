@@ -180,7 +180,7 @@ class _Export:
         return max((int(each.base_name) for each in self.checkpoint.list(name) if each.base_name.isdigit()), default=-1)
 
     def export(self, *, is_one: bool) -> None:
-        from minibroker.spark.jobs.export_rows import Rows
+        from minibroker.spark.jobs.export_rows import RowsOfTasks
         from minibroker.spark.jobs.export_source import TaskSource, options_of
         from minibroker.spark.jobs.export_targets import OBSERVED
 
@@ -189,7 +189,7 @@ class _Export:
         options = options_of(self.source, notes, is_one=is_one)
         tasks = self.spark.readStream.format(TaskSource.name()).options(**options).load()
         texts = {name: self.columns[name].dataType.simpleString() == STRING for name in ("key", "value")}
-        rows = Rows(self.source, notes, keys_as_text=texts["key"], values_as_text=texts["value"])
+        rows = RowsOfTasks(self.source, notes, keys_as_text=texts["key"], values_as_text=texts["value"])
         with self.progress.step(f"exporting to {self.target.place}"):
             query = self.target.start(tasks, rows, self.columns)
             try:

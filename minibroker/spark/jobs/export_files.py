@@ -70,7 +70,7 @@ def schema_of(folder: Folder) -> pa.Schema | None:
     return pq.read_schema(pa.BufferReader(folder.read(SCHEMA))) if folder.exists(SCHEMA) else None
 
 
-class File:
+class ParquetFile:
     """One that is being written; `add` and `flush` until `close`. It is made when rows are flushed."""
 
     def __init__(self, lake: Lake, name: str, attempt: int):
@@ -114,13 +114,13 @@ class File:
         return size_bytes
 
 
-class TaskWriter:
+class LakeWriter:
     """Writes the rows of one task, a file for each topic and date."""
 
     def __init__(self, lake: Lake, batch: int, task: int, attempt: int):
         self.lake, self.attempt = lake, attempt
         self.prefix = f"{batch:08d}-{task:05d}"
-        self._files: dict[Key, File] = {}
+        self._files: dict[Key, ParquetFile] = {}
         self._numbers: dict[Key, int] = {}  # of files that were begun
         self._done: dict[str, list[int]] = {}  # topic -> as in RESULTS
 
@@ -146,10 +146,10 @@ class TaskWriter:
                 dict(zip(RESULTS_NAMES, [[topic], *([each] for each in counts)], strict=True))
             )
 
-    def _begun(self, key: Key) -> File:
+    def _begun(self, key: Key) -> ParquetFile:
         topic, date = key
         number = self._numbers[key] = self._numbers.get(key, -1) + 1
-        return File(self.lake, f"topic={topic}/date={date}/{self.prefix}-{number:03d}.parquet", self.attempt)
+        return ParquetFile(self.lake, f"topic={topic}/date={date}/{self.prefix}-{number:03d}.parquet", self.attempt)
 
     def _close_all(self) -> None:
         for (topic, _), file in self._files.items():
@@ -170,7 +170,7 @@ def _by(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch
         yield value.as_py(), rows if len(found) == 1 else rows.filter(pc.equal(values, value))
 
 
-class Written:
+class BatchWriter:
     """Writes all that a task gets, in Spark's workers; yields RESULTS."""
 
     def __init__(self, lake: Lake, batch: int, rows: ArrowFunction | None = None):
@@ -178,7 +178,7 @@ class Written:
         self.lake, self.batch, self.rows = lake, batch, rows
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TaskWriter(self.lake, self.batch, *_this_task())
+        writer = LakeWriter(self.lake, self.batch, *_this_task())
         for rows in batches if self.rows is None else self.rows(batches):
             writer.write(rows)
         yield from writer.close()
@@ -244,7 +244,7 @@ def _limits(name: str) -> tuple[str, str]:
 # Small files
 
 
-class Group:
+class SmallFiles:
     """Small files of one folder that become one; goes to tasks."""
 
     def __init__(self, where: str, names: list[str]):
@@ -252,7 +252,7 @@ class Group:
         self.name = f"{where}/{_limits(names[0])[0]}-{_limits(names[-1])[1]}.parquet"
 
 
-def small_files(folder: Folder, small_bytes: int) -> Iterator[Group]:
+def small_files(folder: Folder, small_bytes: int) -> Iterator[SmallFiles]:
     """Yield which small files that follow each other go together, at most FILE_BYTES in one."""
     for where, files in files_of(folder):
         group: list[str] = []
@@ -260,14 +260,14 @@ def small_files(folder: Folder, small_bytes: int) -> Iterator[Group]:
         for name, each_bytes in [*files.items(), ("", small_bytes)]:  # the last one ends a group
             if each_bytes >= small_bytes or size_bytes + each_bytes > FILE_BYTES:
                 if len(group) > 1:
-                    yield Group(where, group)
+                    yield SmallFiles(where, group)
                 group, size_bytes = [], 0
             if each_bytes < small_bytes:
                 group.append(name)
                 size_bytes += each_bytes
 
 
-def put_together(spark: Any, lake: Lake, groups: list[Group], columns: Any) -> None:
+def put_together(spark: Any, lake: Lake, groups: list[SmallFiles], columns: Any) -> None:
     """Write each group as one file, then remove the small ones; columns: the schema as Spark has it."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -280,7 +280,7 @@ def put_together(spark: Any, lake: Lake, groups: list[Group], columns: Any) -> N
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task, attempt = _this_task()
-        file = File(lake, groups[task].name, attempt)
+        file = ParquetFile(lake, groups[task].name, attempt)
         for rows in batches:
             file.add(rows)
             if file.waiting_bytes > BUFFER_BYTES:

@@ -35,7 +35,7 @@ DAY_US = 86_400_000_000
 DATES = (-719_162, 2_932_896)  # 0001-01-01 and 9999-12-31, between which readers of folders know dates
 
 
-class Rows:
+class RowsOfTasks:
     """Makes rows of tasks, in Spark's workers: the columns of an export, as far as no JSON is to be parsed."""
 
     def __init__(self, source: Mapping[str, str], notes: str, *, keys_as_text: bool, values_as_text: bool):

@@ -46,10 +46,10 @@ class TaskSource(MinibrokerSource):
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         prepare()
         given = self.options
-        return TaskReader(json.loads(given["source"]), given["notes"], given["is_one"] == "True")
+        return TaskStreamReader(json.loads(given["source"]), given["notes"], given["is_one"] == "True")
 
 
-class TaskReader(_Reader):
+class TaskStreamReader(_Reader):
     """Plans micro-batches, and hands out tasks in place of their rows."""
 
     def __init__(self, source: Mapping[str, str], notes: str, is_one: bool):

@@ -19,9 +19,18 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType  # 
 
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.folders import Folder, open_folder
-from minibroker.spark.jobs.export_files import BAD, RESULTS, Lake, Written, clean, put_together, schema_of, small_files
+from minibroker.spark.jobs.export_files import (
+    BAD,
+    RESULTS,
+    BatchWriter,
+    Lake,
+    clean,
+    put_together,
+    schema_of,
+    small_files,
+)
 from minibroker.spark.jobs.export_formats import BINARY, CHECKPOINT, DELTA, ICEBERG, PARQUET, STRING, check_there
-from minibroker.spark.jobs.export_rows import Rows, sampled, tell
+from minibroker.spark.jobs.export_rows import RowsOfTasks, sampled, tell
 from minibroker.spark.option_values import OptionError
 
 if TYPE_CHECKING:
@@ -127,7 +136,7 @@ class Target:
         """Return the columns there are, None if it is new; raise OptionError if it is not this checkpoint's."""
         raise NotImplementedError
 
-    def start(self, tasks: Any, rows: Rows, columns: StructType) -> Any:
+    def start(self, tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
         """Start a query out of a stream of tasks; the columns there are may grow to these."""
         raise NotImplementedError
 
@@ -182,7 +191,7 @@ class ParquetTarget(Target):
         self.lake = Lake(self.folder, to_arrow_schema(of_files(columns)), self.compression, self.run)
         return self.lake
 
-    def start(self, tasks: Any, rows: Rows, columns: StructType) -> Any:
+    def start(self, tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
         lake = self.use(columns)
         if "json" in columns.names:
             frame, of_task = rows_of(tasks, rows, columns), None
@@ -191,7 +200,7 @@ class ParquetTarget(Target):
 
         def write(batch: Any, number: int) -> None:
             lake.begin(self.query_id())
-            done = map_in_arrow(batch, Written(lake, number, of_task), RESULTS).collect()
+            done = map_in_arrow(batch, BatchWriter(lake, number, of_task), RESULTS).collect()
             by_topic: dict[str, list[int]] = {}
             for topic, *counts in done:
                 before = by_topic.get(topic, [0] * len(counts))
@@ -236,7 +245,7 @@ class TableTarget(Target):
             self.refuse_other()
         return self.spark.read.format(DELTA).load(self.place).schema
 
-    def start(self, tasks: Any, rows: Rows, columns: StructType) -> Any:
+    def start(self, tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
         frame = rows_of(tasks, rows, columns)
         bad = sql.count_if(BAD) if BAD in frame.columns else sql.lit(0)
         frame = frame.observe(OBSERVED, sql.count(sql.lit(1)).alias("records"), bad.alias(BAD)).select(*columns.names)
@@ -258,7 +267,7 @@ class TableTarget(Target):
         return int(row["rewritten_data_files_count"])
 
 
-def rows_of(tasks: Any, rows: Rows, columns: StructType) -> Any:
+def rows_of(tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
     """Return a stream of records, with `json` and BAD if these are among the columns."""
     plain = StructType([each for each in columns if each.name != "json"])
     frame = map_in_arrow(tasks, rows, plain)

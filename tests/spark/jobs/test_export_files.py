@@ -12,7 +12,7 @@ import pytest
 from minibroker.errors import StorageError
 from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs import export_files
-from minibroker.spark.jobs.export_files import Lake, TaskWriter, clean, schema_of, small_files, surplus
+from minibroker.spark.jobs.export_files import Lake, LakeWriter, clean, schema_of, small_files, surplus
 from minibroker.spark.jobs.export_rows import as_text, dates_of
 from minibroker.spark.option_values import OptionError
 
@@ -34,7 +34,7 @@ def lake_at(root: Path, run: str = "1") -> Lake:
 
 
 def written(lake: Lake, batch: int, *batches: pa.RecordBatch, task: int = 0) -> list[dict[str, object]]:
-    writer = TaskWriter(lake, batch, task, attempt=7)
+    writer = LakeWriter(lake, batch, task, attempt=7)
     for each in batches:
         writer.write(each)
     return [row for result in writer.close() for row in result.to_pylist()]
@@ -96,10 +96,10 @@ def test_a_micro_batch_that_is_repeated_finds_nothing_of_its_own(tmp_path: Path)
 
 def test_a_task_of_a_run_that_was_killed_cannot_add_a_file_any_more(tmp_path: Path) -> None:
     lake = lake_at(tmp_path)
-    writer = TaskWriter(lake, 1, 0, attempt=7)
+    writer = LakeWriter(lake, 1, 0, attempt=7)
     writer.write(rows(0, 5))
     next(iter(writer._files.values())).flush()
-    late = TaskWriter(lake, 1, 1, attempt=8)
+    late = LakeWriter(lake, 1, 1, attempt=8)
     late.write(rows(5, 5))
     assert clean(lake.folder, unfinished=1)
     for each in (writer, late):
