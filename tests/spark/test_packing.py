@@ -17,10 +17,11 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
-from minibroker.spark.brokers.rows import covered
+from minibroker.spark.columns.batches import find_units
 import minibroker
 assert minibroker.__file__.startswith(sys.argv[1]), minibroker.__file__
-print(covered(memoryview(build_batch(2, [Record(None, b"x")] * 3)), 0, 9))
+batch = build_batch(2, [Record(None, b"x")] * 3)
+print(find_units(memoryview(batch), 0, len(batch), 9, True)[0].counts)
 """
 
 
@@ -29,7 +30,7 @@ def test_the_package_runs_out_of_its_zip(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["--package", target]) == 0
     assert f"--py-files {target}" in capsys.readouterr().out
     done = subprocess.run([sys.executable, "-c", READS, target], capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout == "(3, 0)\n", done.stderr
+    assert done.stdout == "[3]\n", done.stderr
     packing.write_package(str(tmp_path / "again.zip"))
     assert (tmp_path / "again.zip").read_bytes() == Path(target).read_bytes()
 

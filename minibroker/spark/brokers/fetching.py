@@ -185,21 +185,15 @@ class Fetcher:
             self._policy.append(await is_compacted(self._cluster, self.task.topic))
         return self._policy == [True]
 
-    async def unexplained(self, missing: int) -> str:
-        """Return what to tell of offsets that have no record; empty if the cleaner may have removed them.
+    async def is_never_compacted(self) -> bool:
+        """Return whether each offset should have a record; False if nobody says.
 
-        It is told and ends nothing: a topic that was compacted once has such offsets for good, and so have brokers
-        that keep records of their own in a partition.
+        Where one has none it is told and ends nothing: a topic that was compacted once has such offsets for good, and
+        so have brokers that keep records of their own in a partition.
         """
         with suppress(KafkaError):
             await self._is_compacted()
-        if self._policy != [False]:
-            return ""
-        task = self.task
-        return (
-            f"{self}: {missing} of the offsets {task.first_offset} to {task.end_offset - 1} have no record, although "
-            "the topic is not compacted"
-        )
+        return self._policy == [False]
 
     # What is not there any more
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from minibroker.errors import InvalidLength
@@ -43,22 +42,22 @@ class WireTaskReader(RowReader):
 
     def _read(self, runner: asyncio.Runner) -> Iterator[pa.RecordBatch]:
         fetcher, offset, end_offset = self._fetcher, self.task.first_offset, self.task.end_offset
-        sent, missing = None, 0
+        sent = None
         while offset < end_offset:
             answer = runner.run(fetcher.fetch(offset, sent))
             if answer is None:
-                missing += end_offset - offset
+                self._missing += end_offset - offset
                 break
             sent = None
             offset = answer.first_offset
-            behind, without_record = covered(answer.records, offset, end_offset)
-            missing += without_record
+            units, _, _ = find_units(answer.records, 0, len(answer.records), len(answer.records), False)
+            behind = int(units.last_offsets[-1]) + 1 if len(units) else offset
             if offset < behind < end_offset:
                 sent = runner.run(fetcher.send(behind))
             if len(answer.records):
                 offset = yield from self._decode(answer, offset)
-        if missing and (told := runner.run(fetcher.unexplained(missing))):
-            self.noticed.append(told)
+        if self._missing > 0 and not self.left_out and runner.run(fetcher.is_never_compacted()):
+            self._notice_missing("although the topic is not compacted")
 
     def _decode(self, answer: FetchAnswer, first_offset: int) -> Generator[pa.RecordBatch, None, int]:
         """Yield the rows of an answer, and return the offset behind it."""
@@ -79,17 +78,3 @@ class WireTaskReader(RowReader):
         rest = data[reader.position :]
         yield from self._broken(error, f"an unknown offset to {end_offset - 1}", rest, len(rest), address, None)
         return end_offset
-
-
-def covered(view: memoryview, first_offset: int, end_offset: int) -> tuple[int, int]:
-    """Return the offset behind the last whole batch, -1 if there is none, and how many offsets have no record.
-
-    Those are counted from the first offset on, by the headers of batches v2 that begin before the end.
-    """
-    units, _, _ = find_units(view, 0, len(view), len(view), False)
-    if not len(units):
-        return -1, 0
-    behind = units.last_offsets + 1
-    before = np.concatenate((np.array([first_offset]), behind[:-1]))
-    missing = behind - units.counts - np.minimum(units.base_offsets, before)
-    return int(behind[-1]), int(missing[(units.magics == 2) & (units.base_offsets < end_offset)].sum())

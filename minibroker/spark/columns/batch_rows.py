@@ -64,6 +64,7 @@ class BatchReader:
         self.position = 0  # everything before it has been read
         self.next_offset = first_offset
         self.failed: Place | None = None  # a broken batch is a row
+        self.missing = 0  # whoever counts has the table
         self._view = memoryview(chunk)
         self._first_offset, self._end_offset = first_offset, end_offset
         self._min_offset = 0

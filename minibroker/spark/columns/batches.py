@@ -142,6 +142,22 @@ def find_misplaced(units: Units, min_offset: int, limit_offset: int | None) -> B
     return wrong
 
 
+def count_missing(units: Units, first_offset: int, end_offset: int | None) -> tuple[int, int]:
+    """Return the offset behind the last unit, and how many have no record from the first on.
+
+    Those are counted by the headers of batches v2 that begin before the end.
+    """
+    if not len(units):
+        return first_offset, 0
+    behind = units.last_offsets + 1
+    before = np.concatenate((np.array([first_offset], np.int64), behind[:-1]))
+    missing = behind - units.counts - np.minimum(units.base_offsets, before)
+    counted = units.magics == 2
+    if end_offset is not None:
+        counted &= units.base_offsets < end_offset
+    return int(behind[-1]), int(missing[counted].sum())
+
+
 def find_units(
     view: memoryview, position: int, end: int, bytes_max: int, strict: bool
 ) -> tuple[Units, int, ProtocolError | None]:

@@ -27,7 +27,7 @@ from minibroker.log.records import DECOMPRESSED_BYTES_MAX, Record
 from minibroker.log.segment import Place
 from minibroker.spark.columns.arrays import HEADERS as HEADERS
 from minibroker.spark.columns.arrays import OFFSET_MAX, copied, copied_headers, headers_of, wrapped
-from minibroker.spark.columns.batches import AbortedUnits, Units, find_misplaced, find_units, unit_at
+from minibroker.spark.columns.batches import AbortedUnits, Units, count_missing, find_misplaced, find_units, unit_at
 from minibroker.spark.columns.opening import has_too_many, open_units, read_rows
 from minibroker.spark.columns.rows import Rows
 from minibroker.spark.columns.varints import Bools, BufferView, Int64s
@@ -107,6 +107,8 @@ class ColumnReader:
         self.position = 0  # everything before it has been read, or failed
         self.next_offset = first_offset or 0  # behind the last batch that was read, or failed
         self.failed: Place | None = None
+        self.missing = 0  # offsets in the range without a record, up to the end of the last batch that was found
+        self._counted_to = first_offset or 0
         self._view = memoryview(chunk)
         self._offsets = first_offset, end_offset
         self._min_offset: int | None = None  # None: nobody has said where the chunk lies
@@ -133,6 +135,7 @@ class ColumnReader:
         It could hide what it holds, as no checksum covers the base offset of a batch of v2.
         """
         self._min_offset, self._limit_offset = min_offset, limit_offset
+        self._counted_to = max(self._counted_to, min_offset)
 
     def __iter__(self) -> Self:
         return self
@@ -170,6 +173,8 @@ class ColumnReader:
         if error is not None:
             # Nobody can say which batches behind a broken marker were aborted.
             units, aborted, self._error = units[:judged], aborted[:judged], error
+        self._counted_to, missing = count_missing(units, self._counted_to, self._offsets[1])
+        self.missing += missing
         inside = ~units.outside(self._offsets, self._timestamps)
         self._units = units
         self._misplaced = np.zeros(len(units), np.bool_)

@@ -79,6 +79,7 @@ class RowReader:
         self.task = task
         self.left_out: list[str] = []
         self.noticed: list[str] = []
+        self._missing = 0  # offsets that have no record
         self._options, self._filters, self._group_bytes = options, filters or Filters(), group_bytes
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
@@ -128,11 +129,17 @@ class RowReader:
                         yield found.rows(self.task.topic, self.task.partition, file, position, self.schema)
                     elif self._options.mode != QUARANTINE:
                         yield rows_of(found, self.task.topic, self.task.partition, self.schema)
+                self._missing += reader.missing
                 return None
             except ProtocolError as error:
                 if reader.failed is None:
+                    self._missing += reader.missing
                     return error
                 yield from self._broken_batch(error, reader.failed, chunk, file, position)
+
+    def _notice_missing(self, why: str) -> None:
+        first, last = self.task.first_offset, self.task.end_offset - 1
+        self.noticed.append(f"{self.task}: {self._missing} of the offsets {first} to {last} have no record, {why}")
 
     def _broken_batch(
         self, error: ProtocolError, place: Place, chunk: bytes | memoryview, file: str, position: int | None

@@ -111,6 +111,12 @@ class PartitionFiles:
             self._topic_id = topic_id_in(self.storage, self.directory)
         return self._topic_id
 
+    @property
+    def was_never_cleaned(self) -> bool:
+        """Whether the cleaner has notes, and none of this log."""
+        notes = self.root.cleaner_offsets
+        return bool(notes) and (self.topic, self.partition) not in notes
+
     def _parts(self, names: list[str]) -> Iterable[Part]:
         for name in names:
             if name.endswith(".log") and len(name) == 24 and name[:20].isdigit():

@@ -28,7 +28,7 @@ from minibroker.stored.producers import AbortedTxn
 class FileTask(Task):
     """One that reads segments."""
 
-    __slots__ = ("aborted", "directory", "next_base", "parts", "root", "size_bytes")
+    __slots__ = ("aborted", "directory", "next_base", "parts", "root", "size_bytes", "was_never_cleaned")
 
     def __init__(self, found: Range, stretches: list[Stretch], aborted: AbortedOfRange):
         files = found.log
@@ -43,6 +43,7 @@ class FileTask(Task):
         # Where the segment behind the last one begins; None: there is none.
         self.next_base = files.next_base(files.index_of(self.parts[-1][0]))
         self.aborted = aborted.between(first, end)
+        self.was_never_cleaned = files.was_never_cleaned
 
 
 class Stretch:

@@ -77,6 +77,9 @@ class TaskReader(RowReader):
                 if self._options.fail_on_data_loss:
                     raise
                 self.left_out.append(str(loss).partition(";")[0])
+        # With a filter on time segments are left out, too.
+        if self._missing > 0 and task.was_never_cleaned and not self.left_out and self._filters.first_timestamp is None:
+            self._notice_missing("although the cleaner has no note of the log: is a segment missing?")
 
     def _open(self, base_offset: int, suffix: str, size_bytes: int) -> ReadOnlySegment:
         """Open a segment under the name that it has by now; raise DataLoss if it is gone or has become shorter."""
@@ -142,6 +145,7 @@ class TaskReader(RowReader):
                     yield from self._broken(lost, "offsets unknown", data, size_bytes, path, position)
                     position = behind
                 wanted_bytes = self._chunk_bytes
+            self._missing += max(end_offset - next_offset, 0)
         finally:
             file.close()
 

@@ -26,7 +26,8 @@ from minibroker.spark.brokers import fetching
 from minibroker.spark.brokers import planning as wire_planning
 from minibroker.spark.brokers.fetching import NothingCame
 from minibroker.spark.brokers.planning import NoBroker, divided
-from minibroker.spark.brokers.rows import WireTaskReader, covered
+from minibroker.spark.brokers.rows import WireTaskReader
+from minibroker.spark.columns.batches import count_missing, find_units
 from minibroker.spark.columns.rows_of_query import CorruptBatch
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
@@ -387,13 +388,16 @@ def test_broken_batches(broken: Broker) -> None:
 
 
 def test_what_an_answer_covers() -> None:
-    assert covered(memoryview(b""), 0, 9) == (-1, 0) == covered(memoryview(bytes(40)), 0, 9)
+    def covered(data: bytes, first: int, end: int) -> tuple[int, int]:
+        return count_missing(find_units(memoryview(data), 0, len(data), len(data), False)[0], first, end)
+
+    assert covered(b"", 0, 9) == (0, 0) == covered(bytes(40), 0, 9)
     whole = b"".join(build_batch(2, [Record(None, b"x")] * 3, base_offset=base) for base in (0, 3, 6))
-    assert covered(memoryview(whole), 0, 9) == (9, 0) == covered(memoryview(whole), 4, 9)
+    assert covered(whole, 0, 9) == (9, 0) == covered(whole, 4, 9)
     holed = b"".join(build_batch(2, [Record(None, b"x")] * 3, base_offset=base) for base in (2, 8, 20))
-    assert covered(memoryview(holed), 0, 9) == (23, 2 + 3)  # what begins behind the task's end is not its matter
+    assert covered(holed, 0, 9) == (23, 2 + 3)  # what begins behind the task's end is not its matter
     old = build_batch(1, [Record(None, b"x", (), START_MS, 5)]) + build_batch(2, [Record(None, b"x")], base_offset=7)
-    assert covered(memoryview(old), 0, 9) == (8, 1)
+    assert covered(old, 0, 9) == (8, 1)
 
 
 # Answers without records, where there are some

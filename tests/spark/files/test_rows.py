@@ -12,7 +12,7 @@ import pytest
 
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch
-from minibroker.log.checkpoints import format_topic_id
+from minibroker.log.checkpoints import CLEANER_OFFSETS, format_offsets, format_topic_id
 from minibroker.log.index import TXN_ENTRY
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
@@ -344,6 +344,37 @@ def test_a_segment_that_was_cut_is_no_silent_gap(tmp_path: Path) -> None:
         read(tmp_path)
     last_of_it = int(paths[2].name[:20]) - 1
     assert offsets(read(tmp_path, mode="skip")) == [offset for offset in range(100) if offset != last_of_it]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+def test_offsets_without_a_record_are_told_where_the_cleaner_has_never_been(chunk_bytes: int, tmp_path: Path) -> None:
+    written(tmp_path, 100)
+    paths = sorted((tmp_path / "orders-0").glob("*.log"))
+    (tmp_path / CLEANER_OFFSETS).write_bytes(format_offsets({("other", 0): 5}))
+
+    def noticed(filters: Filters | None = None, **options: object) -> list[str]:
+        told = []
+        for task in tasks_of(tmp_path, filters=filters, **options):
+            reader = TaskReader(task, asked(tmp_path, **options), filters, chunk_bytes=chunk_bytes)
+            list(reader.batches())
+            told += reader.noticed
+        return told
+
+    for pieces in (1, 7):
+        assert noticed(minPartitions=pieces, startingOffsets=3, endingOffsets=97) == []
+    lost = paths[3]
+    first, end = int(lost.stem), int(paths[4].stem)
+    lost.unlink()
+    (told,) = noticed()
+    wanted = (
+        f"orders-0: {end - first} of the offsets 0 to 99 have no record, although the cleaner has no note of the log"
+    )
+    assert told.startswith(wanted)
+    assert noticed(startingOffsets=end) == []
+    assert noticed(Filters(first_timestamp=START_MS + 60_000)) == []
+    for notes in ({("orders", 0): 5}, {}):
+        (tmp_path / CLEANER_OFFSETS).write_bytes(format_offsets(notes))
+        assert noticed() == []
 
 
 def test_a_topic_that_was_made_anew_since_planning_is_data_loss(tmp_path: Path) -> None:
