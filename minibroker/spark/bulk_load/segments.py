@@ -88,8 +88,8 @@ class TaskWriter:
         if topic.is_compacted and (rows.keys is None or rows.keys.null_count):
             raise LoadError(f"{topic.name} is compacted, and a row has no key")
         plan, options = self.plan, self.plan.options
-        spread = self._spreads.setdefault(topic.name, Spread(options.batch_bytes))
-        partitions, counts = spread.place(rows, topic.partitions)
+        spread = self._spreads.setdefault(topic.name, Spread(topic.partitions, options.batch_bytes))
+        partitions, counts = spread.place(rows)
         runs = [self._run(topic, partition) for partition in partitions]
         built = build_batches(
             rows,

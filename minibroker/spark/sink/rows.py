@@ -122,26 +122,28 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
 class Spread:
     """Chooses partitions for rows of one topic."""
 
-    def __init__(self, run_bytes: int, *, ignore_keys: bool = False):
+    def __init__(self, partition_count: int, run_bytes: int, *, ignore_keys: bool = False):
+        self._partition_count = partition_count
         self._run_bytes = max(run_bytes, 1)
         # Differs from task to task, so that not all begin with the same partition, and depends on the rows alone.
         self._first_run: int | None = None
         self._ignore_keys = ignore_keys
         self._bytes = 0  # of rows that any partition would have done for
 
-    def place(self, rows: Rows, partition_count: int) -> tuple[list[int], list[int]]:
+    def place(self, rows: Rows) -> tuple[list[int], list[int]]:
         """Give rows the order of their partitions; return which these are, and how many rows each has."""
-        partitions = self._chosen(rows, partition_count)
+        partitions = self._chosen(rows)
         first = int(partitions[0])
         if (partitions == first).all():
             return [first], [len(partitions)]
-        narrow = partitions.astype(np.uint16) if partition_count <= 1 << 16 else partitions
+        narrow = partitions.astype(np.uint16) if self._partition_count <= 1 << 16 else partitions
         rows.order = np.argsort(narrow, kind="stable")  # of 16 bits in one pass
         counts = np.bincount(partitions)
         found = np.flatnonzero(counts)
         return found.tolist(), counts[found].tolist()
 
-    def _chosen(self, rows: Rows, partition_count: int) -> NDArray[np.int32]:
+    def _chosen(self, rows: Rows) -> NDArray[np.int32]:
+        partition_count = self._partition_count
         if rows.keys is None or self._ignore_keys or partition_count == 1:
             chosen = np.full(len(rows), NO_PARTITION if partition_count > 1 else 0, np.int32)
         else:

@@ -179,7 +179,6 @@ class Sender:
         self._transaction = transaction
         self._producer = transaction.producer if transaction else None
         self._spreads: dict[str, Spread] = {}
-        self._partition_counts: dict[str, int] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._rest_until: dict[int, int] = {}  # leader -> when a quota lets it be asked again
 
@@ -233,10 +232,10 @@ class Sender:
         limit = options.record_bytes_max
         if limit is not None and (size := int(rows.sizes().max())) > limit:
             raise WriteFailed(f"topic {topic}: a record of {size} bytes is larger than kafka.max.request.size, {limit}")
-        if topic not in self._partition_counts:
-            self._partition_counts[topic] = len((await self._find_topic(topic)).partitions)
-            self._spreads[topic] = Spread(options.batch_bytes, ignore_keys=options.ignore_keys)
-        return self._spreads[topic].place(rows, self._partition_counts[topic])
+        if topic not in self._spreads:
+            partition_count = len((await self._find_topic(topic)).partitions)
+            self._spreads[topic] = Spread(partition_count, options.batch_bytes, ignore_keys=options.ignore_keys)
+        return self._spreads[topic].place(rows)
 
     async def _find_topic(self, name: str) -> Topic:
         """Return a topic, which brokers may make now."""

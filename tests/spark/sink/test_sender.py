@@ -176,6 +176,11 @@ def test_a_batch_that_is_too_large_is_halved_and_a_record_that_is_too_large_is_t
     shared.create_topic("small", 1, max_message_bytes=500)
     assert write_rows([keyed(200)], options(shared, topic="small")) == 200
     assert [int(record.value or b"") for record in shared.records("small")] == list(range(200))
+    shared.create_topic("three", 3, max_message_bytes=500)
+    assert write_rows([keyed(300)], options(shared, topic="three", kafka_compression_type="lz4")) == 300
+    for partition in range(3):
+        found = [int(record.value or b"") for record in shared.records("three") if record.partition == partition]
+        assert found == [n for n in range(300) if partition_of_key(b"k%d" % (n % 7), 3) == partition]
     where = r"small-0: a batch of 1 records, 1\d\d\d bytes, could not be written: MESSAGE_TOO_LARGE, .*"
     with pytest.raises(WriteFailed, match=where + "raise max.message.bytes of the topic"):
         write_rows([keyed(10), keyed(1, size=1000)], options(shared, topic="small"))
