@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -87,14 +87,16 @@ def rewrite(
     wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
     wanted.check_found(topics_in([path]))
     (root, _), *_ = logs_in(path)
-    log_settings_of = _settings(root, settings or {})
+    source, image = ReadOnlyStorage(root), MetadataImage()
+    if source.exists(METADATA_DIRECTORY):  # its broker was its own controller
+        image = MetadataLog(source, node_id=0).load(now_ms=0)
     takes_rest = not only and root == os.path.abspath(path)  # and not a log alone
     logs: list[NewLog] = []
     for (topic, partition), files in find_partitions([path], TopicFilter()).items():
         is_wanted = wanted.wants(topic, partition) and not (manner.is_old and topic in INTERNAL_TOPICS)
         # The metadata log lies beside the logs.
         if topic != METADATA_TOPIC and (is_wanted or takes_rest):
-            logs.append(NewLog(files, log_settings_of(topic), manner if is_wanted else None))
+            logs.append(NewLog(files, _settings(image, topic, settings or {}), manner if is_wanted else None))
     changed = [log for log in logs if log.is_changed]
     if not changed:
         raise OptionError(f"no topic in {path} is to be rewritten")
@@ -126,19 +128,12 @@ def _manner(magic: int | None, codec: str | None, level: int | None) -> Manner:
     return manner
 
 
-def _settings(root: str, given: Mapping[str, str]) -> Callable[[str], LogSettings]:
-    """Return what tells a topic's settings: what was said, else the directory's own metadata, else Kafka's defaults."""
-    storage, image = ReadOnlyStorage(root), MetadataImage()
-    if storage.exists(METADATA_DIRECTORY):  # its broker was its own controller
-        image = MetadataLog(storage, node_id=0).load(now_ms=0)
-
-    def settings_of(topic: str) -> LogSettings:
-        try:
-            return log_settings(TopicConfig({**image.topic_configs(topic), **given}, BrokerConfig()))
-        except (KafkaError, ValueError) as error:
-            raise OptionError(f"--config: {error}") from error
-
-    return settings_of
+def _settings(image: MetadataImage, topic: str, given: Mapping[str, str]) -> LogSettings:
+    """Return what was said, else what the directory's own metadata say, else Kafka's defaults."""
+    try:
+        return log_settings(TopicConfig({**image.topic_configs(topic), **given}, BrokerConfig()))
+    except (KafkaError, ValueError) as error:
+        raise OptionError(f"--config: {error}") from error
 
 
 class NewLog:
@@ -149,8 +144,9 @@ class NewLog:
         self.settings = settings
         self.manner = manner or Manner()
         self.is_changed = manner is not None
-        promised = files.high_watermark
-        self.end_offset = files.end_offset if promised is None else min(promised, files.end_offset)
+        promised = files.end_offset if files.high_watermark is None else files.high_watermark
+        # One that was noted before the start moved is raised to it, as in Kafka.
+        self.end_offset = max(min(promised, files.end_offset), files.start_offset)
 
     def works(self, target: str) -> Iterator[SegmentWork]:
         """Yield the work on each segment."""
@@ -199,22 +195,23 @@ def _finish(storage: OsStorage, logs: Sequence[NewLog], written: Sequence[Writte
         folder = log.files.directory
         if reached[folder] < log.end_offset:
             # What was last has gone. Offsets do not come again, so the log goes on in a segment that begins there.
-            segment = Segment(storage, folder, log.end_offset)
-            segment.create(0)
-            segment.sync()
-            segment.close()
+            Segment(storage, folder, log.end_offset).create(0)
         if log.manner.is_old:  # or opening would look for them
             _write_producers(storage, log, ProducerStates())
             write_leader_epochs(storage, folder, LeaderEpochs())
     write_clean_shutdown(storage)
     directory = LogDirectory(storage)
     directory.start()
-    for log in logs:
-        opened = directory.open(log.files.topic, log.files.partition, log.settings, now_ms=0)
+    ends = {(log.files.topic, log.files.partition): log.end_offset for log in logs}
+    directory.cleaner_offsets = {key: min(offset, ends[key]) for key, offset in directory.cleaner_offsets.items()}
+    directory.write_cleaner_offsets()
+    for key, log in zip(ends, logs, strict=True):
+        opened = directory.open(*key, log.settings, now_ms=0)
         _write_producers(storage, log, opened.producers)
+        opened.active.sync()
         opened.release()
         storage.sync_directory(log.files.directory)
-    directory.close({(log.files.topic, log.files.partition): log.end_offset for log in logs})
+    directory.close(ends)
 
 
 def _write_producers(storage: OsStorage, log: NewLog, producers: ProducerStates) -> None:
@@ -272,9 +269,6 @@ def _summary(target: str, logs: Sequence[NewLog], written: Sequence[WrittenSegme
     notes, root = [f"the new directory is {target}"], logs[0].files.root
     if not root.was_clean:
         notes.append(f"no broker has stopped in order in {root.path}: what one writes now is not in the new directory")
-    if lost:
-        told = ", ".join(f"{count:,} {name}" for name, count in lost)
-        notes.append(f"lost, for the format has no place for it: {told}")
     cut = sum(log.end_offset < log.files.end_offset for log in changed.values())
     if cut:
         notes.append(

@@ -112,7 +112,8 @@ def _works(path: str, log: LogVerifier, piece_bytes: int) -> Iterator[Work]:
             yield work
             work, size_bytes = work._replace(bases=[]), 0
         work.bases.append(base)
-    yield work
+    if work.bases:
+        yield work
 
 
 def _figures(log: LogVerifier) -> tuple[int, ...]:
@@ -128,19 +129,19 @@ BATCHES = (
 )
 SIDE = """
     SELECT *, struct(baseOffset, lastOffset, format, sizeBytes, crc, error, leaderEpoch) AS batch,
-           concat(file, IF(lastOffset IS NULL, ' cannot be read',
-                           concat(' has ', coalesce(baseOffset, lastOffset), ' to ', lastOffset,
-                                  coalesce(concat(' of epoch ', leaderEpoch), ''))),
-                  ' at byte ', position, coalesce(concat(', ', error), '')) AS said
+           struct(coalesce(baseOffset, lastOffset) AS first, lastOffset AS last,
+                  concat(file, IF(lastOffset IS NULL, ' cannot be read',
+                                  concat(' has ', coalesce(baseOffset, lastOffset), ' to ', lastOffset,
+                                         coalesce(concat(' of epoch ', leaderEpoch), ''))),
+                         ' at byte ', position, coalesce(concat(', ', error), '')) AS said) AS told
     FROM {batches}
 """
 COMPARED = """
-    SELECT topic, partition, count_if(same) AS batches, sum(IF(same, sizeBytes, 0)) AS bytes, min(differs) AS offset,
-           min_by(mine, differs) AS mine, min_by(theirs, differs) AS theirs,
-           min(coalesce(mine, theirs)) FILTER (WHERE NOT same AND differs IS NULL) AS unread
-    FROM (SELECT coalesce(l.topic, f.topic) AS topic, coalesce(l.partition, f.partition) AS partition, l.sizeBytes,
-                 l.batch <=> f.batch AS same, l.said AS mine, f.said AS theirs,
-                 IF(l.batch <=> f.batch, NULL, least(l.baseOffset, f.baseOffset, l.lastOffset, f.lastOffset)) AS differs
+    SELECT topic, partition, count_if(same) AS batches, sum(IF(same, sizeBytes, 0)) AS bytes,
+           min_by(mine, mine.first) FILTER (WHERE NOT same) AS mine,
+           min_by(theirs, theirs.first) FILTER (WHERE NOT same) AS theirs,
+           min(coalesce(mine, theirs).said) FILTER (WHERE coalesce(mine, theirs).first IS NULL) AS unread
+    FROM (SELECT topic, partition, l.sizeBytes, l.batch <=> f.batch AS same, l.told AS mine, f.told AS theirs
           FROM {leader} l FULL JOIN {follower} f USING (topic, partition, lastOffset))
     GROUP BY topic, partition
 """
@@ -159,9 +160,9 @@ def compare(
     mine = find_partitions(list(leaders), wanted)
     wanted.check_found(topics_in(list(leaders)))
     rows: list[tuple[Any, ...]] = []
-    differing = 0
     notes: list[str] = []
     problems: list[str] = []
+    differing = 0
     for path in followers:
         others = find_partitions([path], wanted)
         pairs = {key: (files, others[key]) for key, files in mine.items() if key in others}
@@ -171,12 +172,12 @@ def compare(
         with progress.step(f"comparing {len(pairs):,} logs with {path}"):
             found = _compared(spark, ",".join(leaders), path, ranges)
         for key, pair in pairs.items():
-            batches, size_bytes, offset, *told = found.get(key, (0, 0, None))
+            batches, size_bytes, *first = found.get(key, (0, 0))
+            offset = min((side.first for side in first[:2] if side), default=None)
             rows.append((str(pair[0]), path, *ranges[key], batches, size_bytes, offset))
-            if any(told):
-                differing += 1
-                problems += _epoch_problems(*pair, *ranges[key])
-                problems.append(_problem(*pair, offset, *told))
+            told = [*_epoch_problems(*pair, *ranges[key]), *([_problem(*pair, offset, *first)] if any(first) else ())]
+            problems += told
+            differing += bool(told)
     columns = ("log", "follower", "from", "up to", "batches", "bytes", "differs at")
     sums = {name: sum(row[columns.index(name)] for row in rows) for name in ("batches", "bytes")}
     figures = {"logs compared": len(rows), **sums, "logs that differ": differing}
@@ -215,12 +216,12 @@ def _compared(
 
 
 def _problem(
-    leader: PartitionFiles, follower: PartitionFiles, offset: int | None, mine: str, theirs: str, unread: str
+    leader: PartitionFiles, follower: PartitionFiles, offset: int | None, mine: Any, theirs: Any, unread: str | None
 ) -> str:
-    """Say what both have at the first difference."""
+    """Say what both have at the first difference: their first batches of those that differ, if these overlap."""
     sides = [
-        said or f"{files.root.path}/{files.directory} has nothing there"
-        for files, said in ((leader, mine), (follower, theirs))
+        own.said if own and (not other or own.first <= other.last) else f"{files.root.path}/{files} has nothing there"
+        for files, own, other in ((leader, mine, theirs), (follower, theirs, mine))
     ]
     where = "" if offset is None else f" from offset {offset} on: {', '.join(sides)}"
     return f"{leader} differs{where}" + (f"; {unread}" if unread else "")

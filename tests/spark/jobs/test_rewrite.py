@@ -15,7 +15,14 @@ import pytest
 
 from minibroker.client import Cluster, Producer
 from minibroker.errors import ProtocolError
-from minibroker.log.checkpoints import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, format_offsets, read_offsets
+from minibroker.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    format_offsets,
+    read_offsets,
+)
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.log.directory import LogDirectory
 from minibroker.log.settings import LogSettings
@@ -263,6 +270,7 @@ def test_a_log_ends_at_the_high_watermark_and_keeps_what_is_known_up_to_there(
         ends[name, 0] = next(base for base in reversed(bases) if base < ends[name, 0] - 3)
         path.write_bytes(path.read_bytes() + bytes(7))
     (source / HIGH_WATERMARKS).write_bytes(format_offsets({**promised, **ends}))
+    (source / CLEANER_OFFSETS).write_bytes(format_offsets({("txn", 0): promised["txn", 0], ("epochs", 0): 2}))
     summary = job.rewrite(
         None, str(source), str(tmp_path / "new"), codec="gzip", wanted=TopicFilter(["txn", "trimmed"])
     )
@@ -275,6 +283,17 @@ def test_a_log_ends_at_the_high_watermark_and_keeps_what_is_known_up_to_there(
     new = OsStorage(str(tmp_path / "new"))
     assert read_offsets(new, HIGH_WATERMARKS) == {**promised, **ends}
     assert read_offsets(new, LOG_STARTS) == read_offsets(OsStorage(str(logs)), LOG_STARTS)
+    assert read_offsets(new, CLEANER_OFFSETS) == {("txn", 0): ends["txn", 0], ("epochs", 0): 2}
+
+
+def test_a_high_watermark_before_the_start_is_raised_to_it(logs: Path, tmp_path: Path, without_spark: None) -> None:
+    source = shutil.copytree(logs, tmp_path / "data")
+    promised = read_offsets(OsStorage(str(source)), HIGH_WATERMARKS)
+    (source / HIGH_WATERMARKS).write_bytes(format_offsets({**promised, ("trimmed", 0): 3}))
+    job.rewrite(None, str(source), str(tmp_path / "new"), codec="gzip", wanted=TopicFilter(["trimmed"]), only=True)
+    new = OsStorage(str(tmp_path / "new"))
+    assert read_offsets(new, HIGH_WATERMARKS) == read_offsets(new, LOG_STARTS) == {("trimmed", 0): 17}
+    assert problems_in(tmp_path / "new") == []
 
 
 def test_a_broker_at_work_is_told_of(logs: Path, tmp_path: Path, without_spark: None) -> None:

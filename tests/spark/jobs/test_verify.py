@@ -301,6 +301,18 @@ def test_a_hole_in_a_follower_is_found(replicas: tuple[Path, Path], compared: Co
     gone.unlink()
     (problem,) = compared(leader, follower).problems
     assert f"orders-0 differs from offset {int(gone.stem)} on" in problem
+    assert problem.endswith(f"{follower}/orders-0 has nothing there")
+
+
+@on_spark
+def test_of_batches_with_other_borders_both_are_told(tmp_path: Path, compared: Comparing) -> None:
+    """The first that differ overlap; what differs far behind them is not taken for the same place."""
+    for name, per_batch in (("leader", 3), ("follower", 5)):
+        written(tmp_path / name, 15, per_batch=per_batch)
+    (problem,) = compared(tmp_path / "leader", tmp_path / "follower").problems
+    assert "orders-0 differs from offset 0 on: " in problem
+    assert "has 0 to 2 of epoch -1 at byte 0" in problem
+    assert "has 0 to 4 of epoch -1 at byte 0" in problem
 
 
 @on_spark
