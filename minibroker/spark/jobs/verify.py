@@ -95,7 +95,11 @@ def verify(
             counts[path, problem.path.rpartition("/")[0]] += 1
             problems.append(f"{path}/{str(problem).lstrip('/')}")
     columns = ("log", "directory", "segments", "batches", "records", "bytes", "start", "end", "problems")
-    rows: list[tuple[Any, ...]] = [(log.name, path, *_figures(log), counts[path, log.directory]) for path, log in logs]
+    rows: list[tuple[Any, ...]] = []
+    for path, log in logs:
+        seen, start = log.verified, max(log.start_offset, log.log_start or 0)
+        found_there = seen.segments, seen.batches, seen.records, seen.size_bytes, start, log.next_offset
+        rows.append((log.name, path, *found_there, counts[path, log.directory]))
     sums = {name: sum(row[place] for row in rows) for place, name in enumerate(columns[:6]) if place > 1}
     figures = {"logs": len(logs), **sums, "problems found": len(problems)}
     busy = [path for path, each in directories.items() if not (each.is_log or each.storage.exists(CLEAN_SHUTDOWN))]
@@ -116,11 +120,6 @@ def _works(path: str, log: LogVerifier, piece_bytes: int) -> Iterator[Work]:
         yield work
 
 
-def _figures(log: LogVerifier) -> tuple[int, ...]:
-    seen, start = log.verified, max(log.start_offset, log.log_start or 0)
-    return seen.segments, seen.batches, seen.records, seen.size_bytes, start, log.next_offset
-
-
 # Replicas
 
 BATCHES = (
@@ -133,7 +132,8 @@ SIDE = """
                   concat(file, IF(lastOffset IS NULL, ' cannot be read',
                                   concat(' has ', coalesce(baseOffset, lastOffset), ' to ', lastOffset,
                                          coalesce(concat(' of epoch ', leaderEpoch), ''))),
-                         ' at byte ', position, coalesce(concat(', ', error), '')) AS said) AS told
+                         ' at byte ', position, coalesce(concat(' (', sizeBytes, ' bytes, checksum ', crc, ')'), ''),
+                         coalesce(concat(', ', error), '')) AS said) AS told
     FROM {batches}
 """
 COMPARED = """

@@ -258,6 +258,7 @@ def test_the_first_batch_that_differs_is_named(replicas: tuple[Path, Path], comp
     assert f"orders-0 differs from offset {offset} on" in problem
     assert f"{path} has {offset} to {offset + 2} of epoch -1 at byte" in problem
     assert "is not the checksum of the bytes" in problem
+    assert problem.count(" bytes, checksum ") == 2
     assert summary.rows[0][-1] == offset
     assert summary.status == 1
 
