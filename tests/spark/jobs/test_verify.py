@@ -233,11 +233,8 @@ def compared(spark: Session) -> Callable[..., Compared]:
 Comparing = Callable[..., Compared]
 
 
-def on_spark(test: Callable[..., None]) -> Callable[..., None]:
-    return pytest.mark.slow(pytest.mark.interop(test))
-
-
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_replicas_with_other_segments_are_the_same(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     summary = compared(leader, follower, leader)
@@ -246,7 +243,8 @@ def test_replicas_with_other_segments_are_the_same(replicas: tuple[Path, Path], 
     assert summary.figures["logs compared"] == 2
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_the_first_batch_that_differs_is_named(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     path, behind = sorted((follower / "orders-0").glob("*.log"))[1:3]
@@ -263,7 +261,8 @@ def test_the_first_batch_that_differs_is_named(replicas: tuple[Path, Path], comp
     assert summary.status == 1
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_what_no_checksum_covers_is_compared_too(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     change(15, b"\x05")(min((follower / "orders-0").glob("*.log")))
@@ -272,7 +271,8 @@ def test_what_no_checksum_covers_is_compared_too(replicas: tuple[Path, Path], co
     assert "has 0 to 2 of epoch -251 at byte 0" in problem
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_bytes_that_are_no_batch_are_told(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     path = sorted((follower / "orders-0").glob("*.log"))[1]
@@ -282,7 +282,8 @@ def test_bytes_that_are_no_batch_are_told(replicas: tuple[Path, Path], compared:
     assert f"{path} cannot be read at byte 0" in problem
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_what_is_missing_at_the_end_counts_only_below_both_high_watermarks(
     replicas: tuple[Path, Path], compared: Comparing
 ) -> None:
@@ -295,7 +296,8 @@ def test_what_is_missing_at_the_end_counts_only_below_both_high_watermarks(
     assert compared(leader, follower).rows[0][2:5] == [0, 30, 10]
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_a_hole_in_a_follower_is_found(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     gone = sorted((follower / "orders-0").glob("*.log"))[1]
@@ -305,7 +307,8 @@ def test_a_hole_in_a_follower_is_found(replicas: tuple[Path, Path], compared: Co
     assert problem.endswith(f"{follower}/orders-0 has nothing there")
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_of_batches_with_other_borders_both_are_told(tmp_path: Path, compared: Comparing) -> None:
     """The first that differ overlap; what differs far behind them is not taken for the same place."""
     for name, per_batch in (("leader", 3), ("follower", 5)):
@@ -316,7 +319,8 @@ def test_of_batches_with_other_borders_both_are_told(tmp_path: Path, compared: C
     assert "has 0 to 4 of epoch -1 at byte 0" in problem
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_what_was_cleaned_is_not_compared(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     change(-1, b"\x09")(min((follower / "orders-0").glob("*.log")))
@@ -327,7 +331,8 @@ def test_what_was_cleaned_is_not_compared(replicas: tuple[Path, Path], compared:
     assert summary.rows[0][2] == 30
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_a_leader_that_only_one_knows_is_told(tmp_path: Path, compared: Comparing) -> None:
     for name, epoch in (("leader", 1), ("follower", 2)):
         log = open_at(tmp_path / name)
@@ -345,7 +350,8 @@ def test_a_leader_that_only_one_knows_is_told(tmp_path: Path, compared: Comparin
     assert "of epoch 2 at byte" in problems[-1]
 
 
-@on_spark
+@pytest.mark.slow
+@pytest.mark.interop
 def test_logs_that_a_follower_does_not_have_are_noted(replicas: tuple[Path, Path], compared: Comparing) -> None:
     leader, follower = replicas
     written(leader, 5, "more-0")

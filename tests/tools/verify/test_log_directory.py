@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,9 @@ def test_a_wrong_base_offset_is_one_problem_at_its_batch(
 ) -> None:
     log = open_log(OsStorage(str(tmp_path)), "t-0", LogSettings(index_interval_bytes=200))
     for each in range(100):
-        sequence = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": each} if producer_id >= 0 else {}
+        sequence: dict[str, Any] = (
+            {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": each} if producer_id >= 0 else {}
+        )
         log.append_as_follower(build_batch(2, [Record(None, b"x", (), each)], base_offset=each, **sequence), now_ms=0)
     log.close()
     path = tmp_path / f"t-0/{FIRST}.log"
