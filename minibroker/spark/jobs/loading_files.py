@@ -92,7 +92,8 @@ def opened(spark: Any, paths: Sequence[str], file_format: str, options: Mapping[
             return reader.options(**told).load(list(paths))
         if file_format == "csv":
             told = {"header": "true"} | ({"sep": "\t"} if all(".tsv" in path for path in paths) else {}) | told
-        told |= {"mode": KEEP, "columnNameOfCorruptRecord": BROKEN}
+        # All columns are read, also of CSV: a line is broken by those, too, that nobody asks for.
+        told |= {"mode": KEEP, "columnNameOfCorruptRecord": BROKEN, "columnPruning": "false"}
         schema = reader.options(**told).load(list(paths)).schema
         schema = schema if BROKEN in schema.names else schema.add(BROKEN, "string")
         if file_format == "json" and not {"multiline", "encoding", "charset"} & {each.lower() for each in options}:

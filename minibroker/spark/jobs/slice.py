@@ -16,7 +16,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import groupby
+from operator import or_
 from typing import Any, NamedTuple
 
 from minibroker.clock import LoopClock
@@ -33,7 +35,7 @@ from minibroker.spark.jobs.loading import load
 from minibroker.spark.jobs.loading_files import RECORDS_DDL
 from minibroker.spark.jobs.loading_generator import time_ms
 from minibroker.spark.jobs.progress import Progress
-from minibroker.spark.jobs.slice_masking import FAKE, HASH, HOWS, MASKS_MAX, Mask, masking, parse_masks
+from minibroker.spark.jobs.slice_masking import FAKE, HASH, HOWS, WHOLE, Mask, masking, parse_masks
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError, duration_ms
 from minibroker.spark.options import parse
@@ -148,24 +150,23 @@ def cut(
     clock: Clock | None = None,
 ) -> Summary:
     """Write a slice of the topics of `source` to files of JSON lines, or to where `target` says (loading.py)."""
-    from pyspark.sql import Observation  # pyright: ignore
-
     from minibroker.spark.source import NAME
 
     _check(source, asked, target, to_files)
     progress, clock = progress or Progress(None, False), clock or LoopClock()
     use_source(spark)
     reader = spark.read.format(NAME).options(**source)
-    seen = Observation()
-    rows = sampled(_observed(reader.option("includeHeaders", "true").load(), seen, asked.by), asked)
+    rows = sampled(reader.option("includeHeaders", "true").load(), asked)
     rows = newest(rows, asked.records) if asked.records is not None else rows
     if asked.masks:
-        rows = map_in_arrow(rows, masking(asked.masks, asked.salt), f"{RECORDS_DDL}, met BIGINT")
+        rows = map_in_arrow(rows, masking(asked.masks, asked.salt), f"{RECORDS_DDL}, about BIGINT, met BIGINT")
+    else:
+        rows = rows.selectExpr("*", "0 as met")
     rows = rows.persist()  # read once: it is asked for several times
     try:
         with progress.step("reading and sampling"):
             found = _Contents(rows, asked)
-        _check_met(found, seen.get, asked)
+        _check_met(found, asked)
         shift_ms = _shift_ms(asked, found, clock)
         moved = _moved(rows, shift_ms, asked.prefix)
         if to_files:
@@ -178,17 +179,15 @@ def cut(
         rows.unpersist()
     figures = {
         "target": to_files or next(iter((target or {}).values())),
-        "records": sum(records for *_, records in found.partitions),
+        "records": found.records,
         "shifted by seconds": shift_ms / 1000,
-        "about nothing": seen.get["others"],
+        "about nothing": found.others,
         "masked as a whole": found.whole,
     }
     notes = ["--records takes the newest of each partition: of some keys the older records are not there"]
     problems = _broken(reader, source)
     if found.whole:
-        problems.append(
-            f"{found.whole} keys or values are no JSON, where a field was to be masked: they are so as a whole"
-        )
+        problems.append(f"{found.whole} records have keys or values that are no JSON: they are masked as a whole")
     if not found.partitions:
         problems.append("nothing was found to take")
     table = Table("partitions", ["topic", "partition", "records"], found.partitions)
@@ -218,43 +217,32 @@ def _check(source: Mapping[str, str], asked: Cut, target: Mapping[str, str] | No
 # Which records
 
 
-def _about(by: Sequence[By]) -> Any:
-    """Return the column with what a record is about; null if it does not say."""
+def _about(by: Sequence[By]) -> tuple[Any, Any]:
+    """Return the column with what a record is about, null if it does not say; and the bit of who of `by` says it."""
     from pyspark.sql import functions as sql  # pyright: ignore
 
-    found = next((each for each in by if not each.topic), By("key")).column(sql)
-    for each in by:
+    of_all = [By("key"), *(each for each in by if not each.topic)][-1]
+    about, bit = of_all.column(sql), by.index(of_all) if of_all in by else len(by)
+    told = sql.when(about.isNotNull(), sql.lit(1 << bit))
+    for number, each in enumerate(by):
         if each.topic:
-            found = sql.when(sql.col("topic") == each.topic, each.column(sql)).otherwise(found)
-    return found
-
-
-def _observed(rows: Any, seen: Any, by: Sequence[By]) -> Any:
-    """Let all that is read be counted: `read`, `others`, which are about nothing, and how many each of `by` met."""
-    from pyspark.sql import functions as sql  # pyright: ignore
-
-    met = [
-        sql.count(sql.when(sql.lit(not each.topic) | (sql.col("topic") == each.topic), each.column(sql))).alias(
-            each.text
-        )
-        for each in by
-    ]
-    return rows.observe(
-        seen, sql.count(sql.lit(1)).alias("read"), sql.count_if(_about(by).isNull()).alias("others"), *met
-    )
+            is_there, column = sql.col("topic") == each.topic, each.column(sql)
+            about = sql.when(is_there, column).otherwise(about)
+            told = sql.when(is_there, sql.when(column.isNotNull(), sql.lit(1 << number))).otherwise(told)
+    return about, sql.coalesce(told, sql.lit(0)).cast("bigint").alias("about")
 
 
 def sampled(frame: Any, asked: Cut) -> Any:
-    """Return the rows of a share of the entities, or of those that are named."""
+    """Return the rows of a share of the entities, or of those that are named, with the column `about`."""
     from pyspark.sql import functions as sql  # pyright: ignore
-
-    about = _about(asked.by)
-    if asked.only:
-        return frame.where(about.isin(list(asked.only)))
 
     def is_in(*columns: Any) -> Any:
         return sql.pmod(sql.xxhash64(sql.lit(asked.seed), *columns), sql.lit(SHARES)) < round(asked.share * SHARES)
 
+    about, bits = _about(asked.by)
+    frame = frame.select("*", bits)
+    if asked.only:
+        return frame.where(about.isin(list(asked.only)))
     if asked.drop_others:
         frame = frame.where(about.isNotNull())
     if asked.share == 1:
@@ -277,35 +265,31 @@ class _Contents:
     def __init__(self, rows: Any, asked: Cut):
         from pyspark.sql import functions as sql  # pyright: ignore
 
-        met = sql.col("met") if asked.masks else sql.lit(0)
         counted = rows.groupBy("topic", "partition").agg(
             sql.count(sql.lit(1)),
             sql.max(sql.unix_micros("timestamp")),
-            sql.bit_or(met),
-            sql.sum(sql.shiftright(met, MASKS_MAX)),
+            sql.count_if(sql.col("about") == 0),
+            sql.count_if(sql.col("met") >= WHOLE),
+            sql.bit_or("about"),
+            sql.bit_or("met"),
         )
         found = sorted(map(tuple, counted.collect()))
         self.partitions = [(asked.prefix + topic, partition, records) for topic, partition, records, *_ in found]
         self.topics = sorted({row[0] for row in found})
         self.newest_ms = max((row[3] // 1000 for row in found), default=0)
-        self.met = 0  # the bits of masks
-        for row in found:
-            self.met |= row[4]
-        self.whole = sum(row[5] for row in found)  # records that were masked as a whole
+        self.records, self.others, self.whole = (sum(row[place] for row in found) for place in (2, 4, 5))
+        self.about, self.met = (reduce(or_, (row[place] for row in found), 0) for place in (6, 7))  # bits
 
 
-def _check_met(found: _Contents, seen: Mapping[str, int], asked: Cut) -> None:
+def _check_met(found: _Contents, asked: Cut) -> None:
     """Raise if a name that was said is nowhere: what was meant would be there unsampled, or unmasked."""
-    for each in asked.by:
-        if seen["read"] and not seen[each.text]:
-            raise OptionError(
-                f"--by {each.text} met nothing in {seen['read']} records, so nothing was written: is the name right?"
-            )
-    idle = [mask.what for mask in asked.masks if not found.met & mask.bit]
-    if idle and found.partitions and not asked.allow_unused_masks:
+    idle = [f"--by {each.text}" for number, each in enumerate(asked.by) if not found.about >> number & 1]
+    if not asked.allow_unused_masks:
+        idle += [f"--mask {mask.what}" for mask in asked.masks if not found.met & mask.bit]
+    if idle and found.records:
         raise OptionError(
-            f"--mask {idle[0]} met nothing in {sum(row[2] for row in found.partitions)} records, so nothing was "
-            "written: is the name right? If it is, --allow-unused-masks"
+            f"{idle[0]} met nothing in {found.records} records, so nothing was written: is the name right?"
+            + (" If it is, --allow-unused-masks" if "--mask" in idle[0] else "")
         )
 
 
@@ -338,7 +322,7 @@ def _moved(rows: Any, shift_ms: int, prefix: str) -> Any:
 
     # By numbers: days of some time zones have 23 hours.
     later = sql.timestamp_micros(sql.unix_micros("timestamp") + shift_ms * 1000)
-    return rows.withColumns({"timestamp": later, "topic": sql.concat(sql.lit(prefix), "topic")}).drop("met")
+    return rows.withColumns({"timestamp": later, "topic": sql.concat(sql.lit(prefix), "topic")}).drop("about", "met")
 
 
 def _writing(place: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

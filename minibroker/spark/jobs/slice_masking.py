@@ -38,7 +38,7 @@ NUMBER_MAX = 10**15  # below 2**53: every reader of JSON keeps it
 MASKS_MAX = 62
 WHOLE = 1 << MASKS_MAX  # among the bits of what was met: something was masked as a whole, though a field was meant
 MADE = ("key", "value", "headers", "met")
-SCHEMA = ROWS.append(pa.field("met", pa.int64()))
+SCHEMA = pa.schema([*ROWS, ("about", pa.int64()), ("met", pa.int64())])
 
 
 class Mask(NamedTuple):
@@ -74,7 +74,7 @@ def parse_masks(texts: Sequence[str]) -> list[Mask]:
 
 
 def masking(masks: Sequence[Mask], salt: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what masks records; a column `met` has the bits of the masks that met something."""
+    """Return what masks records that have `about` beside; a column `met` has the bits of masks that met something."""
 
     def mask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         masker = Masker(masks, salt)

@@ -140,6 +140,18 @@ def test_what_cannot_be_read_ends_the_job_or_is_counted(spark: Session, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.interop
+def test_a_line_is_broken_by_columns_that_nobody_asks_for(spark: Session, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\nx,1\ny\n")
+    words = (tmp_path / "rows.csv", "-t", "orders", "--value", "a", "--to-path", tmp_path / "data")
+    assert refused(spark, *words) == "a line cannot be read: y"
+    assert imported(spark, *words, "--read-option", "mode=DROPMALFORMED")["dropped"] == 1
+    (tmp_path / "none.jsonl").write_text("")
+    told = imported(spark, tmp_path / "none.jsonl", "-t", "orders", "--to-path", tmp_path / "none")
+    assert (told["records"], told["not parsed"]) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.interop
 def test_what_is_whole_has_no_problems(spark: Session, files: Path, tmp_path: Path) -> None:
     told = imported(spark, files / "rows.csv", "-t", "orders", "--to-path", tmp_path)
     assert (told["not parsed"], told["problems"]) == (0, [])

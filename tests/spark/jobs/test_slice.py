@@ -65,6 +65,8 @@ def test_a_customer_is_there_with_all_orders_or_not_at_all(spark: Session, data:
     assert {str(customer) for customer in orders} == users
     assert len(orders) == 3 * len(users)
     assert told["records"] == 4 * len(users)
+    assert (told["about nothing"], told["problems"]) == (0, [])
+    assert {path.name for path in tmp_path.iterdir()} == {"users.jsonl", "orders.jsonl"}
     cut(spark, *words, "--only", "7", "--only", "9")
     assert {record["key"] for record in lines(tmp_path / "users.jsonl")} == {"7", "9"}
 
@@ -111,6 +113,34 @@ def test_a_slice_becomes_a_directory_and_topics(spark: Session, data: Path, tmp_
         assert "the slice would go into the topics that it is taken of" in same
 
 
+def test_a_topic_keeps_its_partitions_though_the_slice_has_nothing_of_them(
+    spark: Session, data: Path, tmp_path: Path
+) -> None:
+    told = cut(spark, "--path", data, "-t", "orders", "--only", "o5", "--to-path", tmp_path)
+    assert [list(row.values()) for row in told["partitions"]] == [["orders", 0, 1]]
+    assert {path.name for path in tmp_path.iterdir()} >= {"orders-0", "orders-1"}
+
+
+def test_what_is_left_out_or_cannot_be_read_is_a_problem(spark: Session, tmp_path: Path) -> None:
+    log = open_at(tmp_path / "data", "orders-0")
+    for offset, value in enumerate((b'{"id":1}', b"no JSON", b'{"other":2}', b'{"id":1}')):
+        record = Record(b"k%d" % offset, value, (), START_MS)
+        log.append_as_follower(build_batch(2, [record], base_offset=offset), now_ms=0)
+    log.close()
+    segment = tmp_path / "data" / "orders-0" / f"{0:020}.log"
+    damaged = bytearray(segment.read_bytes())
+    damaged[75] ^= 1  # in the first batch: what is broken behind all others is no part of the log
+    segment.write_bytes(damaged)
+    words = ("--path", tmp_path / "data", "-t", "orders", "--option", "mode=skip", "--to-files", tmp_path / "files")
+    told = cut(spark, *words, "--by", "value.id", "--mask", "value.id=redact")
+    assert (told["records"], told["about nothing"], told["masked as a whole"]) == (3, 2, 1)
+    broken, whole = told["problems"]
+    assert broken.startswith("1 broken batches were left out, as orders-0, offsets 0 to 0: ")
+    assert whole.startswith("1 records have keys or values that are no JSON")
+    told = cut(spark, *words, "--only", "nobody")
+    assert told["problems"][1:] == ["nothing was found to take"]
+
+
 def test_what_makes_no_sense_is_refused(spark: Session, data: Path, tmp_path: Path) -> None:
     source = ("--path", data, "-t", "users")
     to = ("--to-files", tmp_path)
@@ -118,6 +148,8 @@ def test_what_makes_no_sense_is_refused(spark: Session, data: Path, tmp_path: Pa
         ((), "say where the slice goes"),
         (("--sample", "0", *to), "--sample is 0.0: it must be above 0"),
         (("--by", "key", "--by", "value.id", *to), "sampled by one thing only"),
+        (("--by", "value.idd", *to), "--by value.idd met nothing in 60 records, so nothing was written"),
+        (("--by", "orders:key", *to), "--by orders:key met nothing in 60 records"),
         (("--shift", "1h", "--shift-to", "now", *to), "--shift and --shift-to are both there"),
         (("--shift-to", "soon", *to), "--shift-to soon: write now"),
         (("--records", "0", *to), "--records is 0"),
