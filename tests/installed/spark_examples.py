@@ -124,9 +124,9 @@ def pages(examples: Examples, broker: Broker, minibroker: str) -> None:
     # Writing: in batches, streams, foreachBatch, and into directories.
     execute("docs/spark.md", ours[ours.index("orders = (") :], names)  # a frame keeps the offsets of its first action
     names["orders"] = names["orders"].select("key", "value")
-    spark.createDataFrame([("k", "v")], "key string, value string").write.json("incoming")
+    spark.createDataFrame([("k", "{}")], "key string, value string").write.json("incoming")  # JSON, as slice masks it
     names["orders_of_a_stream"] = spark.readStream.schema("key string, value string").json("incoming")
-    names["frame"] = spark.createDataFrame([("k", "1"), ("l", "2")], "key string, value string")
+    names["frame"] = spark.createDataFrame([("k", "{}"), ("l", "{}")], "key string, value string")
     for block in examples.blocks("docs/spark-writing.md"):
         execute("docs/spark-writing.md", block, names)
         if "query" in block:
