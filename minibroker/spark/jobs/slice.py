@@ -22,6 +22,7 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from minibroker.clock import LoopClock
+from minibroker.errors import StorageError
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.folders import open_folder
 from minibroker.spark.jobs.arguments import (
@@ -336,16 +337,18 @@ def _writing(place: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
 
         files, folder = FileSystem.from_uri(place)
         for topic, lines in groupby(_lines(batches), lambda line: line[0]):
-            files.create_dir(folder)
-            temporary = f"{folder}/.{topic}.{attempt()}.tmp"
+            name, temporary = f"{folder}/{topic}.jsonl", f"{folder}/.{topic}.{attempt()}.tmp"
             try:
+                files.create_dir(folder)
                 with files.open_output_stream(temporary, buffer_size=1 << 20) as file:
                     for _, line in lines:
                         file.write(line)
-                files.move(temporary, f"{folder}/{topic}.jsonl")
-            except BaseException:
-                files.delete_file(temporary)
-                raise
+                files.move(temporary, name)
+            except OSError as failure:
+                raise StorageError.of("write", name, failure) from failure
+            finally:
+                if files.get_file_info(temporary).is_file:
+                    files.delete_file(temporary)
             yield pa.RecordBatch.from_pydict({"topic": [topic]})
 
     return write

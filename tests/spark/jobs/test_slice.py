@@ -155,3 +155,6 @@ def test_what_makes_no_sense_is_refused(spark: Session, data: Path, tmp_path: Pa
         (("--records", "0", *to), "--records is 0"),
     ):
         assert told in refused(spark, *source, *words), words
+    (tmp_path / "file").touch()
+    told = refused(spark, *source, "--to-files", tmp_path / "file")
+    assert told.startswith(f"KAFKA_STORAGE_ERROR: write {tmp_path}/file/users.jsonl: ")
