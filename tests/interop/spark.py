@@ -18,6 +18,7 @@ import pytest
 from tests.interop.kafka import HERE, KEPT
 
 VERSION = "4.0.0"
+LAKES_VERSION = "4.1.4"  # the newest for which there are both Delta Lake and Iceberg
 FETCH_SECONDS_MAX = 300
 
 
@@ -25,30 +26,40 @@ class SparkFailed(Exception):
     """A query ended with an error; the text is Spark's."""
 
 
-def pyspark_folder() -> Path:
+def pyspark_folder(version: str = VERSION) -> Path:
     """Return where PySpark is, which is fetched if it has not been."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    folder = KEPT / f"pyspark-{VERSION}"
+    folder = KEPT / f"pyspark-{version}"
     stamp = folder / ".whole"
     with open(KEPT / "spark.lock", "w") as lock:  # several pytest workers
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists():
             shutil.rmtree(folder, ignore_errors=True)
             pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-            _fetch("pip", "pyspark", (*pip, "--target", str(folder), f"pyspark=={VERSION}"))
+            _fetch("pip", "pyspark", (*pip, "--target", str(folder), f"pyspark=={version}"))
             stamp.touch()
     return folder
 
 
 def class_path() -> str:
     """Return the jars of the connector."""
-    kept = KEPT / f"spark-connector-{VERSION}.classpath"
+    return _class_path("Spark's connector", f"spark-connector-{VERSION}", "spark.xml", f"-Dspark.version={VERSION}")
+
+
+def lakes_class_path() -> str:
+    """Return the jars of Delta Lake and Iceberg."""
+    minor = LAKES_VERSION.rpartition(".")[0]
+    return _class_path("Delta and Iceberg", f"spark-lakes-{LAKES_VERSION}", "lakes.xml", f"-Dspark.minor={minor}")
+
+
+def _class_path(what: str, name: str, pom: str, version: str) -> str:
+    kept = KEPT / f"{name}.classpath"
     with open(KEPT / "spark.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (kept.exists() and all(map(os.path.exists, kept.read_text().split(os.pathsep)))):
-            goal = ("mvn", "--batch-mode", "--quiet", "--file", str(HERE / "spark.xml"), "dependency:build-classpath")
-            settings = (f"-Dspark.version={VERSION}", "-DincludeScope=runtime", f"-Dmdep.outputFile={kept}")
-            _fetch("Maven", "Spark's connector", (*goal, *settings))
+            goal = ("mvn", "--batch-mode", "--quiet", "--file", str(HERE / pom), "dependency:build-classpath")
+            settings = (version, "-DincludeScope=runtime", f"-Dmdep.outputFile={kept}")
+            _fetch("Maven", what, (*goal, *settings))
     return kept.read_text()
 
 

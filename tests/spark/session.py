@@ -73,17 +73,20 @@ class Session:
 
 
 @contextmanager
-def started(work: Path, *, pyspark: Path | None = None) -> Iterator[Session]:
-    """Start Spark; skip the test where it, Java or Maven cannot be had."""
+def started(
+    work: Path, *, pyspark: Path | None = None, jars: str | None = None, settings: dict[str, str] | None = None
+) -> Iterator[Session]:
+    """Start Spark; skip the test where it, Java or Maven cannot be had. jars: in place of the connector's."""
     missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}: Spark reads through our data source")
-    folder, jars = pyspark or pyspark_folder(), "" if pyspark else class_path()
+    folder = pyspark or pyspark_folder()
+    jars = jars if jars is not None else "" if pyspark else class_path()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "PYTHONWARNINGS": "ignore"}
     environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     with open(work / "spark.txt", "w") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.worker", jars],
+            [sys.executable, "-m", "tests.spark.worker", jars, json.dumps(settings or {})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,

@@ -5,7 +5,8 @@
 
 A call names a function that gets the session and its arguments, and returns something that JSON has: the answer is
 `{"returned": ...}`. That of a query is `{"columns": [...], "rows": [...], "tasks": n}`, bytes as hexadecimal digits and
-times as microseconds, or `{"error": ...}` in Spark's own words. Arguments: the class path of the connector.
+times as microseconds, or `{"error": ...}` in Spark's own words. Arguments: the class path of the connector, and more
+settings as JSON.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def called(spark: SparkSession, asked: dict[str, Any]) -> Any:
     return plain(getattr(import_module(module), function)(spark, **asked["arguments"]))
 
 
-def main(class_path: str) -> None:
-    builder = SparkSession.builder.master("local[2]").config(map=SETTINGS)
+def main(class_path: str, settings: str) -> None:
+    builder = SparkSession.builder.master("local[2]").config(map=SETTINGS | json.loads(settings))
     spark = builder.config("spark.driver.extraClassPath", class_path).getOrCreate()
     spark.sparkContext.setLogLevel("FATAL")
     spark.dataSource.register(MinibrokerSource)

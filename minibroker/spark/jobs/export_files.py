@@ -39,8 +39,7 @@ BAD = "bad"  # a column of rows that could not be parsed: counted, not written
 RESULTS = "topic string, files bigint, records bigint, bytes bigint, bad bigint"
 RESULTS_NAMES = [column.split()[0] for column in RESULTS.split(", ")]
 NAME = re.compile(r"(\d{8}-\d{5}-\d{3})(?:-(\d{8}-\d{5}-\d{3}))?\.parquet")
-# What differs from record to record is worth no dictionary.
-DICTIONARIES = ["partition", "timestampType"]
+# What rises from record to record; all else gets dictionaries, as long as these are small.
 ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
 
 Key = tuple[str, Any]  # topic, date
@@ -52,14 +51,19 @@ class Lake:
     def __init__(self, folder: Folder, schema: pa.Schema, compression: str, run: str):
         self.folder, self.schema, self.compression = folder, schema, compression
         self.hidden = HIDDEN + run
+        leaves = pq.read_metadata(pa.BufferReader(self._metadata(""))).schema
+        self.dictionaries = [each.path for each in leaves if each.path not in ENCODINGS]
 
     def begin(self, query_id: str) -> None:
         """Make ready for tasks, which do not make the hidden folder themselves: who has lost it is to end."""
         self.folder.write(f"{self.hidden}/run", b"")
         if schema_of(self.folder) != self.schema:
-            sink = pa.BufferOutputStream()
-            pq.write_metadata(self.schema.with_metadata({"query": query_id}), sink)
-            self.folder.write(SCHEMA, sink.getvalue().to_pybytes())
+            self.folder.write(SCHEMA, self._metadata(query_id))
+
+    def _metadata(self, query_id: str) -> bytes:
+        sink = pa.BufferOutputStream()
+        pq.write_metadata(self.schema.with_metadata({"query": query_id}), sink)
+        return bytes(sink.getvalue())
 
     def end(self) -> None:
         self.folder.remove(self.hidden)
@@ -95,7 +99,7 @@ class ParquetFile:
                 self._sink,
                 self.lake.schema,
                 compression=self.lake.compression,
-                use_dictionary=DICTIONARIES,
+                use_dictionary=self.lake.dictionaries,
                 column_encoding=ENCODINGS,
             )
         self._writer.write_table(rows, ROW_GROUP_ROWS)

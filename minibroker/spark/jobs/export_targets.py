@@ -43,6 +43,8 @@ REST = """
 OF_FOLDERS = "topic string, date date"
 CORRUPT = "_corrupt_record"
 OBSERVED = "export"
+# Tasks write what they read, without a shuffle, and columns may be added.
+OF_ICEBERG = {"write.distribution-mode": "none", "write.spark.accept-any-schema": "true"}
 GROUPS_MAX = 64  # of small files that are put together at once
 
 
@@ -153,9 +155,9 @@ class Target:
     def stream(self, frame: Any) -> Any:
         return frame.writeStream.trigger(availableNow=True).option("checkpointLocation", self.checkpoint.place)
 
-    def refuse_other(self, theirs: str = "") -> None:
+    def refuse_other(self) -> None:
         raise OptionError(
-            f"{self.place} holds an export{theirs} that {self.checkpoint.place} is not the checkpoint of: name its own "
+            f"{self.place} holds an export that {self.checkpoint.place} is not the checkpoint of: name its own "
             "with --checkpoint, or export to another place"
         )
 
@@ -254,8 +256,9 @@ class TableTarget(Target):
             return stream.partitionBy("topic", "date").start(self.place)
         if not self.spark.catalog.tableExists(self.place):
             none = self.spark.createDataFrame([], columns).writeTo(self.place).using(ICEBERG)
-            none.partitionedBy("topic", "date").tableProperty("write.distribution-mode", "none").create()
-        self.spark.sql(f"ALTER TABLE {self.place} SET TBLPROPERTIES ('write.spark.accept-any-schema'='true')")
+            for name, value in OF_ICEBERG.items():
+                none = none.tableProperty(name, value)
+            none.partitionedBy("topic", "date").create()
         return stream.toTable(self.place)
 
     def compact(self, small_bytes: int) -> int | None:

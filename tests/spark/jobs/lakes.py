@@ -38,8 +38,3 @@ def rows(spark: Any, *, target: str, columns: str = "topic,partition,offset", ta
 
 def columns(spark: Any, *, target: str) -> Any:
     return spark.read.parquet(target).dtypes
-
-
-def files_of(spark: Any, *, target: str) -> int:
-    """Return how many files a table of Iceberg has."""
-    return int(spark.table(f"{target}.files").count())
