@@ -1,7 +1,7 @@
 """The Parquet files of an export, written by Spark's tasks from Arrow: a plain folder for all who read Parquet.
 
     _common_metadata                              the columns, for Spark and for the next run
-    topic=orders/date=2026-01-02/00000007-00003-000.parquet        micro-batch, task, number within the task
+    topic=orders/date=2026-01-02/00000007-000003-0000.parquet      micro-batch, task, number within the task
     topic=orders/date=2026-01-02/00000001-...-00000009-....parquet   small files together: the first's name, the last's
     .export-RUN/                                  what tasks of a run are writing
 
@@ -38,7 +38,7 @@ ROW_GROUP_ROWS = 1 << 20
 BAD = "bad"  # a column of rows that could not be parsed: counted, not written
 RESULTS = "topic string, files bigint, records bigint, bytes bigint, bad bigint"
 RESULTS_NAMES = [column.split()[0] for column in RESULTS.split(", ")]
-NAME = re.compile(r"(\d{8}-\d{5}-\d{3})(?:-(\d{8}-\d{5}-\d{3}))?\.parquet")
+NAME = re.compile(r"(\d{8}-\d{6}-\d{4})(?:-(\d{8}-\d{6}-\d{4}))?\.parquet")
 # What rises from record to record; all else gets dictionaries, as long as these are small.
 ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
 
@@ -75,7 +75,7 @@ def schema_of(folder: Folder) -> pa.Schema | None:
 
 
 class ParquetFile:
-    """One that is being written; `add` and `flush` until `close`. It is made when rows are flushed."""
+    """One that is being written; `add` and `flush`, then `close`, and `show` to readers. A flush makes it."""
 
     def __init__(self, lake: Lake, name: str, attempt: int):
         self.lake, self.name = lake, name
@@ -105,17 +105,19 @@ class ParquetFile:
         self._writer.write_table(rows, ROW_GROUP_ROWS)
 
     def close(self) -> int:
-        """Let the file be seen; return how many bytes it has."""
+        """Return how many bytes it has."""
         if self._waiting:
             self.flush()
         self._writer.close()
         size_bytes = int(self._sink.tell())
         self._sink.close()
+        return size_bytes
+
+    def show(self) -> None:
         folder = self.lake.folder
         if folder.renames:
             folder.files.create_dir(folder.path(self.name.rpartition("/")[0]))
             folder.move(self._at, self.name)
-        return size_bytes
 
 
 class LakeWriter:
@@ -123,8 +125,9 @@ class LakeWriter:
 
     def __init__(self, lake: Lake, batch: int, task: int, attempt: int):
         self.lake, self.attempt = lake, attempt
-        self.prefix = f"{batch:08d}-{task:05d}"
+        self.prefix = f"{batch:08d}-{task:06d}"
         self._files: dict[Key, ParquetFile] = {}
+        self._closed: list[ParquetFile] = []
         self._numbers: dict[Key, int] = {}  # of files that were begun
         self._done: dict[str, list[int]] = {}  # topic -> as in RESULTS
 
@@ -145,6 +148,9 @@ class LakeWriter:
 
     def close(self) -> Iterator[pa.RecordBatch]:
         self._close_all()
+        # Last of all: an attempt that comes to no end has shown nothing, and files of the next one may end elsewhere.
+        for file in self._closed:
+            file.show()
         for topic, counts in self._done.items():
             yield pa.RecordBatch.from_pydict(
                 dict(zip(RESULTS_NAMES, [[topic], *([each] for each in counts)], strict=True))
@@ -153,11 +159,12 @@ class LakeWriter:
     def _begun(self, key: Key) -> ParquetFile:
         topic, date = key
         number = self._numbers[key] = self._numbers.get(key, -1) + 1
-        return ParquetFile(self.lake, f"topic={topic}/date={date}/{self.prefix}-{number:03d}.parquet", self.attempt)
+        return ParquetFile(self.lake, f"topic={topic}/date={date}/{self.prefix}-{number:04d}.parquet", self.attempt)
 
     def _close_all(self) -> None:
         for (topic, _), file in self._files.items():
             self._count(topic, files=1, size_bytes=file.close())
+        self._closed += self._files.values()
         self._files.clear()
 
     def _count(self, topic: str, *, files: int = 0, records: int = 0, size_bytes: int = 0, bad: int = 0) -> None:
@@ -289,7 +296,9 @@ def put_together(spark: Any, lake: Lake, groups: list[SmallFiles], columns: Any)
             file.add(rows)
             if file.waiting_bytes > BUFFER_BYTES:
                 file.flush()
-        yield pa.RecordBatch.from_pydict({"bytes": [file.close()]})
+        size_bytes = file.close()
+        file.show()
+        yield pa.RecordBatch.from_pydict({"bytes": [size_bytes]})
 
     numbers = spark.range(0, len(groups), 1, len(groups))
     rows = map_in_arrow(numbers, read, columns).sortWithinPartitions("partition", "offset")

@@ -148,10 +148,6 @@ class Target:
 
     def end(self) -> None: ...
 
-    def query_id(self) -> str:
-        """Return the id of the query that the checkpoint is of; empty: of none yet."""
-        return str(json.loads(self.checkpoint.read("metadata"))["id"]) if self.checkpoint.exists("metadata") else ""
-
     def stream(self, frame: Any) -> Any:
         return frame.writeStream.trigger(availableNow=True).option("checkpointLocation", self.checkpoint.place)
 
@@ -185,7 +181,7 @@ class ParquetTarget(Target):
         schema = schema_of(self.folder)
         if schema is None:
             return None
-        if (schema.metadata or {}).get(b"query", b"").decode() != self.query_id():
+        if (schema.metadata or {}).get(b"query", b"").decode() != query_id(self.checkpoint):
             self.refuse_other()
         return StructType([*from_arrow_schema(schema), *StructType.fromDDL(OF_FOLDERS)])
 
@@ -194,20 +190,21 @@ class ParquetTarget(Target):
         return self.lake
 
     def start(self, tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
-        lake = self.use(columns)
+        lake, checkpoint, notes = self.use(columns), self.checkpoint, self.notes
         if "json" in columns.names:
             frame, of_task = rows_of(tasks, rows, columns), None
         else:
             frame, of_task = tasks, rows
 
+        # With Spark Connect this goes to the server: it holds nothing of the session.
         def write(batch: Any, number: int) -> None:
-            lake.begin(self.query_id())
+            lake.begin(query_id(checkpoint))
             done = map_in_arrow(batch, BatchWriter(lake, number, of_task), RESULTS).collect()
             by_topic: dict[str, list[int]] = {}
             for topic, *counts in done:
                 before = by_topic.get(topic, [0] * len(counts))
                 by_topic[topic] = [sum(pair) for pair in zip(before, counts, strict=True)]
-            tell(self.notes, batch=number, written=by_topic)
+            tell(notes, batch=number, written=by_topic)
 
         return self.stream(frame).foreachBatch(write).start()
 
@@ -216,10 +213,10 @@ class ParquetTarget(Target):
         if columns is None:
             return 0
         lake = self.lake or self.use(columns)
-        lake.begin(self.query_id())
         count = 0
         small = small_files(self.folder, small_bytes)
         while groups := list(islice(small, GROUPS_MAX)):
+            lake.begin(query_id(self.checkpoint))
             put_together(self.spark, lake, groups, of_files(columns))
             count += sum(len(group.names) for group in groups)
         return count
@@ -243,7 +240,7 @@ class TableTarget(Target):
         folder = Folder(self.place)
         if not folder.exists("_delta_log"):
             return None
-        if not self.query_id() and self.checkpoint.place == folder.at(CHECKPOINT):
+        if not query_id(self.checkpoint) and self.checkpoint.place == folder.at(CHECKPOINT):
             self.refuse_other()
         return self.spark.read.format(DELTA).load(self.place).schema
 
@@ -268,6 +265,11 @@ class TableTarget(Target):
         catalog, _, name = self.place.partition(".")
         row = self.spark.sql(f"CALL {catalog}.system.rewrite_data_files('{name}')").first()
         return int(row["rewritten_data_files_count"])
+
+
+def query_id(checkpoint: Folder) -> str:
+    """Return the id of the query that a checkpoint is of; empty: of none yet."""
+    return str(json.loads(checkpoint.read("metadata"))["id"]) if checkpoint.exists("metadata") else ""
 
 
 def rows_of(tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:

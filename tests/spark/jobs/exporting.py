@@ -39,8 +39,8 @@ def main(told: dict[str, Any], class_path: str) -> None:
             print("failed", flush=True)
         else:
             print("done", flush=True)
-    while export(spark, source, **told).figures["offsets"]:
-        pass
+    while export(spark, source, **told).figures["offsets"]:  # until there is nothing new
+        continue
     found = rows(spark, target=told["target"], columns="topic,partition,offset", table_format=told["table_format"])
     print(json.dumps(found), flush=True)
 

@@ -47,7 +47,7 @@ def offsets_in(root: Path) -> list[int]:
 
 
 def names_in(root: Path) -> list[str]:
-    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*.parquet"))
+    return sorted(path.relative_to(root).as_posix() for path in root.glob("topic=*/*/*.parquet"))
 
 
 def test_a_task_writes_a_file_for_each_topic_and_date(tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_a_task_writes_a_file_for_each_topic_and_date(tmp_path: Path) -> None:
     done = written(lake, 3, rows(0, 10, dates=2), rows(10, 2, topic="users"), rows(12, 4), task=5)
     lake.end()
     assert names_in(tmp_path) == [
-        "topic=orders/date=2024-10-04/00000003-00005-000.parquet",
-        "topic=orders/date=2024-10-05/00000003-00005-000.parquet",
-        "topic=users/date=2024-10-04/00000003-00005-000.parquet",
+        "topic=orders/date=2024-10-04/00000003-000005-0000.parquet",
+        "topic=orders/date=2024-10-05/00000003-000005-0000.parquet",
+        "topic=users/date=2024-10-04/00000003-000005-0000.parquet",
     ]
     sizes = [(tmp_path / name).stat().st_size for name in names_in(tmp_path)]
     assert done == [
@@ -79,7 +79,17 @@ def test_a_task_holds_a_bounded_number_of_bytes_and_of_files(tmp_path: Path, mon
     assert groups > 1
     written(lake, 1, *(rows(first, 10, dates=10) for first in range(100, 200, 10)))
     assert offsets_in(tmp_path) == list(range(200))
-    assert any(name.endswith("-001.parquet") for name in names_in(tmp_path))
+    assert any(name.endswith("-0001.parquet") for name in names_in(tmp_path))
+
+
+def test_a_task_shows_its_files_last_of_all(tmp_path: Path) -> None:
+    lake = lake_at(tmp_path)
+    writer = LakeWriter(lake, 0, 0, attempt=7)
+    writer.write(rows(0, 5, dates=3))
+    writer._close_all()
+    assert names_in(tmp_path) == []
+    list(writer.close())
+    assert offsets_in(tmp_path) == list(range(5))
 
 
 def test_a_micro_batch_that_is_repeated_finds_nothing_of_its_own(tmp_path: Path) -> None:
@@ -115,7 +125,7 @@ def together(*names: str) -> str:
 
 
 def test_what_is_in_a_larger_file_already_is_surplus() -> None:
-    names = [f"{batch:08d}-00000-{number:03d}.parquet" for batch in range(4) for number in range(2)]
+    names = [f"{batch:08d}-000000-{number:04d}.parquet" for batch in range(4) for number in range(2)]
     first, larger = together(*names[1:4]), together(*names[1:6])
     assert surplus([*names, first]) == names[1:4]
     assert surplus([*names, first, larger]) == [first, *names[1:6]]
@@ -129,7 +139,7 @@ def test_small_files_that_follow_each_other_go_together_up_to_a_size(
 ) -> None:
     monkeypatch.setattr(export_files, "FILE_BYTES", 250)
     folder = Folder(str(tmp_path))
-    names = [f"{batch:08d}-00000-000.parquet" for batch in range(9)]
+    names = [f"{batch:08d}-000000-0000.parquet" for batch in range(9)]
     for name, size in zip(names, [100, 100, 100, 200, 10, 10, 10, 300, 10], strict=True):
         folder.write(f"topic=a/date=2024-01-01/{name}", b"x" * size)
     folder.write(f"topic=b/date=2024-01-01/{names[0]}", b"x")
