@@ -99,7 +99,7 @@ class ParquetFile:
                 self._sink,
                 self.lake.schema,
                 compression=self.lake.compression,
-                use_dictionary=self.lake.dictionaries,
+                use_dictionary=self.lake.dictionaries,  # pyright: ignore
                 column_encoding=ENCODINGS,
             )
         self._writer.write_table(rows, ROW_GROUP_ROWS)
@@ -133,7 +133,7 @@ class LakeWriter:
 
     def write(self, rows: pa.RecordBatch) -> None:
         for topic, of_topic in _by(rows, "topic"):
-            bad = pc.sum(of_topic[BAD]).as_py() if BAD in rows.schema.names else 0
+            bad = of_topic[BAD].true_count if BAD in rows.schema.names else 0
             self._count(topic, records=len(of_topic), bad=bad)
             for date, each in _by(of_topic, "date"):
                 key = topic, date
@@ -176,9 +176,9 @@ class LakeWriter:
 def _by(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
     """Yield the values of a column, and the rows of each."""
     values = rows[column]
-    found = pc.unique(values)
+    found = values.unique()
     for value in found:
-        yield value.as_py(), rows if len(found) == 1 else rows.filter(pc.equal(values, value))
+        yield value.as_py(), rows if len(found) == 1 else rows.filter(pc.call_function("equal", [values, value]))
 
 
 class BatchWriter:

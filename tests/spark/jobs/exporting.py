@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession  # pyright: ignore
 
 from minibroker.spark.jobs.export import export
 from minibroker.spark.source import MinibrokerSource
