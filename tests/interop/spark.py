@@ -19,6 +19,7 @@ from tests.interop.kafka import HERE, KEPT
 
 VERSION = "4.0.0"
 LAKES_VERSION = "4.1.4"  # the newest for which there are both Delta Lake and Iceberg
+S3_VERSION = "5.2.5"  # of moto
 FETCH_SECONDS_MAX = 300
 
 
@@ -28,15 +29,24 @@ class SparkFailed(Exception):
 
 def pyspark_folder(version: str = VERSION) -> Path:
     """Return where PySpark is, which is fetched if it has not been."""
+    return _folder("pyspark", version)
+
+
+def s3_folder() -> Path:
+    """Return where a server of S3 is, the module moto.server."""
+    return _folder("moto", S3_VERSION, "[server]")
+
+
+def _folder(package: str, version: str, extra: str = "") -> Path:
     KEPT.mkdir(parents=True, exist_ok=True)
-    folder = KEPT / f"pyspark-{version}"
+    folder = KEPT / f"{package}-{version}"
     stamp = folder / ".whole"
     with open(KEPT / "spark.lock", "w") as lock:  # several pytest workers
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists():
             shutil.rmtree(folder, ignore_errors=True)
             pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-            _fetch("pip", "pyspark", (*pip, "--target", str(folder), f"pyspark=={version}"))
+            _fetch("pip", package, (*pip, "--target", str(folder), f"{package}{extra}=={version}"))
             stamp.touch()
     return folder
 
