@@ -1,7 +1,6 @@
 """codecs: Kafka's compression types on one's own records, with a recommendation, costs, and what the articles say.
 
-A sample of each topic is taken by tasks, and measured in tasks: one for each topic and size of batches, each on one
-core at a time.
+There is a task for each topic and size of batches: it reads the topic's sample, a few runs of records, and measures.
 """
 
 from __future__ import annotations
@@ -14,28 +13,21 @@ from minibroker.clock import LoopClock
 from minibroker.log.compression import NONE
 from minibroker.spark.jobs.arguments import add_source_arguments, source_options
 from minibroker.spark.jobs.codecs_advice import (
+    ARTICLES,
     BALANCED,
     GOALS,
     Advice,
     Comparison,
+    Cost,
     Load,
     advise,
     compare,
     cost_of,
     reference_bytes,
 )
-from minibroker.spark.jobs.codecs_measuring import (
-    Measurement,
-    Setting,
-    Work,
-    measure,
-    pieces_of,
-    read_piece,
-    setting_of,
-)
-from minibroker.spark.jobs.codecs_report import outcome, report
-from minibroker.spark.jobs.page import bytes_text
-from minibroker.spark.jobs.profile import write_report
+from minibroker.spark.jobs.codecs_measuring import Measurement, Piece, Setting, Work, measure, pieces_of, setting_of
+from minibroker.spark.jobs.codecs_report import codecs_report
+from minibroker.spark.jobs.page import bytes_text, some_of, time_text, write_report
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
@@ -118,99 +110,79 @@ def codecs(
     html: where the report goes.
     """
     progress = progress or Progress(is_wanted=False)
-    if load is None:
-        load = Load()
+    load = load or Load()
     if load.replicas < 1 or load.consumers < 0 or load.rate <= 0 or load.link <= 0 or seconds < 0:
         raise OptionError("costs: there is at least one replica, and no rate, link or time below zero")
     chosen = list(dict.fromkeys([Setting(NONE), *(settings or settings_of(SETTINGS))]))
     sizes = sorted(set(batch_bytes or [size_of("", each) for each in BATCH_BYTES.split(",")]))
-    runs, notes = _sampled(spark, source, sample_bytes or size_of("", SAMPLE_BYTES), progress)
-    works = [Work(topic, runs[topic], size, chosen, seconds) for topic in runs for size in sizes]
+    with progress.step("planning"):
+        pieces, notes = _planned(source, sample_bytes or size_of("", SAMPLE_BYTES))
+    works = [Work(topic, pieces[topic], size, chosen, seconds) for topic in pieces for size in sizes]
     with progress.step(f"measuring {len(chosen)} settings on {len(sizes)} sizes of batches"):
         measured = [each for found in run_tasks(spark, measure, works) for each in found]
-    by_topic = {name: [each for each in measured if each.topic == name] for name in runs}
+    by_topic = {name: rows for name in pieces if (rows := [each for each in measured if each.topic == name])}
+    if not by_topic:
+        raise OptionError("there is no record to measure on")
+    if empty := pieces.keys() - by_topic.keys():
+        notes.append(f"without a record: {', '.join(sorted(empty))}")
     advice = {name: advise(found, goal, load) for name, found in by_topic.items()}
-    comparisons = {name: compare(found) for name, found in by_topic.items()}
     for name, each in advice.items():
         wanted = " ".join(f"{key}={value}" for key, value in each.properties.items())
         notes.append(f"{name}: take {wanted}, {each.reason}")
+    notes.append(f"articles rank codecs so: {'; '.join(f'{what} ({url})' for what, url in ARTICLES)}")
+    tables = _tables(by_topic, advice, load)
     if html is not None:
-        about = f"A sample of {bytes_text(sum(len(run) for each in runs.values() for run in each))} of records."
-        now_ms = (clock or LoopClock()).now_ms()
-        place = write_report(spark, html, report(by_topic, advice, comparisons, load, about, now_ms))
-        notes.append(f"the report is {place}")
+        about = f"Measured on {time_text((clock or LoopClock()).now_ms())} UTC, for {bytes_text(load.rate)}/s, "
+        about += f"{load.replicas} replicas and {load.consumers} groups of consumers."
+        page = codecs_report(f"Codecs for {some_of(by_topic)}", about, advice, tables)
+        notes.append(f"the report is {write_report(html, page)}")
     figures = {"goal": goal, "rate": load.rate, "replicas": load.replicas, "consumers": load.consumers}
-    return Summary("codecs", figures, _tables(measured, advice, comparisons, load), notes=notes)
+    return Summary("codecs", figures, tables, notes=notes)
 
 
-def _sampled(
-    spark: Any, source: Mapping[str, str], sample_bytes: int, progress: Progress
-) -> tuple[dict[str, list[bytes]], list[str]]:
-    """Return runs of records by topic, and what should be said of them."""
+def _planned(source: Mapping[str, str], sample_bytes: int) -> tuple[dict[str, list[Piece]], list[str]]:
+    """Return what to read of each topic, and what should be said of it."""
     options = parse({**source, "includeHeaders": "true"})
-    with progress.step("planning"):
-        tasks = plan(options)
-    names = list(dict.fromkeys(task.topic for task in tasks))
-    notes = []
+    tasks = plan(options)
+    names, notes = list(dict.fromkeys(task.topic for task in tasks)), []
     if len(names) > TOPICS_MAX:
         notes.append(f"only the first {TOPICS_MAX} of {len(names)} topics were measured; name others with --topic")
-        names = names[:TOPICS_MAX]
-    pieces = [
-        (name, piece)
-        for name in names
-        for piece in pieces_of([task for task in tasks if task.topic == name], options, sample_bytes)
-    ]
-    with progress.step(f"taking samples of {len(names)} topics"):
-        read = run_tasks(spark, read_piece, [piece for _, piece in pieces])
-    runs: dict[str, list[bytes]] = {}
-    for (name, _), run in zip(pieces, read, strict=True):
-        if run:
-            runs.setdefault(name, []).append(run)
-    empty = [name for name in names if name not in runs]
-    if empty:
-        notes.append(f"without a record: {', '.join(empty)}")
-    if not runs:
-        raise OptionError("there is no record to measure on")
-    return runs, notes
+    by_topic = {name: [task for task in tasks if task.topic == name] for name in names[:TOPICS_MAX]}
+    return {name: pieces_of(found, options, sample_bytes) for name, found in by_topic.items()}, notes
 
 
-def _tables(
-    measured: Sequence[Measurement],
-    advice: Mapping[str, Advice],
-    comparisons: Mapping[str, Sequence[Comparison]],
-    load: Load,
-) -> list[Table]:
-    recommended = [
-        [each.topic, each.best.setting.name, each.best.setting.level, each.goal, round(each.best.ratio, 4), each.reason]
-        for each in advice.values()
-    ]
-    figures, costs, expected = [], [], []
-    reference = reference_bytes(measured)
-    for each in sorted(measured, key=lambda each: each.batch_bytes != reference):  # that goes first
-        who = [each.topic, each.setting.name, each.setting.level, each.batch_bytes]
-        speeds = [_rounded(each.compress_mb_s), _rounded(each.decompress_mb_s)]
-        spreads = [round(each.compress_spread, 4), round(each.decompress_spread, 4)]
-        amounts = [each.batches, each.records, each.raw_bytes, each.packed_bytes]
-        figures.append([*who, round(each.ratio, 4), *speeds, *spreads, each.rounds, *amounts])
-        costs.append([*who, *(round(value, 6) for value in cost_of(each, load))])
-    for name, rows in comparisons.items():
-        for row in rows:
-            pair = f"{row.higher.name} > {row.lower.name}"
-            expected.append([name, row.figure, pair, outcome(row), *(round(value, 3) for value in row.at_reference)])
-    at_reference = sum(each.batch_bytes == reference for each in measured)
+def _tables(found: Mapping[str, Sequence[Measurement]], advice: Mapping[str, Advice], load: Load) -> list[Table]:
+    rows = [each for of_topic in found.values() for each in of_topic]
+    reference = reference_bytes(rows)
+    rows.sort(key=lambda each: each.batch_bytes != reference)  # that goes first
+    who = [[each.topic, each.setting.name, each.setting.level, each.batch_bytes] for each in rows]
     columns = ["topic", "codec", "level", "batch_bytes"]
-    speeds_and_spreads = ["compress_mb_s", "decompress_mb_s", "compress_spread", "decompress_spread"]
-    cores = ["producer_cores", "broker_cores", "recompress_cores", "consumer_cores"]
-    return [
-        Table("recommended", ["topic", "compression_type", "level", "goal", "ratio", "reason"], recommended),
-        Table(
-            "measured",
-            [*columns, "ratio", *speeds_and_spreads, "rounds", "batches", "records", "raw_bytes", "packed_bytes"],
-            figures,
-        ),
-        Table("costs", [*columns, *cores, "network_bytes_s", "disk_bytes_s"], costs, at_reference),
-        Table("articles", ["topic", "figure", "expected", "measured", "first", "second"], expected),
+    recommended = [
+        [name, each.best.setting.name, each.best.setting.level, round(each.best.ratio, 4)]
+        for name, each in advice.items()
     ]
+    speeds = [
+        [round(each.ratio, 4), _rounded(each.compress_mb_s), _rounded(each.decompress_mb_s), round(each.spread, 4)]
+        for each in rows
+    ]
+    costs = [[round(value, 6) for value in cost_of(each, load)] for each in rows]
+    amounts = [[each.batches, each.records, each.raw_bytes, each.packed_bytes] for each in rows]
+    expected = [
+        [name, *each[:3], round(each.first, 3), round(each.second, 3)]
+        for name, of_topic in found.items()
+        for each in compare(of_topic)
+    ]
+    return [
+        Table("recommended", ["topic", "compression_type", "level", "ratio"], recommended),
+        Table("measured", [*columns, "ratio", "compress_mb_s", "decompress_mb_s", "spread"], _beside(who, speeds)),
+        Table("costs", [*columns, *Cost._fields], _beside(who, costs), sum(row[3] == reference for row in who)),
+        Table("samples", [*columns, "batches", "records", "raw_bytes", "packed_bytes"], _beside(who, amounts), 0),
+        Table("articles", ["topic", *Comparison._fields], expected),
+    ]
+
+
+def _beside(who: list[list[Any]], rows: list[list[Any]]) -> list[list[Any]]:
+    return [[*left, *right] for left, right in zip(who, rows, strict=True)]
 
 
 def _rounded(value: float | None) -> float | None:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from minibroker.log.compression import GZIP, LEVELS, LZ4, NONE, SNAPPY, ZSTD
-from minibroker.spark.jobs.codecs_measuring import Measurement, Setting
+from minibroker.log.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
+from minibroker.spark.jobs.codecs_measuring import Measurement
 from minibroker.spark.jobs.page import bytes_text, size_text
 
 THROUGHPUT, SIZE, BALANCED = GOALS = ("throughput", "size", "balanced")
@@ -40,22 +40,16 @@ class Cost(NamedTuple):
     broker_cores: float  # to validate; batches stay as they are
     recompress_cores: float  # added if the broker must compress again, with this codec
     consumer_cores: float
-    network: float  # bytes a second, over all links
-    disk: float  # bytes a second, on all replicas
+    network_bytes_s: float  # over all links
+    disk_bytes_s: float  # on all replicas
 
 
 def cost_of(measured: Measurement, load: Load) -> Cost:
     packed = load.rate / measured.ratio
     compress = _seconds(measured.compress_mb_s) * load.rate
     decompress = _seconds(measured.decompress_mb_s) * load.rate
-    return Cost(
-        compress,
-        decompress,
-        compress,
-        decompress * load.consumers,
-        packed * (load.replicas + load.consumers),
-        packed * load.replicas,
-    )
+    links = packed * (load.replicas + load.consumers)
+    return Cost(compress, decompress, compress, decompress * load.consumers, links, packed * load.replicas)
 
 
 def way_seconds(measured: Measurement, load: Load) -> float:
@@ -70,8 +64,6 @@ def _seconds(mb_s: float | None) -> float:
 
 
 class Advice(NamedTuple):
-    topic: str
-    goal: str
     best: Measurement
     reason: str
 
@@ -79,10 +71,8 @@ class Advice(NamedTuple):
     def properties(self) -> dict[str, str]:
         """Return what to set in a producer."""
         setting = self.best.setting
-        found = {"compression.type": setting.name}
-        if not setting.codec or setting.is_default or setting.codec not in LEVELS:
-            return found
-        return found | {f"compression.{setting.name}.level": str(setting.level)}
+        level = {} if setting.is_default else {f"compression.{setting.name}.level": str(setting.level)}
+        return {"compression.type": setting.name, **level}
 
 
 def reference_bytes(found: Sequence[Measurement]) -> int:
@@ -98,56 +88,55 @@ def advise(found: Sequence[Measurement], goal: str, load: Load) -> Advice:
     worth = [each for each in rows if each.setting.codec != NONE and each.ratio >= WORTH_RATIO]
     if not worth:
         most = max(rows, key=lambda each: each.ratio)
-        reason = (
+        return Advice(
+            (plain or [most])[0],
             f"no codec makes batches of {size_text(reference)} {WORTH_RATIO} times smaller ({most.setting.label}: "
-            f"{most.ratio:.2f}): the work would be for nothing"
+            f"{most.ratio:.2f}): the work would be for nothing",
         )
-        best = (plain or [most])[0]
-    elif goal == SIZE:
-        best, reason = _smallest(worth)
-    elif goal == THROUGHPUT:
-        best = max(worth, key=_compress_speed)
-        speed = f"{_compress_speed(best):,.0f} MB/s a core"
-        reason = f"the fastest that is worth it: {speed}, {best.ratio:.2f} times smaller"
-    else:
-        best, reason = _shortest(worth, plain, load)
-    return Advice(best.topic, goal, best, reason)
+    if goal == BALANCED:
+        return _shortest(worth + plain, load)
+    least = max(each.ratio for each in worth) * (1 - SAME) if goal == SIZE else 0
+    best = max([each for each in worth if each.ratio >= least], key=_compress_speed)
+    kind = f"the smallest, to {SAME:.0%}" if goal == SIZE else "the fastest that is worth it"
+    return Advice(best, f"{kind}: {best.ratio:.2f} times smaller at {_compress_speed(best):,.0f} MB/s a core")
 
 
-def _smallest(worth: list[Measurement]) -> tuple[Measurement, str]:
-    highest = max(each.ratio for each in worth)
-    best = max([each for each in worth if each.ratio >= highest * (1 - SAME)], key=_compress_speed)
-    reason = f"the smallest: {best.ratio:.2f} times at {_compress_speed(best):,.0f} MB/s a core"
-    if best.ratio < highest:
-        reason += f"; what is up to {SAME:.0%} smaller is slower"
-    return best, reason
-
-
-def _shortest(worth: list[Measurement], plain: list[Measurement], load: Load) -> tuple[Measurement, str]:
-    by_way = sorted((way_seconds(each, load) * 1e9, place, each) for place, each in enumerate(worth + plain))
-    ways = [f"{each.setting.label} {way:.1f}" for way, _, each in by_way[1:4]]
-    ways += [f"none {way:.1f}" for way, _, each in by_way[4:] if each.setting.codec == NONE]
-    way, _, best = by_way[0]
-    reason = (
-        f"the shortest way: {way:.1f} ms for a MB to be compressed, carried {load.replicas + load.consumers} times "
-        f"over {bytes_text(load.link)}/s, validated and read; {', '.join(ways)}"
+def _shortest(rows: list[Measurement], load: Load) -> Advice:
+    ways = sorted(((way_seconds(each, load) * 1e9, each) for each in rows), key=lambda way: way[0])
+    others = [
+        f"{each.setting.label} {ms:.1f}"
+        for rank, (ms, each) in enumerate(ways)
+        if 0 < rank < 4 or (rank and each.setting.codec == NONE)
+    ]
+    return Advice(
+        ways[0][1],
+        f"the shortest way: {ways[0][0]:.1f} ms for a MB to be compressed, carried {load.replicas + load.consumers} "
+        f"times over {bytes_text(load.link)}/s, validated and read; {', '.join(others)}",
     )
-    return best, reason
 
 
 def _compress_speed(measured: Measurement) -> float:
     return measured.compress_mb_s or 0.0
 
 
-# The articles
-
-# LZ4 > Snappy > zstd, gzip; and zstd > LZ4 > gzip > Snappy.
-EXPECTED = (
-    *(("throughput", LZ4, SNAPPY), ("throughput", SNAPPY, ZSTD), ("throughput", SNAPPY, GZIP)),
-    *(("ratio", ZSTD, LZ4), ("ratio", LZ4, GZIP), ("ratio", GZIP, SNAPPY)),
+# The articles: who says what, and where.
+ARTICLES = (
+    (
+        "Zhang Boyi on CSDN, after Hu Xi's course on Kafka: throughput LZ4 > Snappy > zstd, gzip; ratio zstd > LZ4 > "
+        "gzip > Snappy",
+        "https://blog.csdn.net/zhanglong_4444/article/details/103679803",
+    ),
+    (
+        "Tencent Cloud, CKafka: throughput LZ4 > Snappy > gzip; ratio LZ4 > gzip > Snappy",
+        "https://www.tencentcloud.com/document/product/597/34004",
+    ),
+    (
+        "Conduktor, the other way about gzip: its ratio is the highest, then zstd",
+        "https://docs.conduktor.io/learn/advanced/producers/compression",
+    ),
 )
-# Why it may be the other way.
-REASONS = {
+# Figure, what should be higher, what lower -> why it may be the other way.
+EXPECTED = {
     ("throughput", LZ4, SNAPPY): "both look for repetitions only and are within reach of each other: which is faster "
     "depends on how long those are, on the library, and on the blocks of 64 and 32 KiB that Kafka gives them; in small "
     "batches it counts what setting up an LZ4 frame takes",
@@ -162,60 +151,47 @@ REASONS = {
 
 
 class Comparison(NamedTuple):
-    """An expectation beside what was measured, by sizes of batches."""
+    """What articles say beside what was measured."""
 
-    topic: str
     figure: str  # throughput or ratio
-    higher: Setting
-    lower: Setting
-    holds: list[int]  # sizes of batches
-    same: list[int]  # within the noise
-    differs: list[int]
-    at_reference: tuple[float, float]
-    reason: str  # empty if it holds everywhere
+    expected: str
+    measured: str  # for which sizes of batches it holds
+    first: float  # in batches of the reference
+    second: float
+
+
+def pair(higher: int, lower: int) -> str:
+    return f"{CODEC_NAMES[higher]} > {CODEC_NAMES[lower]}"
 
 
 def compare(found: Sequence[Measurement]) -> list[Comparison]:
     """Return each expectation for which both codecs were measured at their default levels."""
-    by_place = {
-        (each.batch_bytes, each.setting.codec): each
-        for each in found
-        if each.setting.codec and _is_default(each.setting)
-    }
+    of_default = {(each.batch_bytes, each.setting.codec): each for each in found if each.setting.is_default}
     reference = reference_bytes(found)
     sizes = sorted({each.batch_bytes for each in found})
     made = []
     for figure, higher, lower in EXPECTED:
-        outcomes: dict[int, list[int]] = {1: [], 0: [], -1: []}
-        for size in sizes:
-            one, other = by_place.get((size, higher)), by_place.get((size, lower))
-            if one is not None and other is not None:
-                outcomes[_order(figure, one, other)].append(size)
-        if (reference, higher) not in by_place or (reference, lower) not in by_place:
+        both = [(of_default.get((size, higher)), of_default.get((size, lower))) for size in [reference, *sizes]]
+        values = [(_figure(figure, one), _figure(figure, other)) for one, other in both if one and other]
+        if not values:
             continue
-        one, other = by_place[reference, higher], by_place[reference, lower]
-        reason = REASONS[figure, higher, lower] if outcomes[0] or outcomes[-1] else ""
-        values = _figure(figure, one), _figure(figure, other)
-        made.append(
-            Comparison(
-                one.topic, figure, one.setting, other.setting, outcomes[1], outcomes[0], outcomes[-1], values, reason
-            )
-        )
+        outcomes: dict[str, list[str]] = {"holds": [], "no difference": [], "the other way": []}
+        for size, (one, other) in zip(sizes, both[1:], strict=True):
+            if one and other:
+                outcomes[_outcome(figure, one, other)].append(size_text(size))
+        there = {said: at for said, at in outcomes.items() if at}
+        said = ", ".join(f"{each} at {', '.join(at)}" if len(there) > 1 else each for each, at in there.items())
+        made.append(Comparison(figure, pair(higher, lower), said, *values[0]))
     return made
-
-
-def _is_default(setting: Setting) -> bool:
-    return setting.codec not in LEVELS or setting.is_default
 
 
 def _figure(figure: str, measured: Measurement) -> float:
     return measured.ratio if figure == "ratio" else _compress_speed(measured)
 
 
-def _order(figure: str, one: Measurement, other: Measurement) -> int:
-    """Return 1 if the first is higher, -1 if lower, 0 if the noise does not let one say."""
+def _outcome(figure: str, one: Measurement, other: Measurement) -> str:
     first, second = _figure(figure, one), _figure(figure, other)
-    noise = SAME if figure == "ratio" else max(SAME, (one.compress_spread + other.compress_spread) / 2)
+    noise = SAME if figure == "ratio" else max(SAME, (one.spread + other.spread) / 2)
     if abs(first - second) <= noise * max(first, second):
-        return 0
-    return 1 if first > second else -1
+        return "no difference"
+    return "holds" if first > second else "the other way"

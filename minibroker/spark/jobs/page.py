@@ -1,6 +1,6 @@
 """Reports as one page of HTML that can be sent on: no script, nothing from the network, readable in light and dark.
 
-    Page("Profile of orders", "...").add(section("Keys", figure(chart, "...", table(...)))).html()
+    report("Profile of orders", "...", finds(...), tables, {"sizes": "Sizes"}, drawn, ["Every record was read once."])
 
 Charts carry the table they were drawn from, folded under them: for those who cannot see them, and for copying.
 What must hold: every text is escaped but what is named `html`.
@@ -9,12 +9,16 @@ What must hold: every text is escaped but what is named `html`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import Any, Self
+from typing import Any
+
+from minibroker.spark.jobs.summary import Table
+from minibroker.spark.option_values import OptionError
 
 DAY_MS = 86_400_000
+ROWS_MAX = 200  # of a table
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 YEAR_10000_MS = 253_402_300_800_000
 
@@ -26,91 +30,125 @@ STYLE = """
 --track:#262b31;--accent:#7fb2e6;--warn:#f2c078;--warn-ground:#33291a;--good:#86d1a8;--good-ground:#1a2c22;
 --c0:#6ea6de;--c1:#eda35a;--c2:#6cc095;--c3:#d580b5;--c4:#ae9be3;--c5:#a2abb6}}
 *{box-sizing:border-box}
-body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,
-"Helvetica Neue",Arial,sans-serif}
-main,header,footer{max-width:1120px;margin:0 auto;padding:0 24px}
-header{padding-top:36px}
-h1{font-size:28px;line-height:1.2;margin:0 0 6px;letter-spacing:-.01em}
-h2{font-size:21px;margin:44px 0 12px;padding-top:14px;border-top:2px solid var(--line)}
+body{margin:0 auto;max-width:1168px;padding:24px;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,
+-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;overflow-wrap:anywhere}
+h1{font-size:28px;line-height:1.2;margin:0 0 6px}
+h2{font-size:21px;margin:40px 0 12px;padding-top:14px;border-top:2px solid var(--line)}
 h3{font-size:16px;margin:26px 0 8px}
 p{margin:6px 0;max-width:76ch}
 .soft,figcaption p,footer{color:var(--soft)}
-a{color:var(--accent)}
-nav ul{list-style:none;padding:0;margin:14px 0 0;display:flex;flex-wrap:wrap;gap:6px 18px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0;padding:0}
-.tiles div{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 16px}
-.tiles dt{color:var(--soft);font-size:13px}
-.tiles dd{margin:0;font-size:23px;font-weight:600;letter-spacing:-.01em;font-variant-numeric:tabular-nums}
-.tiles dd small{display:block;font-size:12.5px;font-weight:400;color:var(--soft);letter-spacing:0}
+a,summary{color:var(--accent)}
+nav a{margin-right:18px}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0}
+.tiles div,figure{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 16px}
+.tiles dt,.tiles small{color:var(--soft);font-size:13px;font-weight:400}
+.tiles dd{margin:0;font-size:23px;font-weight:600}
+.tiles small{display:block}
 .finds{list-style:none;padding:0;margin:12px 0}
-.finds li{padding:9px 14px;border-left:4px solid var(--warn);background:var(--warn-ground);margin:7px 0;
-border-radius:0 8px 8px 0}
+.finds li{padding:9px 14px;border-left:4px solid var(--warn);background:var(--warn-ground);margin:7px 0}
 .finds li.good{border-color:var(--good);background:var(--good-ground)}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:16px;margin:14px 0}
-figure{margin:0;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px 16px;min-width:0}
+figure{margin:0;min-width:0}
 figure.wide{grid-column:1/-1}
-figcaption{font-weight:600;margin-bottom:8px}
-figcaption p{font-weight:400;font-size:13px;margin:0}
-svg{display:block;width:100%;height:auto}
-figure:not(.wide)>svg{max-width:640px}
-svg text{fill:var(--ink);font-size:11.5px;font-family:inherit}
-svg .tick{fill:var(--soft)}svg .name{fill:var(--soft);font-weight:600}svg .value{font-variant-numeric:tabular-nums}
-.grid{stroke:var(--line);stroke-width:1}.track{fill:var(--track)}.hit{fill:transparent}
-.line{fill:none;stroke-width:2}.spread{stroke-width:2;opacity:.45}
-.s0{fill:var(--c0)}.s1{fill:var(--c1)}.s2{fill:var(--c2)}.s3{fill:var(--c3)}.s4{fill:var(--c4)}.s5{fill:var(--c5)}
-.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}
-.c5{stroke:var(--c5)}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:4px 16px;padding:0;margin:6px 0 0;font-size:13px}
-.legend svg{display:inline-block;width:12px;height:12px;margin-right:6px;vertical-align:-1px}
-details{margin-top:8px;font-size:13px}
-summary{cursor:pointer;color:var(--accent)}
-.scroll{overflow-x:auto;margin:10px 0}
-table{border-collapse:collapse;font-size:13.5px;font-variant-numeric:tabular-nums;background:var(--card)}
-caption{text-align:left;font-weight:600;padding:4px 0 6px}
-th,td{padding:5px 12px;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}
-th{color:var(--soft);font-weight:600}thead th{border-bottom:2px solid var(--line)}
-td.number,th.number{text-align:right}
-td.text{white-space:normal;min-width:16em}
-code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.93em}
-footer{padding:40px 24px;font-size:13px}
-@media print{body{background:#fff}figure,.tiles div{break-inside:avoid}details{display:none}}
+figcaption{font-weight:600;margin-bottom:10px}
+figcaption p,details,.legend{font-weight:400;font-size:13px;margin:0}
+.bars{display:grid;grid-template-columns:fit-content(40%) 1fr max-content;gap:6px 10px;font-size:13px;
+align-items:center}
+.bars span{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;text-align:right}
+.bars i{background:var(--track);height:18px}
+.bars b{display:block;height:100%;min-width:1px}
+.bars em{font-style:normal;font-variant-numeric:tabular-nums}
+.columns small,.columns p{color:var(--soft);font-size:13px;margin:2px 0;max-width:none}
+.columns div{display:flex;height:170px;border:solid var(--line);border-width:1px 0}
+.columns i{flex:1;padding:0 min(8%,2px);display:flex;align-items:flex-end}
+.columns i:hover{background:var(--track)}
+.columns b{display:block;width:100%}
+.columns .ends{display:flex;justify-content:space-between}
+svg{display:block;width:100%;height:auto;max-width:640px}
+svg text{fill:var(--soft);font:12px system-ui,sans-serif}
+svg line{stroke:var(--line)}polyline{fill:none;stroke-width:2}
+.s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}
+b[class]{background:var(--c)}polyline{stroke:var(--c)}svg text[class]{fill:var(--c)}.legend span{color:var(--c)}
+.legend{list-style:none;display:flex;flex-wrap:wrap;gap:4px 16px;padding:0}
+details{margin-top:8px}
+.scroll{overflow-x:auto;margin:10px 0;max-height:480px}
+table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;overflow-wrap:normal}
+th,td{padding:5px 9px 5px 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+th{color:var(--soft);font-weight:600}
+.number{text-align:right}td.number{white-space:nowrap}
+.text{min-width:16em}
+footer{padding-top:40px;font-size:13px}
+@media print{details{display:none}figure{break-inside:avoid}}
 """
 
 
-class Page:
-    """A report."""
+Row = dict[str, Any]
 
-    def __init__(self, title: str, about: str):
-        self._title = title
-        self._about = about
-        self._sections: list[tuple[str, str]] = []
 
-    def add(self, name: str, html: str) -> Self:
-        self._sections.append((name, html))
-        return self
+def report(
+    title: str,
+    about: str,
+    said: str,
+    tables: Sequence[Table],
+    titles: Mapping[str, str],
+    drawn: Callable[[str, dict[str, list[Row]]], str],
+    manner: Sequence[str],
+) -> str:
+    """Return a page: what is to be said first, each topic in charts and tables, how it was done.
 
-    def html(self) -> str:
-        links = "".join(
-            f'<li><a href="#part-{n}">{escape(name)}</a></li>' for n, (name, _) in enumerate(self._sections)
-        )
-        parts = "\n".join(
-            f'<section id="part-{n}"><h2>{escape(name)}</h2>{html}</section>'
-            for n, (name, html) in enumerate(self._sections)
-        )
-        return (
-            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-            '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-            f"<title>{escape(self._title)}</title><style>{STYLE}</style></head>\n<body>"
-            f'<header><h1>{escape(self._title)}</h1><p class="soft">{escape(self._about)}</p>'
-            f'<nav aria-label="Contents"><ul>{links}</ul></nav></header>\n<main>{parts}</main>\n'
-            "<footer>Made by minibroker; this file needs nothing but itself.</footer></body></html>\n"
-        )
+    said, what `drawn` makes of the tables of a topic: HTML. tables: their first column is the topic.
+    titles: headings of the tables that are shown, by their names.
+    """
+    topics: dict[str, dict[str, list[Row]]] = {}
+    for each in tables:
+        for topic, *row in each.rows:
+            mine = topics.setdefault(topic, {table.name: [] for table in tables})
+            mine[each.name].append(dict(zip(each.columns[1:], row, strict=True)))
+    sections = {"At a glance": said}
+    for name, mine in topics.items():
+        below = [f"<h3>{escape(text)}</h3>{_rows(mine[key])}" for key, text in titles.items() if mine[key]]
+        sections[name] = drawn(name, mine) + "".join(below)
+    sections["How it was done"] = "".join(f"<p>{escape(each)}</p>" for each in manner)
+    links = "".join(f'<a href="#part-{n}">{escape(name)}</a>' for n, name in enumerate(sections))
+    parts = "\n".join(
+        f'<section id="part-{n}"><h2>{escape(name)}</h2>{html}</section>'
+        for n, (name, html) in enumerate(sections.items())
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><header><h1>{escape(title)}</h1>"
+        f'<p class="soft">{escape(about)}</p><nav aria-label="Contents">{links}</nav></header>\n<main>{parts}</main>\n'
+        "<footer>Made by minibroker; this file needs nothing but itself.</footer></body></html>\n"
+    )
+
+
+def _rows(rows: Sequence[Row]) -> str:
+    more = f'<p class="soft">and {len(rows) - ROWS_MAX:,} more; --json has all of them.</p>'
+    names = [re.sub("_s$", "/s", name).replace("_", " ").replace("mb/", "MB/") for name in rows[0]]
+    shown = table(names, [list(row.values()) for row in rows[:ROWS_MAX]])
+    return shown + (more if len(rows) > ROWS_MAX else "")
+
+
+def write_report(path: str, text: str) -> str:
+    """Write a report to a path or a URL of a file system that pyarrow knows; return where it is."""
+    if path.endswith("/"):
+        raise OptionError(f"--html {path}: name a file, as {path}report.html")
+    from pyarrow.fs import FileSystem, LocalFileSystem
+
+    is_local = "://" not in path
+    files, place = (LocalFileSystem(), path) if is_local else FileSystem.from_uri(path)
+    if is_local and "/" in path:
+        files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
+    with files.open_output_stream(place) as stream:
+        stream.write(text.encode())
+    return path
 
 
 def tiles(values: Sequence[tuple[str, str, str]]) -> str:
     """Return figures to be seen first: name, value, and what to add in small letters."""
     inside = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}{f'<small>{escape(more)}</small>' if more else ''}</dd></div>"
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>"
         for name, value, more in values
     )
     return f'<dl class="tiles">{inside}</dl>'
@@ -118,54 +156,45 @@ def tiles(values: Sequence[tuple[str, str, str]]) -> str:
 
 def finds(texts: Sequence[str], otherwise: str) -> str:
     """Return what stands out, or that nothing does."""
-    if not texts:
-        return f'<ul class="finds"><li class="good">{escape(otherwise)}</li></ul>'
-    return f'<ul class="finds">{"".join(f"<li>{escape(text)}</li>" for text in texts)}</ul>'
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts) or f'<li class="good">{escape(otherwise)}</li>'
+    return f'<ul class="finds">{items}</ul>'
 
 
 def charts(*figures: str) -> str:
     return f'<div class="charts">{"".join(figures)}</div>'
 
 
-def figure(chart: str, title: str, *, about: str = "", table: str = "", below: str = "", is_wide: bool = False) -> str:
+def figure(chart: str, title: str, *, about: str = "", table: str = "", is_wide: bool = False) -> str:
     """Return a chart with its title and, folded, its table."""
     note = f"<p>{escape(about)}</p>" if about else ""
     folded = f"<details><summary>Table</summary>{table}</details>" if table else ""
     kind = ' class="wide"' if is_wide else ""
-    return f"<figure{kind}><figcaption>{escape(title)}{note}</figcaption>{chart}{below}{folded}</figure>"
+    return f"<figure{kind}><figcaption>{escape(title)}{note}</figcaption>{chart}{folded}</figure>"
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> str:
-    """Return a table; columns of numbers are set to the right. Text that begins with ` is code."""
-    right = [all(_is_number(row[place]) for row in rows) for place in range(len(columns))]
-    head = "".join(
-        f'<th scope="col"{_class(is_right)}>{escape(name)}</th>' for name, is_right in zip(columns, right, strict=True)
-    )
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table; columns of numbers are set to the right."""
+    kinds = [_kind_of([row[place] for row in rows]) for place in range(len(columns))]
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(columns, kinds, strict=True))
     body = "".join(
-        "<tr>" + "".join(_cell(value, is_right) for value, is_right in zip(row, right, strict=True)) + "</tr>"
+        f"<tr>{''.join(f'<td{kind}>{_shown(cell)}</td>' for cell, kind in zip(row, kinds, strict=True))}</tr>"
         for row in rows
     )
-    said = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _is_number(value: Any) -> bool:
-    text = str(value)
-    return value is None or isinstance(value, int | float) or (text[:1].isdigit() and len(text) < 16)
+def _kind_of(values: Sequence[Any]) -> str:
+    texts = [str(value) for value in values if value is not None]
+    if all(text[:1].isdigit() and len(text) < 25 for text in texts):
+        return ' class="number"'
+    return ' class="text"' if max(map(len, texts), default=0) > 60 else ""
 
 
-def _class(is_right: bool) -> str:
-    return ' class="number"' if is_right else ""
-
-
-def _cell(value: Any, is_right: bool) -> str:
-    text = "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-    if _ISO.fullmatch(text):
-        text = text[:-5].replace("T", " ")  # nobody looks for milliseconds in a table
-    if text.startswith("`"):
-        return f"<td><code>{escape(text[1:])}</code></td>"
-    kind = ' class="text"' if len(text) > 60 else _class(is_right)
-    return f"<td{kind}>{escape(text)}</td>"
+def _shown(value: Any) -> str:
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    text = "–" if value is None else str(value)
+    return escape(text[:-5].replace("T", " ") if _ISO.fullmatch(text) else text)  # nobody looks for milliseconds here
 
 
 # Values, for people
@@ -197,6 +226,10 @@ def _scaled(number: float, base: int, units: Sequence[str]) -> str:
 def some_text(number: int, what: str) -> str:
     """Return how many there are of what has a plural with s."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def some_of(topics: Collection[str]) -> str:
+    return ", ".join(topics) if len(topics) < 4 else f"{len(topics)} topics"
 
 
 def share_text(part: float, whole: float) -> str:

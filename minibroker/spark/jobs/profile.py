@@ -1,29 +1,31 @@
 """profile: what topics hold, per topic, partition and hour, as a summary, tables, and a report in HTML to send on.
 
-One pass: tasks read and count, their counts are merged, no record leaves a task. Log directories and brokers alike are
-read with the headers of their batches, as brokers hand out what they store.
-What must hold: of the same log both give the same figures.
+It is SQL over the records and the batches of the data source (profile_sql.py), of log directories and brokers alike.
+What must hold: all of it is about the same offsets, which are found once, before anything is read. What is left out,
+as broken batches and rows above a limit, is told.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from minibroker.clock import LoopClock
+from minibroker.log.compression import CODEC_NAMES, NONE, compress
+from minibroker.spark.jobs import profile_sql
 from minibroker.spark.jobs.arguments import add_source_arguments, source_options
-from minibroker.spark.jobs.page import iso_text
-from minibroker.spark.jobs.profile_counts import Counts
-from minibroker.spark.jobs.profile_findings import findings
-from minibroker.spark.jobs.profile_reading import Work, count_tasks, merge, planned
-from minibroker.spark.jobs.profile_report import report
-from minibroker.spark.jobs.profile_tables import Profile, tables
+from minibroker.spark.jobs.codecs_measuring import Piece, pieces_of, read_piece
+from minibroker.spark.jobs.page import Row, write_report
+from minibroker.spark.jobs.profile_report import profile_report
+from minibroker.spark.jobs.profile_tables import Rows, made
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import FAIL, QUARANTINE, Options, parse
+from minibroker.spark.options import BATCHES, FAIL, OPTIONS, SKIP, TOPIC_OPTIONS, Options, parse
+from minibroker.spark.reading import plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +38,20 @@ EPILOG = """examples:
 
 A broken batch ends the job; --option mode=skip counts the rest and tells what is broken."""
 
-# Counts that come to the driver at most: a work is several tasks of a large log. Each of these may hold the keys of a
-# partition, some MB.
-WORKS_MAX = 128
+KEPT = {"pieces": profile_sql.PIECES, "key_counts": profile_sql.KEY_COUNTS, "packs": profile_sql.PACKS}
+QUERIES = {
+    "parts": profile_sql.PARTS,
+    "top_keys": profile_sql.TOP_KEYS,
+    "bins": profile_sql.BINS,
+    "codecs": profile_sql.CODECS,
+    "producers": profile_sql.PRODUCERS,
+    "hours": profile_sql.HOURS,
+    "broken": profile_sql.BROKEN,
+}
+CHUNK_OFFSETS = 1_000_000
+PARTITIONS = "spark.sql.shuffle.partitions"
+SAMPLE_BYTES = 1 << 20  # of a topic: compressed by way of trial
+TRIAL_BYTES = 64 * 1024  # in pieces of this size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,57 +70,137 @@ def profile(
     html: str | None = None,
     clock: Clock | None = None,
     progress: Progress | None = None,
+    chunk_offsets: int = CHUNK_OFFSETS,
 ) -> Summary:
     """Count what is in topics.
 
     source: options of the data source, as path and subscribe.
     html: where the report goes.
+    chunk_offsets: of so many a task looks at the order.
     """
     progress = progress or Progress(is_wanted=False)
     options = parse(source)
-    if options.mode == QUARANTINE:
-        raise OptionError(f"mode is {QUARANTINE}: a profile has no rows to show; it can be {FAIL} or skip")
+    if options.mode not in (FAIL, SKIP):
+        raise OptionError(f"mode is {options.mode}: a profile has no rows to show; it can be {FAIL} or {SKIP}")
     now_ms = (clock or LoopClock()).now_ms()
-    counts = _counted(spark, options, now_ms, progress)
-    found = Profile(counts)
-    made, notes = tables(found), findings(found)
-    if html is not None:
-        place = write_report(spark, html, report(found, notes, made, now_ms))
-        notes.append(f"the report is {place}")
-    return Summary("profile", _figures(found, now_ms), made, counts.left_out, notes)
-
-
-def _counted(spark: Any, options: Options, now_ms: int, progress: Progress) -> Counts:
     with progress.step("planning"):
-        tasks, counts = planned(options, now_ms)
-    # Neighbours go together: they have keys in common, so their counts are smaller together.
-    size = max(-(-len(tasks) // WORKS_MAX), 1)
-    works = [Work(tasks[begin : begin + size], options, now_ms) for begin in range(0, len(tasks), size)]
-    with progress.step(f"reading {len({task.topic for task in tasks})} topics"):
-        return merge(counts, run_tasks(spark, count_tasks, works))
+        ranges = _ranges(options)
+    counted: Rows = {name: [] for name in (*QUERIES, "compressibility")}
+    if ranges:
+        told = pinned(source, ranges)
+        counted = _counted(spark, ranges, told, {"now": now_ms, "chunk": chunk_offsets}, progress)
+        with progress.step("compressing a sample"):
+            counted["compressibility"] = _compressibility(spark, told)
+    figures, tables, notes = made(counted, now_ms, is_committed=options.read_committed)
+    problems = [str(row["broken"]) for row in counted["broken"]]
+    if len(problems) > profile_sql.BROKEN_MAX:
+        problems[-1] = f"there are more than {profile_sql.BROKEN_MAX} broken batches"
+    if html is not None:
+        page = profile_report(figures, problems, notes, tables, counted["bins"])
+        notes.append(f"the report is {write_report(html, page)}")
+    return Summary("profile", figures, tables, problems, notes)
 
 
-def _figures(found: Profile, now_ms: int) -> dict[str, Any]:
-    parts = [partition for _, _, partition in found.partitions()]
-    oldest, newest = found.span()
-    figures: dict[str, Any] = {
-        "topic_count": len(found.topics),
-        "partition_count": len(parts),
-        "records": sum(part.records for part in parts),
-        "key_and_value_bytes": sum(part.key_bytes + part.value_bytes for part in parts),
+# Reading
+
+
+def _ranges(options: Options) -> list[tuple[str, int, int, int]]:
+    """Return topic, partition, first and end offset of what holds anything."""
+    if options.is_path:
+        from minibroker.spark.files.planning import find_ranges
+        from minibroker.spark.filters import Filters
+
+        ranges = find_ranges(options, Filters())
+        return [(each.files.topic, each.files.partition, each.first_offset, each.end_offset) for each in ranges]
+    from minibroker.spark.brokers.planning import all_ranges
+
+    found = all_ranges(options)
+    tasks = [each for each in found if each.first_offset < each.end_offset]
+    return [(each.topic, each.partition, each.first_offset, each.end_offset) for each in tasks]
+
+
+def pinned(source: Mapping[str, str], ranges: list[tuple[str, int, int, int]]) -> dict[str, str]:
+    """Return the options of a source that reads these ranges, whatever is written meanwhile."""
+    told = {
+        name: value
+        for name, value in OPTIONS.by_true_names(source).items()
+        if name not in TOPIC_OPTIONS and not name.startswith(("starting", "ending"))
     }
-    figures["batches"] = sum(part.batches for part in parts)
-    figures["stored_bytes"] = sum(part.batch_bytes for part in parts)
-    return figures | {"oldest": iso_text(oldest), "newest": iso_text(newest), "profiled_at": iso_text(now_ms)}
+    first: dict[str, dict[str, int]] = {}
+    end: dict[str, dict[str, int]] = {}
+    for topic, partition, first_offset, end_offset in ranges:
+        first.setdefault(topic, {})[str(partition)] = first_offset
+        end.setdefault(topic, {})[str(partition)] = end_offset
+    told["assign"] = json.dumps({topic: [int(number) for number in numbers] for topic, numbers in first.items()})
+    return {**told, "startingOffsets": json.dumps(first), "endingOffsets": json.dumps(end)}
 
 
-def write_report(spark: Any, path: str, text: str) -> str:
-    """Write a report; return where it is."""
-    from minibroker.spark.folders import open_folder
+def _counted(
+    spark: Any,
+    ranges: list[tuple[str, int, int, int]],
+    told: dict[str, str],
+    numbers: dict[str, int],
+    progress: Progress,
+) -> Rows:
+    """Return what the queries find; numbers are what they name besides tables."""
 
-    above, _, name = path.rpartition("/")
-    if not name:
-        raise OptionError(f"--html {path}: name a file, as {path}report.html")
-    folder = open_folder(above or ("/" if path.startswith("/") else "."), spark)
-    folder.write(name, text.encode())
-    return str(folder.at(name))
+    def source(schema: str, **more: str) -> Any:
+        return spark.read.format("minibroker").options(**{**told, **more}).schema(schema).load()
+
+    frames: dict[str, Any] = {
+        "ranges": spark.createDataFrame(ranges, profile_sql.RANGES_SCHEMA),
+        "rows": source(profile_sql.ROWS_SCHEMA),
+        "keys": source(profile_sql.KEYS_SCHEMA),
+        "batches": source(profile_sql.BATCHES_SCHEMA, mode=BATCHES),
+    }
+    names = {name: f"minibroker_profile_{name}" for name in (*frames, *KEPT)}
+
+    def asked(query: str) -> Any:
+        return spark.sql(query.format(**names, **numbers))
+
+    # The 200 partitions that Spark comes with are too many for little.
+    count = sum(end_offset - first_offset for _, _, first_offset, end_offset in ranges)
+    partitions = spark.conf.get(PARTITIONS)
+    spark.conf.set(PARTITIONS, str(min(-(-count // CHUNK_OFFSETS), int(partitions))))
+    try:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(names[name])
+        for name, query in KEPT.items():
+            asked(query).persist().createOrReplaceTempView(names[name])
+        found = {}
+        for name, query in QUERIES.items():
+            with progress.step(f"reading {len({each[0] for each in ranges})} topics: {name.replace('_', ' ')}"):
+                found[name] = [row.asDict() for row in asked(query).collect()]
+        return found
+    finally:
+        for name in names.values():
+            spark.catalog.dropTempView(name)  # and with it what was kept
+        spark.conf.set(PARTITIONS, partitions)
+
+
+def _compressibility(spark: Any, told: dict[str, str]) -> list[Row]:
+    """Return what codecs make of a sample of the values of each topic."""
+    options = parse(told)
+    options.columns = ["key", "value"]
+    by_topic: dict[str, list[Any]] = {}
+    for task in plan(options):
+        by_topic.setdefault(task.topic, []).append(task)
+    works = [pieces_of(tasks, options, SAMPLE_BYTES) for tasks in by_topic.values()]
+    return [
+        {"topic": topic, "codec": CODEC_NAMES[codec], "sampled_bytes": sampled, "compressed_bytes": packed}
+        | {"ratio": round(sampled / packed, 3)}
+        for topic, (sampled, by_codec) in zip(by_topic, run_tasks(spark, try_codecs, works), strict=True)
+        for codec, packed in by_codec.items()
+        if sampled
+    ]
+
+
+def try_codecs(pieces: list[Piece]) -> tuple[int, dict[int, int]]:
+    """Return how many bytes of values there are in pieces of a topic, and how many each codec makes of them."""
+    runs = [
+        b"".join(value for batch in read_piece(piece) for value in batch.column("value").to_pylist() if value)
+        for piece in pieces
+    ]
+    parts = [run[begin : begin + TRIAL_BYTES] for run in runs for begin in range(0, len(run), TRIAL_BYTES)]
+    codecs = [codec for codec in range(len(CODEC_NAMES)) if codec != NONE]
+    return sum(map(len, parts)), {codec: sum(len(compress(codec, part)) for part in parts) for codec in codecs}

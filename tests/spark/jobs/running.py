@@ -23,9 +23,9 @@ def _shown(summary: Summary) -> dict[str, Any]:
     return {"json": summary.as_json(), "text": summary.as_text(), "status": summary.status}
 
 
-def profile(spark: Any, *, source: dict[str, str], html: str, now_ms: int) -> dict[str, Any]:
+def profile(spark: Any, *, now_ms: int, **told: Any) -> dict[str, Any]:
     clock: Any = StandingClock(now_ms)
-    return _shown(profile_job.profile(spark, source=source, html=html, clock=clock))
+    return _shown(profile_job.profile(spark, clock=clock, **told))
 
 
 def codecs(spark: Any, *, source: dict[str, str], html: str, codec: str, batch_bytes: list[int]) -> dict[str, Any]:

@@ -4,157 +4,135 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as Tree
-from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from minibroker.spark.jobs import charts, page
-from minibroker.spark.jobs.charts import Axis, Bar, Dot, Series
+from minibroker.spark.jobs.charts import Bar, Line
+from minibroker.spark.jobs.summary import Table
+from minibroker.spark.option_values import OptionError
 
-SVG = Tree.Element
 NASTY = '<b>&"\x27</b>'
-NUMBERS = Axis("n", str)
 
 
-def drawn(chart: str) -> SVG:
-    return Tree.fromstring(chart)
+def drawn(chart: str) -> Tree.Element:
+    return Tree.fromstring(f"<div>{chart}</div>")
 
 
-def rectangles(chart: str, kind: str) -> list[dict[str, str]]:
-    return [each.attrib for each in drawn(chart).iter("rect") if each.attrib["class"] == kind]
+def shares(chart: str, which: str) -> list[float]:
+    """Return how large boxes are, in percent."""
+    return [float(share) for share in re.findall(rf'style="{which}:([\d.]+)%"', chart)]
 
 
 def test_bars_are_as_long_as_their_values() -> None:
     chart = charts.bars([Bar("one", 10, "10"), Bar("two", 5, "5"), Bar("none", 0, "0")], "lengths")
-    widths = [float(each["width"]) for each in rectangles(chart, "s0")]
-    assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
-    assert widths[2] == 0
-    assert [float(each["width"]) for each in rectangles(chart, "track")] == [widths[0]] * 3
+    assert shares(chart, "width") == [100, 50, 0]
 
 
-def test_columns_are_as_high_as_their_values_and_stand_on_one_line() -> None:
-    chart = charts.columns([Bar("a", 40, "40"), Bar("b", 10, "10")], "heights", NUMBERS)
-    high, low = rectangles(chart, "s0")
-    assert float(high["height"]) == pytest.approx(4 * float(low["height"]), abs=0.3)
-    bottoms = {round(float(each["y"]) + float(each["height"])) for each in (high, low)}
-    assert len(bottoms) == 1
+def test_columns_are_as_high_as_their_values_and_named_at_their_ends() -> None:
+    chart = charts.columns([Bar(f"label {n}", n, str(n)) for n in range(5)], "heights", "4 records")
+    assert shares(chart, "height") == [0, 25, 50, 75, 100]
+    assert [each.text for each in drawn(chart).iter("span")] == ["label 0", "label 2", "label 4"]
 
 
-def test_labels_of_many_columns_do_not_lie_over_each_other() -> None:
-    chart = charts.columns([Bar(f"label {n}", n, str(n)) for n in range(90)], "many", NUMBERS)
-    at = [
-        float(each.attrib["x"])
-        for each in drawn(chart).iter("text")
-        if (each.text or "").startswith("label") and each.attrib["class"] == "tick"
-    ]
-    assert 2 <= len(at) <= 12
-    assert min(b - a for a, b in pairwise(at)) > 40
-
-
-def test_points_rise_and_go_right_with_their_values() -> None:
-    dots = [Dot(1, 1, "a", "a"), Dot(10, 2, "b", "b"), Dot(100, 4, "c", "c", 50, 200)]
-    chart = charts.scatter([Series("s", dots, 0)], "points", Axis("x", str, is_log=True), NUMBERS)
-    at = [(float(each.attrib["cx"]), float(each.attrib["cy"])) for each in drawn(chart).iter("circle")]
-    assert at[1][0] - at[0][0] == pytest.approx(at[2][0] - at[1][0], abs=0.3), "equal steps of a logarithm"
-    assert at[0][1] - at[1][1] == pytest.approx((at[1][1] - at[2][1]) / 2, abs=0.3)
-    (spread,) = (each.attrib for each in drawn(chart).iter("line") if each.attrib["class"].startswith("spread"))
-    assert float(spread["x1"]) < at[2][0] < float(spread["x2"])
-
-
-def test_labels_of_points_in_one_place_are_drawn_apart() -> None:
-    dots = [Dot(5, 5, str(n), f"name {n}") for n in range(4)]
-    chart = charts.scatter([Series("s", dots)], "near", NUMBERS, NUMBERS)
-    places = [
-        (each.attrib["x"], each.attrib["y"])
-        for each in drawn(chart).iter("text")
-        if (each.text or "").startswith("name")
-    ]
-    assert len(set(places)) == 4
+def test_lines_rise_with_their_values_and_stay_inside() -> None:
+    series = [Line("a", [1, 2, None, 4], 0), Line("b", [4, 4, 4, 4], 1)]
+    chart = charts.lines(series, ["1 KiB", "4 KiB", "16 KiB", "1 MiB"], "lines", "size", str)
+    first, second = (
+        [tuple(map(float, point.split(","))) for point in each.attrib["points"].split()]
+        for each in drawn(chart).iter("polyline")
+    )
+    assert [x for x, _ in first] == [x for x, _ in second if x != second[2][0]]
+    assert first[0][1] - first[1][1] == pytest.approx((first[1][1] - first[2][1]) / 2, abs=0.2)
+    assert first[-1] == second[-1]
+    for text in drawn(chart).iter("text"):
+        length = 7 * len(text.text or "")
+        begin = float(text.attrib["x"]) - {"end": length, "middle": length / 2}[text.attrib["text-anchor"]]
+        assert begin >= -1, text.text
+        assert begin + length <= charts.WIDTH + 1, text.text
+    assert len(set(re.findall("[●■▲]", chart))) == 2, "another mark for each series"
 
 
 @pytest.mark.parametrize(
     "chart",
     [
         charts.bars([], "nothing"),
-        charts.columns([], "nothing", NUMBERS),
-        charts.lines([], "nothing", NUMBERS, NUMBERS),
-        charts.scatter([Series("s", [])], "nothing", Axis("x", str, is_log=True), Axis("y", str, is_log=True)),
+        charts.columns([], "nothing", ""),
+        charts.lines([], [], "nothing", "", str),
+        charts.lines([Line("s", [])], [], "nothing", "", str),
         charts.bars([Bar("zero", 0, "0")], "zero"),
-        charts.columns([Bar("zero", 0, "0")], "zero", NUMBERS),
-        charts.lines([Series("s", [Dot(3, 7, "one")])], "one", NUMBERS, NUMBERS),
-        charts.lines(
-            [Series("s", [Dot(3, 7, "one"), Dot(4, 7, "two")])], "equal", NUMBERS, Axis("y", str, is_log=True)
-        ),
+        charts.columns([Bar("zero", 0, "0")], "zero", "0"),
+        charts.lines([Line("s", [7])], ["one"], "one", "", str),
+        charts.lines([Line("s", [0, 0])], ["one", "two"], "zero", "", str),
     ],
 )
 def test_what_is_hardly_anything_can_be_drawn(chart: str) -> None:
-    found = drawn(chart)
-    assert found.attrib["role"] == "img"
+    found = next(each for each in drawn(chart).iter() if each.attrib.get("role") == "img")
     assert found.attrib["aria-label"]
     assert not re.search(r"nan|inf", chart)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "wanted"),
+    ("most", "wanted"),
     [
-        (0, 10, [0, 2.5, 5, 7.5, 10]),
-        (0, 3, [0, 1, 2, 3]),
-        (0, 0, [0, 0.25, 0.5, 0.75, 1]),
-        (0, 87_000, [0, 25_000, 50_000, 75_000, 100_000]),
+        (10, [0, 2.5, 5, 7.5, 10]),
+        (3, [0, 1, 2, 3]),
+        (0, [0, 0.25]),
+        (87_000, [0, 25_000, 50_000, 75_000, 100_000]),
+        (0.9, [0, 0.25, 0.5, 0.75, 1]),
     ],
 )
-def test_ticks_are_round(low: float, high: float, wanted: list[float]) -> None:
-    assert charts.ticks(low, high) == wanted
+def test_ticks_are_round(most: float, wanted: list[float]) -> None:
+    assert charts.ticks(most) == wanted
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "wanted"),
-    [(3, 80, [2, 5, 10, 20, 50, 100]), (1, 10_000, [1, 10, 100, 1000, 10_000]), (7, 7, [5, 10])],
-)
-def test_ticks_of_a_logarithm_are_round(low: float, high: float, wanted: list[float]) -> None:
-    assert charts.ticks(low, high, is_log=True) == wanted
+def a_page(text: str) -> str:
+    bar = Bar(text, 1, text)
+    tables = [Table("first", ["topic", text], [[text, text]]), Table("second", ["topic", "n"], [["other", 1]])]
+    said = page.tiles([(text, text, text)]) + page.finds([text], text) + page.finds([], text)
+    chart = charts.bars([bar], text) + charts.lines([Line(text, [1])], [text], text, text, str)
+
+    def of_topic(name: str, mine: dict[str, list[page.Row]]) -> str:
+        assert mine == {"first": [{text: text}], "second": []} or name == "other"
+        columns = charts.columns([bar], text, text)
+        return page.charts(page.figure(chart, text, about=text, table=page.table([text], [[text]])), columns)
+
+    return page.report(text, text, said, tables, {"first": text}, of_topic, [text])
 
 
 def test_texts_are_escaped_everywhere() -> None:
-    bar = Bar(NASTY, 1, NASTY)
-    axis = Axis(NASTY, lambda _: NASTY)
-    series = [Series(NASTY, [Dot(1, 1, NASTY, NASTY)])]
-    html = (
-        page.Page(NASTY, NASTY)
-        .add(
-            NASTY,
-            page.tiles([(NASTY, NASTY, NASTY)])
-            + page.finds([NASTY], NASTY)
-            + page.finds([], NASTY)
-            + page.figure(charts.bars([bar], NASTY), NASTY, about=NASTY, table=page.table([NASTY], [[NASTY]], NASTY))
-            + charts.columns([bar], NASTY, axis)
-            + charts.scatter(series, NASTY, axis, axis)
-            + charts.legend([(NASTY, 1)]),
-        )
-        .html()
-    )
+    html = a_page(NASTY)
     assert "<b>" not in html
     Tree.fromstring(html.removeprefix("<!DOCTYPE html>\n"))
 
 
 def test_a_page_needs_nothing_but_itself() -> None:
-    html = page.Page("A title", "About").add("One", "<p>text</p>").html()
+    html = a_page("a title")
     assert not re.search(r"https?:|<script|<link|@import|url\(|src=", html)
     assert 'lang="en"' in html
-    assert "<title>A title</title>" in html
+    assert "<title>a title</title>" in html
+    found = Tree.fromstring(html.removeprefix("<!DOCTYPE html>\n"))
+    heads = [each.text for each in found.iter("h2")]
+    assert heads == ["At a glance", "a title", "other", "How it was done"]
+    links = [each.attrib["href"] for each in found.iter("a")]
+    assert links == [f"#{each.attrib['id']}" for each in found.iter("section")]
 
 
-def test_numbers_of_a_table_are_set_to_the_right_and_texts_are_not() -> None:
-    html = page.table(["name", "count", "size"], [["a", 1234, "5.1 MB"], ["`b", None, "2 B"]])
-    cells = [(each.text or (each[0].text), each.attrib.get("class")) for each in Tree.fromstring(html).iter("td")]
-    assert cells == [
-        ("a", None),
-        ("1,234", "number"),
-        ("5.1 MB", "number"),
-        ("b", None),
-        ("–", "number"),
-        ("2 B", "number"),
-    ]
+def test_numbers_of_a_table_are_set_to_the_right_and_long_texts_may_wrap() -> None:
+    html = page.table(["name", "count", "size", "why"], [["a", 1234, "5.1 MB", "x" * 61], ["b", None, "2 B", ""]])
+    cells = [(each.text, each.attrib.get("class")) for each in Tree.fromstring(html).iter("td")]
+    assert cells[:3] == [("a", None), ("1,234", "number"), ("5.1 MB", "number")]
+    assert cells[3][1] == "text"
+    assert cells[4:7] == [("b", None), ("–", "number"), ("2 B", "number")]
+
+
+def test_reports_are_files_or_lie_where_a_url_says(tmp_path: Path) -> None:
+    assert page.write_report(str(tmp_path / "new" / "a.html"), "<p>ü</p>") == str(tmp_path / "new" / "a.html")
+    page.write_report((tmp_path / "b.html").as_uri(), "<p>ü</p>")
+    assert (tmp_path / "b.html").read_bytes() == (tmp_path / "new" / "a.html").read_bytes() == "<p>ü</p>".encode()
+    with pytest.raises(OptionError, match="name a file"):
+        page.write_report(f"{tmp_path}/", "")
 
 
 @pytest.mark.parametrize(
