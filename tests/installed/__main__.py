@@ -4,11 +4,13 @@
     make installed PARTS="core newest" some
 
     core     the wheel alone: what needs no extra works, what does says so
-    newest   the newest of everything that pip gives, on the newest Python here: examples, Spark in plain sessions
-    oldest   Python 3.11 and the lowest versions that pyproject.toml allows: examples, Spark in a plain session;
-             tests/spark runs the jobs on that PySpark
+    newest   the newest of everything that pip gives, on the newest Python here: examples, with Spark's of all pages;
+             those that speak to a broker with ours and with Kafka's
+    oldest   the same with Python 3.11 and the lowest versions that pyproject.toml allows; and what is said of an
+             older PySpark
     compiled the wheel of `make wheel`, on this Python: the tests of what is compiled, and of all around it
-    cluster  Spark's standalone master and two workers that have no minibroker, with what --package writes
+    cluster  Spark's standalone master and two workers that have no minibroker, with what --package writes; Spark
+             Connect
 
 What must hold: nothing of the checkout can be imported, no environment is activated, PATH holds none, and no setting of
 the tests' own sessions is there. Addresses of examples become those of brokers on free ports, large numbers small ones.
@@ -30,6 +32,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.differential.kafka import Kafka
+from tests.interop.broker import VERSION as KAFKA_VERSION
 from tests.interop.spark import VERSION as OLDEST_SPARK
 from tests.interop.spark import pyspark_folder
 
@@ -152,19 +156,28 @@ def check_examples(programs: Path, work: Path) -> None:
     print(f"  {said.splitlines()[-1]}", flush=True)
 
 
-def check_spark(programs: Path, work: Path, *modes: str) -> None:
-    for mode in modes:
-        folder = work / mode
+def check_spark(programs: Path, work: Path) -> None:
+    """Run Spark's examples: what speaks to a broker with ours and with Kafka's, jobs on directories once."""
+
+    def check(mode: str, *address: str) -> None:
+        folder = work / f"{mode}{len(address)}"
         folder.mkdir()
-        command = (programs / "python", HERE / "spark_examples.py", mode, ROOT, programs / "minibroker")
+        command = (programs / "python", HERE / "spark_examples.py", mode, ROOT, programs / "minibroker", *address)
         said = run(*command, cwd=folder, MINIBROKER_SALT="a secret, as the page of slice wants one")
-        print("\n".join(f"  {line}" for line in said.splitlines() if line.startswith("ran ")), flush=True)
+        told = [f"  {line}" for line in said.splitlines() if line.startswith("ran ")]
+        print("\n".join([f"  {mode}, with {'Kafka' if address else 'ours'}:", *told]), flush=True)
+
+    for mode in ("plain", "brokers", "jobs"):
+        check(mode)
+    for mode in ("plain", "brokers"):
+        with Kafka(KAFKA_VERSION, work / f"kafka-{mode}") as kafka:
+            check(mode, kafka.address)
 
 
 def check_newest(wheel: Path, work: Path) -> None:
     programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark]", "pytest")
     check_examples(programs, work)
-    check_spark(programs, work, "plain", "pages")
+    check_spark(programs, work)
 
 
 def check_oldest(wheel: Path, work: Path) -> None:
@@ -175,7 +188,7 @@ def check_oldest(wheel: Path, work: Path) -> None:
     packages = next((programs.parent / "lib").glob("python*/site-packages"))
     (packages / "pyspark.pth").write_text(f"{pyspark_folder()}\n")  # 470 MB that are there already
     check_examples(programs, work)
-    check_spark(programs, work, "plain")
+    check_spark(programs, work)
 
 
 def check_compiled(_pure: Path, work: Path) -> None:
@@ -199,6 +212,7 @@ def check_cluster(wheel: Path, work: Path) -> None:
     programs = KEPT / "newest/bin"
     if not programs.exists():
         programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark]", "pytest")
+    run(programs / "python", "-m", "pip", "install", "--quiet", "pyspark[connect]", cwd=work)
     python = str((programs / "python").resolve())
     needed = ("numpy", "pyarrow", "google-crc32c", "lz4", "python-snappy", "zstandard")
     machine = made("machine", python, *needed)

@@ -1,4 +1,4 @@
-"""Spark's standalone master and two workers, whose Python has no minibroker: what docs/spark-cluster.md says.
+"""Spark's standalone master and two workers, whose Python has no minibroker, and Spark Connect: docs/spark-cluster.md.
 
 python spark_cluster.py NEWEST MACHINE BARE    folders of programs: ours, the workers', and one that lacks packages
 """
@@ -10,16 +10,18 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
 sys.path.insert(0, str(Path(__file__).parent))
-from spark_examples import RECORDS, fill, new_broker
+from spark_examples import PY, RECORDS, execute, filled_broker
 
 HOME = Path(pyspark.__file__).parent
+ROOT = Path(__file__).parents[2]
 START_SECONDS_MAX = 120
 QUERY = """
 import sys
@@ -43,33 +45,51 @@ def line_in(path: Path, pattern: str, count: int = 1) -> str:
     return str(found[0])
 
 
+Start = Callable[..., Path]
+
+
 @contextmanager
-def cluster(work: Path) -> Iterator[str]:
-    """Start a master and two workers; yield the master's address."""
+def programs(work: Path) -> Iterator[Start]:
+    """Yield what starts a class of Spark and returns its log; stop all of them in the end."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, *words: str) -> Path:
-        program = (HOME / "bin/spark-class", f"org.apache.spark.deploy.{name.partition('-')[0]}")
-        with open(work / f"{name}.txt", "wb") as log:
+    def start(name: str, *words: str | Path) -> Path:
+        said = work / f"{name.rpartition('.')[2]}-{len(started)}.txt"
+        with open(said, "wb") as log:
             environment = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
-            environment |= {"SPARK_DAEMON_MEMORY": "256m"}
-            command = [*map(str, program), "--host", "127.0.0.1", "--webui-port", "0", *words]
+            environment |= {"SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
+            command = [HOME / "bin/spark-class", f"org.apache.spark.{name}", *words]
             started.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=work))
-        return work / f"{name}.txt"
+        return said
 
     try:
-        master = start("master.Master", "--port", "0")
-        address = line_in(master, r"Starting Spark master at (spark://\S+)")
-        for number in (1, 2):
-            # What a worker may give away; executors take a fraction of it.
-            start(f"worker.Worker-{number}", "--cores", "1", "--memory", "2g", "--work-dir", str(work), address)
-        line_in(master, "Registering worker", 2)
-        yield address
+        yield start
     finally:
         for process in started:
             process.terminate()
         for process in started:
             process.wait()
+
+
+def cluster(start: Start, work: Path) -> str:
+    """Start a master and two workers; return the master's address."""
+    here = ("--host", "127.0.0.1", "--webui-port", "0")
+    master = start("deploy.master.Master", *here, "--port", "0")
+    address = line_in(master, r"Starting Spark master at (spark://\S+)")
+    for _ in range(2):
+        # What a worker may give away; executors take a fraction of it.
+        start("deploy.worker.Worker", *here, "--cores", "1", "--memory", "2g", "--work-dir", work, address)
+    line_in(master, "Registering worker", 2)
+    return address
+
+
+def connect(start: Start) -> str:
+    """Start a server of Spark Connect on this machine, whose Python has minibroker; return its address."""
+    settings = ("spark.connect.grpc.binding.port=0", "spark.connect.grpc.binding.address=127.0.0.1")
+    told = [word for setting in settings for word in ("--conf", setting)]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    said = start("deploy.SparkSubmit", "--class", server, "--master", "local[2]", *told, "spark-internal")
+    return line_in(said, r"Spark Connect server started at: \S*?:(\d+)")
 
 
 def run(*command: str | Path, python: Path, status: int = 0) -> str:
@@ -86,34 +106,53 @@ def main(newest: Path, machine: Path, bare: Path) -> None:
     work = Path.cwd()
     minibroker, submit = newest / "minibroker", HOME / "bin/spark-submit"
     (work / "query.py").write_text(QUERY)
-    with new_broker() as broker, cluster(work) as master:
-        fill(broker)
-        servers = broker.bootstrap_servers
+    with filled_broker() as servers, programs(work) as start:
+        master = cluster(start, work)
         run(minibroker, "spark", "--package", "minibroker.zip", python=machine)
         zipped = ("--master", master, "--py-files", "minibroker.zip")
         said = run(submit, *zipped, "query.py", servers, python=machine)
         assert f"rows: {RECORDS}" in said, said[-3000:]
-        export = (
-            minibroker,
-            "spark",
-            "export",
-            "--quiet",
-            "--bootstrap-server",
-            servers,
-            "-t",
-            "orders",
-            work / "lake",
-        )
-        said = run(*export, *zipped, python=machine)
-        assert re.search(rf"^records +{RECORDS}$", said, re.MULTILINE), said[-3000:]
+        export = ("export", "--quiet", "--bootstrap-server", servers, "-t", "orders")
+        for command in [
+            (minibroker, "spark", *export, work / "lake", *zipped),
+            (submit, *zipped, ROOT / "minibroker/spark/submit.py", *export, work / "submitted"),
+        ]:
+            said = run(*command, python=machine)
+            assert re.search(rf"^records +{RECORDS}$", said, re.MULTILINE), said[-3000:]
         # What is not there is one sentence, before anything is read.
         for more, python, reason in [
             ((), machine, f"has no minibroker in {machine}/python: add --py-files"),
             (("--py-files", "minibroker.zip"), bare, f"has no google-crc32c in {bare}/python: install it there"),
         ]:
-            said = run(*export, "--master", master, *more, python=python, status=2)
+            said = run(minibroker, "spark", *export, work / "none", "--master", master, *more, python=python, status=2)
             assert reason in said, said[-3000:]
             assert "Traceback" not in said, said[-3000:]
+    with programs(work) as start:
+        port = connect(start)
+        with filled_broker("data") as servers:
+            read_remotely(port, servers)
+        work_remotely(port, minibroker, newest)
+
+
+def read_remotely(port: str, servers: str) -> None:
+    (block,) = PY.findall((ROOT / "docs/spark-cluster.md").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    execute("docs/spark-cluster.md", block.replace("head:15002", f"127.0.0.1:{port}"), names)
+    orders = names["spark"].read.format("minibroker").option("kafka.bootstrap.servers", servers)
+    assert orders.option("subscribe", "orders").load().count() == RECORDS
+    names["spark"].stop()
+
+
+def work_remotely(port: str, minibroker: Path, python: Path) -> None:
+    """Let jobs work that the page says can."""
+    directory = ("--quiet", "--master", f"sc://127.0.0.1:{port}", "--path", "data")
+    for name, *words in (
+        ("export", "-t", "orders", "remote-lake"),
+        ("profile", "-t", "orders"),
+        ("codecs", "-t", "orders", "--seconds", "0.02"),
+        ("verify",),
+    ):
+        run(minibroker, "spark", name, *directory, *words, python=python)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Runs every example about Spark of README and docs, where minibroker is installed and nothing else is set.
 
-    python spark_examples.py plain ROOT MINIBROKER   a session that somebody makes without asking us
-    python spark_examples.py pages ROOT MINIBROKER   the pages in their order, and every command
+    python spark_examples.py plain ROOT MINIBROKER [HOST:PORT]     a session that somebody makes without asking us
+    python spark_examples.py brokers ROOT MINIBROKER [HOST:PORT]   what speaks to a broker, on all pages
+    python spark_examples.py jobs ROOT MINIBROKER [HOST:PORT]      the page of jobs, and every command
 
 ROOT: where the pages are. MINIBROKER: the program, which is called once as such; other commands run in the session.
-What an example needs is made here: topics, log directories, files. Addresses become the broker's, numbers of records
-small, samples large. Left out is what needs what this machine lacks; LEFT_OUT says what.
+HOST:PORT: of a broker with nothing in it, of ours without. What an example needs is made here: topics, log directories,
+files. Addresses become the broker's, numbers of records small, samples large. Left out is what needs what this machine
+lacks; LEFT_OUT says what.
 """
 
 from __future__ import annotations
@@ -18,27 +20,38 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from minibroker import Broker
-from minibroker.client import Cluster, Producer
+from minibroker.client import Admin, Cluster, Producer
+from minibroker.client.descriptions import NewTopic
 
 DAY_MS = 1_700_000_000_000
 RECORDS = 400
 LEFT_OUT = {
     "spark://": "needs a cluster: spark_cluster.py",
     "spark-submit": "needs a cluster: spark_cluster.py",
-    ".remote(": "needs a server of Spark Connect",
+    ".remote(": "needs a server of Spark Connect: spark_cluster.py",
     ") -> LoadResult: ...": "is a signature",
 }
 PY = re.compile(r"^```(?:py|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^minibroker (spark (?:[^\\\n]|\\\n)*)", re.MULTILINE)
 
 
-def fill(broker: Broker) -> None:
+def fill(address: str, partitions: int = 2) -> None:
+    """Write to the topics of the examples, which are made if they are not there. Their records are old, and stay."""
+    keep = {"retention.ms": "-1"}
+    compact = {"cleanup.policy": "compact"}  # no cleaner touches what is in the newest segment
+    topics = [NewTopic("orders", partitions, 1, keep), NewTopic("customers", 1, 1, keep)]
+    topics += [NewTopic("prices", 1, 1, compact)]
+
     async def send() -> None:
-        async with Cluster(broker.bootstrap_servers) as cluster, Producer(cluster) as producer:
+        async with Cluster(address) as cluster, Producer(cluster) as producer:
+            there = await Admin(cluster).describe_topics()
+            await Admin(cluster).create_topics([topic for topic in topics if topic.name not in there])
             for number in range(RECORDS):
                 customer = {"id": number % 40, "email": f"c{number % 40}@example.org"}
                 order = {"id": number, "customer": customer, "email": customer["email"], "price": number / 7}
@@ -50,9 +63,12 @@ def fill(broker: Broker) -> None:
     asyncio.run(send())
 
 
-def new_broker(path: str | None = None, partitions: int = 2) -> Broker:
-    settings: dict[str, Any] = {"log_retention_ms": -1, "log_cleaner_enable": False}
-    return Broker(data_dir=path, topics=[f"orders:{partitions}", "customers", "prices:1:compact"], **settings)
+@contextmanager
+def filled_broker(path: str | None = None, partitions: int = 2) -> Iterator[str]:
+    """Start a broker of ours with the topics of the examples; yield its address."""
+    with Broker(data_dir=path) as broker:
+        fill(broker.bootstrap_servers, partitions)
+        yield broker.bootstrap_servers
 
 
 failed: list[str] = []  # commands, of which the others are tried all the same
@@ -104,7 +120,8 @@ def plain(examples: Examples) -> None:
     execute("docs/spark.md", schema, names)
 
 
-def pages(examples: Examples, broker: Broker, minibroker: str) -> None:
+def brokers(examples: Examples, minibroker: str) -> None:
+    """Run streams and writes, and the commands that name a broker."""
     names: dict[str, Any] = {"__name__": "example"}
     ours, _, _ = examples.blocks("docs/spark.md")
     execute("docs/spark.md", ours, names)
@@ -114,7 +131,7 @@ def pages(examples: Examples, broker: Broker, minibroker: str) -> None:
     query, lag = examples.blocks("docs/spark-streams.md")
     execute("docs/spark-streams.md", query, names)
     names["query"].processAllAvailable()
-    fill(broker)  # the stream begins at the latest
+    fill(examples.address)  # the stream begins at the latest
     names["query"].processAllAvailable()
     execute("docs/spark-streams.md", lag, names)
     names["query"].stop()
@@ -126,7 +143,7 @@ def pages(examples: Examples, broker: Broker, minibroker: str) -> None:
     names["orders"] = names["orders"].select("key", "value")
     spark.createDataFrame([("k", "{}")], "key string, value string").write.json("incoming")  # JSON, as slice masks it
     names["orders_of_a_stream"] = spark.readStream.schema("key string, value string").json("incoming")
-    names["frame"] = spark.createDataFrame([("k", "{}"), ("l", "{}")], "key string, value string")
+    names["frame"] = two_rows(spark)
     for block in examples.blocks("docs/spark-writing.md"):
         execute("docs/spark-writing.md", block, names)
         if "query" in block:
@@ -144,18 +161,34 @@ def pages(examples: Examples, broker: Broker, minibroker: str) -> None:
     run_program(minibroker, commands[1])
     for command in commands[2:]:
         run_command(command)
-    for folder in ("data", "lake"):
-        shutil.rmtree(folder)
+    write_lines()
+    for command in examples.commands("docs/spark-jobs.md"):
+        if examples.address in command:
+            run_command(command)
 
-    # Jobs, on directories as brokers leave them.
-    with new_broker("data", 6) as broker:  # as many as the page says
-        fill(broker)
+
+def two_rows(spark: Any) -> Any:
+    return spark.createDataFrame([("k", "1"), ("l", "2")], "key string, value string")
+
+
+def write_lines() -> None:
+    lines = [{"id": number, "at": f"2026-01-31T12:00:{number:02}Z"} for number in range(30)]
+    Path("orders.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def jobs(examples: Examples) -> None:
+    """Run the page of jobs, on directories as brokers leave them."""
+    from minibroker.spark.session import open_session
+
+    spark = open_session()
+    names: dict[str, Any] = {"__name__": "example", "spark": spark, "frame": two_rows(spark)}
+    with filled_broker("data", 6):  # as many partitions as the page says
+        pass
     for copy in ("disk1", "broker-1/data", "broker-2/data", "broker-3/data"):
         shutil.copytree("data", copy)
     with Broker(data_dir="disk2", topics=["others"]):
         pass
-    lines = [{"id": number, "at": f"2026-01-31T12:00:{number:02}Z"} for number in range(30)]
-    Path("orders.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    write_lines()
     for block in examples.blocks("docs/spark-jobs.md"):
         execute("docs/spark-jobs.md", block, names)
     shutil.rmtree("lake")
@@ -186,16 +219,19 @@ def run_program(minibroker: str, words: list[str]) -> None:
     print(f"ran {minibroker} spark {shlex.join(words)}", flush=True)
 
 
-def main(mode: str, root: str, minibroker: str) -> None:
-    with new_broker() as broker:
-        fill(broker)
-        examples = Examples(Path(root), broker.bootstrap_servers)
+def main(mode: str, root: str, minibroker: str, address: str = "") -> None:
+    assert "PYSPARK_PYTHON" not in os.environ
+    with nullcontext(address) if address else filled_broker() as servers:
+        if address:
+            fill(address)
+        examples = Examples(Path(root), servers)
         if mode == "plain":
-            assert "PYSPARK_PYTHON" not in os.environ
             plain(examples)
+        elif mode == "brokers":
+            brokers(examples, minibroker)
         else:
-            pages(examples, broker, minibroker)
-            assert not failed, "\n".join(failed)
+            jobs(examples)
+        assert not failed, "\n".join(failed)
 
 
 if __name__ == "__main__":
