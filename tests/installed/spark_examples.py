@@ -168,7 +168,7 @@ def brokers(examples: Examples, minibroker: str) -> None:
 
 
 def two_rows(spark: Any) -> Any:
-    return spark.createDataFrame([("k", "1"), ("l", "2")], "key string, value string")
+    return spark.createDataFrame([("k", "{}"), ("l", "{}")], "key string, value string")
 
 
 def write_lines() -> None:
