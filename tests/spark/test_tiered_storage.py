@@ -13,9 +13,9 @@ from minibroker import Broker
 from minibroker.client import Admin, Cluster, Producer
 from minibroker.client.descriptions import NewTopic
 from minibroker.client.offsets import EARLIEST_LOCAL, FoundOffset, find_offsets
-from minibroker.spark.brokers.planning import plan
 from minibroker.spark.brokers.rows import WireTaskReader
 from minibroker.spark.options import parse
+from minibroker.spark.reading import plan
 from tests.interop.broker import class_path, running
 from tests.spark.logs import rows_of
 from tests.spark.session import Session

@@ -25,7 +25,7 @@ from minibroker.spark.jobs.summary import Summary
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import BATCHES, FAIL, OPTIONS, SKIP, TOPIC_OPTIONS, Options, parse
-from minibroker.spark.reading import plan
+from minibroker.spark.reading import all_ranges, plan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,17 +106,11 @@ def profile(
 
 def _ranges(options: Options) -> list[tuple[str, int, int, int]]:
     """Return topic, partition, first and end offset of what holds anything."""
-    if options.is_path:
-        from minibroker.spark.files.planning import find_ranges
-        from minibroker.spark.filters import Filters
-
-        ranges = find_ranges(options, Filters())
-        return [(each.files.topic, each.files.partition, each.first_offset, each.end_offset) for each in ranges]
-    from minibroker.spark.brokers.planning import all_ranges
-
-    found = all_ranges(options)
-    tasks = [each for each in found if each.first_offset < each.end_offset]
-    return [(each.topic, each.partition, each.first_offset, each.end_offset) for each in tasks]
+    return [
+        (each.log.topic, each.log.partition, each.first_offset, each.end_offset)
+        for each in all_ranges(options)
+        if each.first_offset < each.end_offset
+    ]
 
 
 def pinned(source: Mapping[str, str], ranges: list[tuple[str, int, int, int]]) -> dict[str, str]:
