@@ -7,8 +7,7 @@ Ranges are cut as Spark's Kafka source cuts them: one task for each partition, m
 What must hold: the tasks of a partition follow each other without a gap. Asking is repeated `fetchOffset.numRetries`
 times; what fails then, fails the query while it is planned.
 Spark: brokers below 0.11 are refused; here those from 0.10 on are asked in their versions.
-The client is asyncio: a thread of its own waits for it, so that it does not matter whether a loop runs already, as in
-a notebook.
+The client is asyncio; who calls waits for it, also where a loop runs already, as in a notebook.
 Not here: ranges (minibroker/spark/ranges.py), reading (rows.py).
 """
 
@@ -18,6 +17,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -339,17 +339,24 @@ def _cut(task: Task, count: int) -> list[Task]:
 
 
 class _Loop:
-    """A loop in a thread of its own."""
+    """A loop that works while somebody waits, in another thread where one runs already."""
 
     def __init__(self) -> None:
-        self._thread, self._runner = ThreadPoolExecutor(1), asyncio.Runner()
+        self._runner = asyncio.Runner()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._thread.submit(self._runner.run, work).result()
+        return self._called(partial(self._runner.run, work))
 
     def close(self) -> None:
-        self._thread.submit(self._runner.close).result()
-        self._thread.shutdown()
+        self._called(self._runner.close)
+
+    def _called(self, function: Callable[[], T]) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return function()
+        with ThreadPoolExecutor(1) as executor:
+            return executor.submit(function).result()
 
 
 def run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -314,6 +314,10 @@ def test_a_topic_that_is_deleted_after_planning_is_data_loss(made_anew: bool, mo
         assert len(told) == 1
 
 
+async def test_a_query_is_planned_where_a_loop_runs_already(orders: Broker) -> None:
+    assert [repr(task) for task in plan(asked(orders))] == ["Task(orders-0 0..200)"]
+
+
 def test_what_never_comes_is_waited_for_as_long_as_it_was_said(orders: Broker) -> None:
     told = asked(orders, kafkaConsumer_pollTimeoutMs=150)
     with pytest.raises(NothingCame, match=r"nothing came at offset 200 within 150 ms .*: the log at .* ends at 200"):
