@@ -20,6 +20,7 @@ import pyarrow as pa
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.columns.rows_of_query import ROWS
 from minibroker.spark.option_values import OptionError, one_of
+from minibroker.spark.sink.columns import COLUMNS
 
 FORMATS = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "tsv": "csv"}
 FORMATS |= {"txt": "text", "log": "text", "orc": "orc", "avro": "avro"}
@@ -27,7 +28,6 @@ PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 EXPORTED = {"key", "value", "partition", "offset", "timestamp", "timestampType", "headers"}  # as export.py has them
 TABLES = ("delta", "iceberg")
 RECORDS = "records"  # lines as `slice` and `minibroker consume -J` write them
-HEADERS = "array<struct<key:string,value:binary>>"
 RECORDS_DDL = (  # ROWS, as Spark is told of them
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
@@ -172,7 +172,7 @@ def as_records(frame: Any, choice: Choice, mode: str) -> Any:
         is_wrong = given.isNotNull() & columns[column].isNull()
         told = sql.concat(sql.lit(f"{name} is no {column}: "), sql.substring(given.cast("string"), 1, 60))
         wrong.append(sql.when(is_wrong, told))
-    if types.get("headers") == HEADERS:
+    if types.get("headers") in COLUMNS["headers"]:
         columns["headers"] = sql.col("headers")
     value = _value(sql, types, choice, LINE in frame.columns).cast("binary")
     if BROKEN in frame.columns:
@@ -199,9 +199,9 @@ def _quoted(name: str) -> str:
 def _bytes(sql: Any, name: str, kind: str) -> Any:
     """Return a column as bytes or text: what is nested as JSON, all else as Spark writes it."""
     column = sql.col(_quoted(name))
-    if kind in ("binary", "string"):
-        return column
-    return sql.to_json(column) if kind.startswith(("struct", "array", "map")) else column.cast("string")
+    if kind.startswith(("struct", "array", "map")):
+        return sql.to_json(column)
+    return column if kind == "binary" else column.cast("string")
 
 
 def _time(sql: Any, name: str, kind: str) -> Any:
