@@ -63,6 +63,13 @@ def of_files(columns: StructType) -> StructType:
     return StructType([each for each in columns if f"{each.name} " not in OF_FOLDERS])
 
 
+def as_arrow(columns: StructType) -> Any:
+    try:
+        return to_arrow_schema(columns, timezone="UTC")
+    except TypeError:  # before Spark 4.2 there is no other
+        return to_arrow_schema(columns)
+
+
 def fields_of(schema: str) -> StructType:
     try:
         return StructType.fromDDL(schema)
@@ -186,7 +193,7 @@ class ParquetTarget(Target):
         return StructType([*from_arrow_schema(schema), *StructType.fromDDL(OF_FOLDERS)])
 
     def use(self, columns: StructType) -> Lake:
-        self.lake = Lake(self.folder, to_arrow_schema(of_files(columns)), self.compression, self.run)
+        self.lake = Lake(self.folder, as_arrow(of_files(columns)), self.compression, self.run)
         return self.lake
 
     def start(self, tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
