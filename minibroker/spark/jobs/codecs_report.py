@@ -34,7 +34,7 @@ MANNER = (
 
 def codecs_report(title: str, about: str, advice: Mapping[str, Advice], tables: Sequence[Table]) -> str:
     said = "".join(_advice(name, each) for name, each in advice.items())
-    said += "<p>Set it in the producers, and leave the topic its default, compression.type=producer.</p>"
+    said += "<p>Set it in the producers (levels from Kafka 3.8 on), and leave the topic compression.type=producer.</p>"
     sources = "".join(f'<li><a href="{escape(url)}">{escape(what)}</a></li>' for what, url in ARTICLES)
     said += f"<h3>Articles</h3><p>What was measured stands beside the first of them.</p><ul>{sources}</ul>"
     return report(title, about, said, tables, TITLES, _drawn, MANNER)

@@ -19,7 +19,7 @@ from minibroker.spark.jobs.arguments import add_source_arguments, source_options
 from minibroker.spark.jobs.codecs_measuring import Piece, pieces_of, read_piece
 from minibroker.spark.jobs.page import Row, write_report
 from minibroker.spark.jobs.profile_report import profile_report
-from minibroker.spark.jobs.profile_tables import Rows, made
+from minibroker.spark.jobs.profile_tables import Rows, made, problems_of
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary
 from minibroker.spark.jobs.tasks import run_tasks
@@ -87,14 +87,12 @@ def profile(
         ranges = _ranges(options)
     counted: Rows = {name: [] for name in (*QUERIES, "compressibility")}
     if ranges:
-        told = pinned(source, ranges)
-        counted = _counted(spark, ranges, told, {"now": now_ms, "chunk": chunk_offsets}, progress)
+        given = pinned(source, ranges)
+        counted = _counted(spark, ranges, given, {"now": now_ms, "chunk": chunk_offsets}, progress)
         with progress.step("compressing a sample"):
-            counted["compressibility"] = _compressibility(spark, told)
+            counted["compressibility"] = _compressibility(spark, given)
     figures, tables, notes = made(counted, now_ms, is_committed=options.read_committed)
-    problems = [str(row["broken"]) for row in counted["broken"]]
-    if len(problems) > profile_sql.BROKEN_MAX:
-        problems[-1] = f"there are more than {profile_sql.BROKEN_MAX} broken batches"
+    problems = problems_of(counted, is_committed=options.read_committed)
     if html is not None:
         page = profile_report(figures, problems, notes, tables, counted["bins"])
         notes.append(f"the report is {write_report(html, page)}")

@@ -23,14 +23,21 @@ PACKED_RATIO = 1.5
 BIG_RECORD_BYTES = 1_000_000
 
 
+USED = ("keys", "top_keys", "timestamps", "sizes", "codecs", "compressibility", "partitions", "gaps", "producers")
+
+
 def findings(tables: Tables) -> list[str]:
     """Return what stands out; rows are those of the tables, times in ms."""
+    by_topic: dict[str, Tables] = {row["topic"]: {key: [] for key in USED} for row in tables["topics"]}
+    for key in USED:
+        for row in tables[key]:
+            by_topic[row["topic"]][key].append(row)
     found = []
     for topic in tables["topics"]:
-        name = topic["topic"]
-        mine = {key: [row for row in rows if row["topic"] == name] for key, rows in tables.items() if key != "hours"}
+        mine = by_topic[topic["topic"]]
         for sentence in (*_records(topic, mine), *_batches(topic, mine), *_times(mine["timestamps"][0])):
-            found.append(f"{name}: {sentence}" if len(tables["topics"]) > 1 else sentence[0].upper() + sentence[1:])
+            is_one = len(by_topic) == 1
+            found.append(sentence[0].upper() + sentence[1:] if is_one else f"{topic['topic']}: {sentence}")
     return found
 
 

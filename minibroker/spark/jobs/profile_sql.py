@@ -72,7 +72,7 @@ with marked as (
         partition by topic, partition, producerId, if(isTransactional or isControl, 0, lastOffset div {{chunk}})
         order by lastOffset desc) as marker
     from (select * except (control, isControl), split_part(control, ',', 1) as control,
-        coalesce(isControl, false) as isControl from {{batches}})
+        coalesce(isControl, false) as isControl from {{batches}} join {{ranges}} using (topic, partition))
 )
 select topic, partition, format, codec, producerId, producerEpoch, coalesce(isTransactional, false) as isTransactional,
     isControl, marker, {_bin("sizeBytes")} as size_bin, {_bin("records")} as records_bin,
@@ -81,6 +81,9 @@ select topic, partition, format, codec, producerId, producerEpoch, coalesce(isTr
         if(position is null, ', from ', concat(', byte ', position, ' of ')), file, ': ', error)) as broken,
     count(*) as batches, sum(sizeBytes) as bytes, min(sizeBytes) as size_min, max(sizeBytes) as size_max,
     sum(records) as records, min(records) as records_min, max(records) as records_max,
+    sum(case when baseOffset >= first_offset then records
+        when records = lastOffset - baseOffset + 1 then lastOffset - first_offset + 1 end) as shown,
+    bool_or(records is null or (baseOffset < first_offset and records <= lastOffset - baseOffset)) as is_vague,
     min(unix_millis(maxTimestamp)) as oldest, max(unix_millis(maxTimestamp)) as newest
 from marked group by all
 """
@@ -115,7 +118,8 @@ with chunks as (
     select topic, partition, sum(if(isControl, 0, batches)) as batches, sum(bytes) as stored_bytes,
         sum(if(isControl, records, 0)) as control_records,
         sum(if(isTransactional and not isControl and marker = 'abort', records, 0)) as aborted,
-        sum(if(isTransactional and not isControl and marker is null, records, 0)) as in_open_transactions
+        sum(if(isTransactional and not isControl and marker is null, records, 0)) as in_open_transactions,
+        if(bool_or(is_vague), null, sum(if(isControl, 0, shown))) as promised
     from {{packs}} where broken is null group by topic, partition
 ), of_keys as (
     select topic, partition, count(key) as distinct_keys, sum(if(key is null, records, 0)) as null_keys
@@ -125,7 +129,8 @@ select topic, partition, first_offset, end_offset, oldest, newest, coalesce(dist
     {", ".join(f"coalesce({name}, 0) as {name}" for name in [*SUMS[:-1], *OF_BATCHES])},
     greatest(late_ms_max, 0) as late_ms_max,
     coalesce(holes + int(first_seen > first_offset) + int(last_seen < end_offset - 1), 1) as holes,
-    greatest(largest_hole, coalesce(first_seen, end_offset) - first_offset, end_offset - 1 - last_seen) as largest_hole
+    greatest(largest_hole, coalesce(first_seen, end_offset) - first_offset, end_offset - 1 - last_seen) as largest_hole,
+    promised
 from {{ranges}} left join of_rows using (topic, partition) left join of_batches using (topic, partition)
     left join of_keys using (topic, partition)
 order by topic, partition

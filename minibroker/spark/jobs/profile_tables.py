@@ -11,7 +11,7 @@ from typing import Any
 
 from minibroker.spark.jobs.page import Row, iso_text
 from minibroker.spark.jobs.profile_findings import findings
-from minibroker.spark.jobs.profile_sql import OF_BATCHES, ROWS_MAX, SUMS
+from minibroker.spark.jobs.profile_sql import BROKEN_MAX, OF_BATCHES, ROWS_MAX, SUMS
 from minibroker.spark.jobs.summary import Table
 
 Rows = dict[str, list[Row]]
@@ -88,9 +88,23 @@ def made(counted: Rows, now_ms: int, *, is_committed: bool) -> tuple[dict[str, A
     return figures, tables, findings(found) + notes
 
 
+def problems_of(counted: Rows, *, is_committed: bool) -> list[str]:
+    """Return what is wrong with the data: broken batches, and records that batches hold and nobody has read."""
+    found = [str(row["broken"]) for row in counted["broken"]]
+    if len(found) > BROKEN_MAX:
+        found[BROKEN_MAX:] = [f"there are more than {BROKEN_MAX} broken batches"]
+    for part in counted["parts"] if not is_committed else ():
+        if part["promised"] not in (None, part["records"]):
+            told = f"batches hold {part['promised']:,} records, and {part['records']:,} were read"
+            found.append(f"{part['topic']}-{part['partition']}: {told}")
+    return found
+
+
 def _gaps(part: Row, *, is_committed: bool) -> Row:
+    """Return which offsets have no record. Hidden is what batches hold and rows do not show; wrappers do not say it."""
     offsets = part["end_offset"] - part["first_offset"]
-    missing, hidden = offsets - part["records"], part["aborted"] if is_committed else 0
+    missing, promised = offsets - part["records"], part["promised"]
+    hidden = 0 if not is_committed else part["aborted"] if promised is None else promised - part["records"]
     removed = missing - part["control_records"] - hidden
     return {"offsets": offsets, "without_record": missing, "hidden": hidden, "removed": removed}
 

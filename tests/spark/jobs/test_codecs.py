@@ -17,8 +17,6 @@ from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.records import Record
-from minibroker.spark.brokers import planning as wire_planning
-from minibroker.spark.files import planning as path_planning
 from minibroker.spark.jobs.codecs import _tables, settings_of, size_of
 from minibroker.spark.jobs.codecs_advice import Load, advise, compare, cost_of, reference_bytes, way_seconds
 from minibroker.spark.jobs.codecs_measuring import (
@@ -37,6 +35,7 @@ from minibroker.spark.jobs.codecs_measuring import (
 from minibroker.spark.jobs.codecs_report import codecs_report
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
+from minibroker.spark.reading import plan
 from tests.spark.logs import START_MS, open_at
 from tests.spark.session import Session
 from tests.spark.test_same_as_spark_kafka import adopt, served
@@ -84,7 +83,7 @@ def measured(codec: str, ratio: float, speed: float, size: int = 16 * KIB, sprea
 def test_a_sample_is_a_run_of_the_topic(tmp_path: Path) -> None:
     records = some_records(2000)
     options = topic_of(tmp_path, records)
-    (piece,) = pieces_of(path_planning.plan(options), options, 30_000)
+    (piece,) = pieces_of(plan(options), options, 30_000)
     table = pa.Table.from_batches(read_piece(piece)).to_pydict()
     number = len(table["value"])
     assert table["key"] == [each.key for each in records[:number]]
@@ -95,14 +94,14 @@ def test_a_sample_is_a_run_of_the_topic(tmp_path: Path) -> None:
 
 def test_a_topic_smaller_than_the_sample_is_taken_whole(tmp_path: Path) -> None:
     options = topic_of(tmp_path, some_records(70))
-    (piece,) = pieces_of(path_planning.plan(options), options, 1 << 20)
+    (piece,) = pieces_of(plan(options), options, 1 << 20)
     assert sum(map(len, read_piece(piece))) == 70
 
 
 def test_runs_come_from_all_over_a_large_topic(tmp_path: Path) -> None:
     options = parse({"path": str(tmp_path), "subscribe": "orders", "maxBytesPerPartition": "10000"})
     topic_of(tmp_path, some_records(3000))
-    tasks = path_planning.plan(options)
+    tasks = plan(options)
     pieces = pieces_of(tasks, options, 40_000)
     assert len(tasks) > 8
     assert [each.task for each in pieces] == [tasks[len(tasks) * n // 4] for n in range(4)]
@@ -113,12 +112,12 @@ def test_runs_come_from_all_over_a_large_topic(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:minibroker.Broker")
 def test_brokers_give_the_same_sample(tmp_path: Path) -> None:
     options = topic_of(tmp_path / "data", some_records(500))
-    wanted = pa.Table.from_batches(read_piece(pieces_of(path_planning.plan(options), options, 20_000)[0]))
+    wanted = pa.Table.from_batches(read_piece(pieces_of(plan(options), options, 20_000)[0]))
     adopt(tmp_path / "served", {"orders-0": tmp_path / "data" / "orders-0"})
     with served(tmp_path / "served") as broker:
         told = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders", "includeHeaders": "true"}
         over_wire = parse(told)
-        found = pa.Table.from_batches(read_piece(Piece(wire_planning.plan(over_wire)[0], over_wire, 20_000)))
+        found = pa.Table.from_batches(read_piece(Piece(plan(over_wire)[0], over_wire, 20_000)))
     assert len(found) > 100
     assert found.equals(wanted)
 
@@ -129,7 +128,7 @@ def test_brokers_give_the_same_sample(tmp_path: Path) -> None:
 def test_sections_are_those_of_batches_built_record_by_record(tmp_path: Path) -> None:
     records = some_records(600)
     options = topic_of(tmp_path, records)
-    run = read_piece(pieces_of(path_planning.plan(options), options, 1 << 20)[0])
+    run = read_piece(pieces_of(plan(options), options, 1 << 20)[0])
     sections, counts = sections_of([run, [], run], 4 * KIB)
     assert sum(counts) == 1200
     assert len(sections) > 20
@@ -145,7 +144,7 @@ def test_sections_are_those_of_batches_built_record_by_record(tmp_path: Path) ->
 
 def test_ratios_are_those_of_the_codecs(tmp_path: Path) -> None:
     options = topic_of(tmp_path, some_records(600))
-    pieces = pieces_of(path_planning.plan(options), options, 1 << 20)
+    pieces = pieces_of(plan(options), options, 1 << 20)
     found = measure(Work("orders", pieces, 4 * KIB, [*ALL, Setting(ZSTD, 9)], 0.05))
     sections, _ = sections_of([read_piece(pieces[0])], 4 * KIB)
     for each in found:
