@@ -51,9 +51,10 @@ def read_piece(piece: Piece) -> list[pa.RecordBatch]:
     found: list[pa.RecordBatch] = []
     left = piece.size_bytes
     batches = reader_of(piece.task, piece.options).batches()
+    length = pc.binary_length  # pyright: ignore[reportAttributeAccessIssue]  # made when it is imported
     try:
         for batch in batches:
-            sizes = sum(pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy() for name in ("key", "value"))
+            sizes = sum(pc.fill_null(length(batch.column(name)), 0).to_numpy() for name in ("key", "value"))
             ends = np.cumsum(sizes)
             found.append(batch.slice(0, int(np.searchsorted(ends, left)) + 1))
             left -= int(ends[found[-1].num_rows - 1])
