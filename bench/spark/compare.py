@@ -1,11 +1,11 @@
 """Our data source beside Spark's own Kafka connector: the same session, the same topic, the same queries, in turn.
 
-    read      two million records of 200 bytes, out of Kafka's broker and out of ours: by the connector as it is, by the
-              connector with larger fetches (tuned), by our wire mode, and by our path mode, which reads the broker's
-              directory. count; aggregate (rows, bytes and newest time of each partition); by key (64 groups by a hash
-              of it); Parquet (all columns, by Spark's writer). "Named": with a schema of the columns that the query
-              needs, which the connector cannot be told
-    export    the same topic to Parquet by our job, beside the connector and Spark's writer
+    read      two million records of 200 bytes, of Kafka's broker and ours: by the connector as it is and with larger
+              fetches (tuned), by our wire mode, and by our path mode, which reads the broker's directory. count;
+              aggregate (rows, bytes and newest time of each partition); by key (64 groups by a hash of it); Parquet
+              (all columns, by Spark). "Named": with a schema of what the query needs, which the connector has not
+    jobs      export: to Parquet, beside connector and Spark's writer; slice: one key in a hundred, to files; import:
+              what was exported, to a topic
     write     as many records to a topic: the connector's sink, as it is and with larger batches, and ours
     bulk load as many records into a new directory; "nowhere" is what making the rows costs, without any writing
     memory    a topic of 4 GB on local[2] with 1 GB for the JVM: the most memory of the JVM and of a Python worker
@@ -50,6 +50,8 @@ NEEDED = {  # columns, for queries that do not need all
     "by key": "key binary, offset long",
 }
 READS = [*(("none", query) for query in QUERIES), ("lz4", "aggregate"), ("lz4", "Parquet")]
+JOBS = ("export", "slice", "import")
+SLICE = ["--sample", "0.01", "--to-files"]
 CODECS = ("none", "lz4")
 # What we ask of ourselves, out of Kafka: rows a second over the tuned connector's, and rows of a CPU second.
 TIME_MARKS = {(query, name): mark for query in QUERIES[:3] for name, mark in ((PATH, 2.0), (WIRE, 1.5))}
@@ -68,15 +70,11 @@ class Queries(Run):
         self.session: Session | None = None
 
     def stop(self) -> None:
-        self.end_session()
+        if self.session is not None:
+            self.session.stop()
         for broker in self.brokers.values():
             broker.stop()
         self.close()
-
-    def end_session(self) -> None:
-        if self.session is not None:
-            self.session.stop()
-        self.session = None
 
     def call(self, what: str, **arguments: Any) -> Any:
         if self.session is None:
@@ -88,9 +86,6 @@ class Queries(Run):
         if name not in self.brokers:
             self.brokers[name] = Broker(name, BROKERS[name], self.work / name, {})
         return self.brokers[name]
-
-    def wants(self, what: str) -> bool:
-        return self.only in what
 
     def measure(self, what: str, steps: dict[str, Step], records: int, broker: Broker | None = None) -> None:
         """Do each step until it is warm, then once in each round."""
@@ -139,14 +134,14 @@ class Queries(Run):
 
 def reads(run: Queries, name: str) -> None:
     """Ask all queries of a broker's topics, and export one of them."""
-    wanted = [(codec, query) for codec, query in READS if run.wants(f"{name}, read {codec}, {query}")]
-    exported = [codec for codec in CODECS if run.wants(f"{name}, export {codec}")]
+    wanted = [(codec, query) for codec, query in READS if run.only in f"{name}, read {codec}, {query}"]
+    jobs = [job for job in JOBS if run.only in f"{name}, {job} none"]
     made = {}
-    for codec in sorted({codec for codec, _ in wanted} | set(exported)):
+    for codec in sorted({codec for codec, _ in wanted} | {"none" for _ in jobs}):
         made[codec] = produce(run.broker(name).address, f"events-{codec}", codec, run.records)
     if not made:
         return
-    broker, folder = run.broker(name), f"{run.work}/parquet"
+    broker, folder, lake = run.broker(name), f"{run.work}/parquet", f"{run.work}/{name}-lake"
     sources = {
         CONNECTOR: ("kafka", {"kafka.bootstrap.servers": broker.address}),
         TUNED: ("kafka", {"kafka.bootstrap.servers": broker.address, **TUNING}),
@@ -157,20 +152,42 @@ def reads(run: Queries, name: str) -> None:
 
     def step(who: str, codec: str, query: str, columns: str = "") -> Step:
         source, options = sources[who]
-        given = {"options": {"subscribe": f"events-{codec}", **options}, "folder": folder}
-        if query == "export":
-            return lambda: run.call("queries:export", **given)
-        return lambda: run.call("queries:ask", query=query, source=source, columns=columns, **given)
+        told = {"subscribe": f"events-{codec}", **options}
+        given = {"query": query, "source": source, "options": told, "columns": columns}
+        return lambda: run.call("queries:ask", folder=folder, **given)
 
     for codec, query in wanted:
         steps = {who: step(who, codec, query) for who in sources}
         if columns := NEEDED.get(query):
             steps |= {f"{who}{NAMED}": step(who, codec, query, columns) for who in (WIRE, PATH)}
         run.measure(f"{name}, read {codec}, {query}", steps, made[codec], broker)
-    for codec in exported:
-        steps = {who: step(who, codec, "Parquet") for who in (CONNECTOR, TUNED)}
-        steps |= {who: step(who, codec, "export") for who in (WIRE, PATH)}
-        run.measure(f"{name}, export {codec}", steps, made[codec], broker)
+
+    def job(words: list[str], more: list[str]) -> Step:
+        return lambda: run.call("queries:job", words=[*words, *more], folder=folder)
+
+    where = {
+        WIRE: ["--bootstrap-server", broker.address, "-t", "events-none"],
+        PATH: ["--path", sources[PATH][1]["path"], "--option", "endOfLog=logEnd", "-t", "events-none"],
+    }
+    for word in jobs:
+        steps = {who: step(who, "none", "Parquet") for who in (CONNECTOR, TUNED)} if word == "export" else {}
+        if word == "import":
+            job(["export", *where[WIRE]], [lake])()
+            words = [word, f"{lake}/topic=events-none", "-t", "written", "--partition-column", "partition"]
+            steps = {WIRE: into_new_topic(broker, job(words, ["--to-bootstrap-server", broker.address]))}
+        for who in where if word != "import" else ():
+            steps[who] = job([word, *where[who]], [folder] if word == "export" else [*SLICE, folder])
+        run.measure(f"{name}, {word} none", steps, made["none"], broker)
+
+
+def into_new_topic(broker: Broker, write: Step) -> Step:
+    def step() -> dict[str, Any]:
+        broker.create_topic("written", 4)
+        done = write()
+        broker.delete_topic("written")
+        return done
+
+    return step
 
 
 def writes(run: Queries, name: str, codec: str) -> None:
@@ -179,14 +196,7 @@ def writes(run: Queries, name: str, codec: str) -> None:
 
     def step(sink: str, more: dict[str, str]) -> Step:
         told = {"kafka.bootstrap.servers": broker.address, "topic": "written", "kafka.compression.type": codec, **more}
-
-        def write() -> dict[str, Any]:
-            broker.create_topic("written", 4)
-            done: dict[str, Any] = run.call("queries:write", sink=sink, options=told, **given)
-            broker.delete_topic("written")
-            return done
-
-        return write
+        return into_new_topic(broker, lambda: run.call("queries:write", sink=sink, options=told, **given))
 
     steps = {CONNECTOR: step("kafka", {}), TUNED: step("kafka", TUNING_OF_WRITES), WIRE: step("minibroker", {})}
     run.measure(f"{name}, write {codec}", steps, run.records, broker)
@@ -265,15 +275,13 @@ def main() -> None:
         for name in [arguments.broker] if arguments.broker else [KAFKA, OURS]:
             reads(run, name)
             for codec in CODECS:
-                if run.wants(f"{name}, write {codec}"):
+                if run.only in f"{name}, write {codec}":
                     writes(run, name, codec)
         for codec in CODECS:
-            if run.wants(f"bulk load {codec}"):
+            if run.only in f"bulk load {codec}":
                 loads(run, codec)
-        if run.wants("memory"):
-            run.end_session()
-            directory = work / OURS / DATA[OURS]
-            memory(run.broker(OURS), work, directory, 1 << 30 if arguments.quick else 4 << 30, run.note)
+        if run.only in "memory":
+            memory(run.broker(OURS), work, work / OURS / DATA[OURS], 1 << 30 if arguments.quick else 4 << 30, run.note)
     finally:
         run.stop()
         shutil.rmtree(work, ignore_errors=True)

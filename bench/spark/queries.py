@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -45,13 +47,16 @@ def _parquet(frame: DataFrame, folder: str) -> Any:
     frame.write.parquet(folder)
 
 
-def export(spark: SparkSession, options: Options, folder: str) -> dict[str, Any]:
-    """Let our job do what the query Parquet does: it begins anew with each folder."""
-    from minibroker.spark.jobs.export import export as job
+def job(spark: SparkSession, words: list[str], folder: str) -> dict[str, Any]:
+    """Run a job of ours as its command does, in this session; what it says goes nowhere."""
+    from minibroker.spark.jobs.command import main
 
     shutil.rmtree(folder, ignore_errors=True)
     began = time.perf_counter()
-    job(spark, options, folder)
+    with redirect_stdout(StringIO()):
+        status = main([*words, "--quiet"])
+    if status:
+        raise RuntimeError(f"minibroker spark {' '.join(words)}: status {status}")
     return {"seconds": time.perf_counter() - began, "answer": None}
 
 

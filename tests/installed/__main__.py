@@ -8,6 +8,7 @@
              those that speak to a broker with ours and with Kafka's
     oldest   the same with Python 3.11 and the lowest versions that pyproject.toml allows; and what is said of an
              older PySpark
+    lakes    the page of pipelines with Iceberg, on the newest PySpark that it is there for
     compiled the wheel of `make wheel`, on this Python: the tests of what is compiled, and of all around it
     cluster  Spark's standalone master and two workers that have no minibroker, with what --package writes; Spark
              Connect
@@ -34,8 +35,8 @@ from pathlib import Path
 
 from tests.differential.kafka import Kafka
 from tests.interop.broker import VERSION as KAFKA_VERSION
+from tests.interop.spark import LAKES_VERSION, lakes_class_path, pyspark_folder
 from tests.interop.spark import VERSION as OLDEST_SPARK
-from tests.interop.spark import pyspark_folder
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -156,20 +157,20 @@ def check_examples(programs: Path, work: Path) -> None:
     print(f"  {said.splitlines()[-1]}", flush=True)
 
 
-def check_spark(programs: Path, work: Path) -> None:
+def check_spark(programs: Path, work: Path, *modes: str, **more: str) -> None:
     """Run Spark's examples: what speaks to a broker with ours and with Kafka's, jobs on directories once."""
 
     def check(mode: str, *address: str) -> None:
         folder = work / f"{mode}{len(address)}"
         folder.mkdir()
         command = (programs / "python", HERE / "spark_examples.py", mode, ROOT, programs / "minibroker", *address)
-        said = run(*command, cwd=folder, MINIBROKER_SALT="a secret, as the page of slice wants one")
-        told = [f"  {line}" for line in said.splitlines() if line.startswith("ran ")]
+        said = run(*command, cwd=folder, MINIBROKER_SALT="a secret, as the page of slice wants one", **more)
+        told = [f"  {line}" for line in said.splitlines() if line.startswith(("ran ", "left out"))]
         print("\n".join([f"  {mode}, with {'Kafka' if address else 'ours'}:", *told]), flush=True)
 
-    for mode in ("plain", "brokers", "jobs"):
+    for mode in modes or ("plain", "brokers", "pipelines", "jobs"):
         check(mode)
-    for mode in ("plain", "brokers"):
+    for mode in modes or ("plain", "brokers", "pipelines"):
         with Kafka(KAFKA_VERSION, work / f"kafka-{mode}") as kafka:
             check(mode, kafka.address)
 
@@ -189,6 +190,14 @@ def check_oldest(wheel: Path, work: Path) -> None:
     (packages / "pyspark.pth").write_text(f"{pyspark_folder()}\n")  # 470 MB that are there already
     check_examples(programs, work)
     check_spark(programs, work)
+
+
+def check_lakes(wheel: Path, work: Path) -> None:
+    needed = [each for each in lowest("spark") if not each.startswith("pyspark==")]
+    programs = made("lakes", find_python(OLDEST_PYTHON), wheel, "pytest", *needed)
+    packages = next((programs.parent / "lib").glob("python*/site-packages"))
+    (packages / "pyspark.pth").write_text(f"{pyspark_folder(LAKES_VERSION)}\n")
+    check_spark(programs, work, "pipelines", MINIBROKER_TEST_JARS=lakes_class_path())
 
 
 def check_compiled(_pure: Path, work: Path) -> None:
@@ -225,6 +234,7 @@ PARTS: dict[str, Callable[[Path, Path], None]] = {
     "core": check_core,
     "newest": check_newest,
     "oldest": check_oldest,
+    "lakes": check_lakes,
     "compiled": check_compiled,
     "cluster": check_cluster,
 }

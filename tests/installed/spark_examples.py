@@ -2,6 +2,7 @@
 
     python spark_examples.py plain ROOT MINIBROKER [HOST:PORT]     a session that somebody makes without asking us
     python spark_examples.py brokers ROOT MINIBROKER [HOST:PORT]   what speaks to a broker, on all pages
+    python spark_examples.py pipelines ROOT MINIBROKER [HOST:PORT] docs/spark-pipelines.md from its head to its end
     python spark_examples.py jobs ROOT MINIBROKER [HOST:PORT]      the page of jobs, and every command
 
 ROOT: where the pages are. MINIBROKER: the program, which is called once as such; other commands run in the session.
@@ -31,6 +32,7 @@ from minibroker.client.descriptions import NewTopic
 
 DAY_MS = 1_700_000_000_000
 RECORDS = 400
+JARS = "MINIBROKER_TEST_JARS"  # what Spark would fetch by spark.jars.packages
 LEFT_OUT = {
     "spark://": "needs a cluster: spark_cluster.py",
     "spark-submit": "needs a cluster: spark_cluster.py",
@@ -39,6 +41,7 @@ LEFT_OUT = {
 }
 PY = re.compile(r"^```(?:py|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^minibroker (spark (?:[^\\\n]|\\\n)*)", re.MULTILINE)
+STEPS = re.compile(rf"{PY.pattern}|^minibroker ((?:[^\\\n]|\\\n)*)", re.MULTILINE | re.DOTALL)
 
 
 def fill(address: str, partitions: int = 2) -> None:
@@ -158,7 +161,7 @@ def brokers(examples: Examples, minibroker: str) -> None:
     # README: from brokers to a directory, and on from there.
     commands = examples.commands("README.md")
     run_command(commands[0])
-    run_program(minibroker, commands[1])
+    run_program(minibroker, ["spark", *commands[1]])
     for command in commands[2:]:
         run_command(command)
     write_lines()
@@ -169,6 +172,30 @@ def brokers(examples: Examples, minibroker: str) -> None:
 
 def two_rows(spark: Any) -> Any:
     return spark.createDataFrame([("k", "{}"), ("l", "{}")], "key string, value string")
+
+
+def pipelines(examples: Examples, minibroker: str) -> None:
+    """Run a page in its order; a command that wants jars is a program of its own, if they are here (JARS)."""
+    page, names = "docs/spark-pipelines.md", {"__name__": "example"}
+    execute(page, examples.blocks("docs/spark.md")[0], names)
+    for block, command in STEPS.findall(examples.text(page)):
+        words = shlex.split(command.replace("\\\n", " "))
+        if not words:
+            if "def test_" not in block:
+                execute(page, block, names)
+        elif words[0] != "spark":
+            run_program(minibroker, words)
+        elif "spark.jars.packages" not in command:
+            run_command(words[1:])
+        elif jars := os.environ.get(JARS):
+            words = [re.sub("spark.jars.packages=.*", f"spark.driver.extraClassPath={jars}", word) for word in words]
+            run_program(minibroker, [*words, "--quiet"])
+        else:
+            print(f"left out: minibroker {command}", flush=True)
+    Path("test_fixtures.py").write_text("\n".join(each for each in examples.blocks(page) if "def test_" in each))
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_fixtures.py"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    print(f"ran {page}: {done.stdout.splitlines()[-1]}", flush=True)
 
 
 def write_lines() -> None:
@@ -213,10 +240,10 @@ def run_command(words: list[str]) -> None:
 
 
 def run_program(minibroker: str, words: list[str]) -> None:
-    done = subprocess.run([minibroker, "spark", *words], capture_output=True, text=True)
+    done = subprocess.run([minibroker, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "records" in done.stdout, done.stderr
-    print(f"ran {minibroker} spark {shlex.join(words)}", flush=True)
+    assert done.stdout, done.stderr
+    print(f"ran {minibroker} {shlex.join(words)}", flush=True)
 
 
 def main(mode: str, root: str, minibroker: str, address: str = "") -> None:
@@ -229,6 +256,8 @@ def main(mode: str, root: str, minibroker: str, address: str = "") -> None:
             plain(examples)
         elif mode == "brokers":
             brokers(examples, minibroker)
+        elif mode == "pipelines":
+            pipelines(examples, minibroker)
         else:
             jobs(examples)
         assert not failed, "\n".join(failed)
