@@ -48,8 +48,11 @@ if TYPE_CHECKING:
         def wants(self, topic: str, partition: int) -> bool: ...
 
 
-class Unreadable(Exception):
-    """What planning must look at is broken."""
+class Unreadable(ProtocolError):
+    """What planning must look at is broken; the reason says all."""
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class Part:

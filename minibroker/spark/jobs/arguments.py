@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 
 from minibroker.spark.option_values import OptionError, words
-from minibroker.spark.options import COMMITTED, OPTIONS, TOPIC_OPTIONS
+from minibroker.spark.options import COMMITTED, FAIL, OPTIONS, SKIP, TOPIC_OPTIONS
 from minibroker.spark.ranges import known_topics
 
 # Argument -> how its value is called, the option of the data source that it stands for.
@@ -53,8 +53,11 @@ def source_options(options: argparse.Namespace) -> dict[str, str]:
     for name, (_, option) in OF_OPTIONS.items():
         told[option] = getattr(options, name[2:].replace("-", "_"))
     found = {name: value for name, value in told.items() if value is not None}
-    found |= pairs_of("--option", options.option)
-    if not {name.lower() for name in TOPIC_OPTIONS} & {name.lower() for name in found}:
+    found = OPTIONS.by_true_names(found | pairs_of("--option", options.option))
+    mode = found.get("mode", FAIL).lower()
+    if mode not in (FAIL, SKIP):
+        raise OptionError(f"--option mode={mode}: a job reads records; it can be {FAIL} or {SKIP}")
+    if not found.keys() & {*TOPIC_OPTIONS}:
         found["subscribePattern"] = ".*"
     return found
 

@@ -46,12 +46,12 @@ from minibroker.log.storage import LOCK, OsStorage
 from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, METADATA_TOPIC
 from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
-from minibroker.spark.files.directories import PartitionFiles, Unreadable, find_partitions, logs_in, topics_in
+from minibroker.spark.files.directories import PartitionFiles, find_partitions, logs_in, topics_in
 from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.rewrite_segments import LOST, Manner, SegmentWork, WrittenSegments, write_segment
 from minibroker.spark.jobs.summary import Summary, Table
-from minibroker.spark.jobs.tasks import TaskFailed, run_tasks
+from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import INTERNAL_TOPICS
 from minibroker.stored.producers import AbortedTxn
@@ -153,10 +153,7 @@ class NewLog:
         files, settings = self.files, self.settings
         aborted: list[AbortedTxn] = []
         if self.manner.is_old:
-            try:
-                self.end_offset, aborted = files.transactions(0, self.end_offset)
-            except Unreadable as error:
-                raise TaskFailed(str(error)) from error
+            self.end_offset, aborted = files.transactions(0, self.end_offset)
         for index, part in enumerate(files.parts):
             start, behind = part.base_offset, files.next_base(index) or files.end_offset
             if start <= self.end_offset:

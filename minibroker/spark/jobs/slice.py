@@ -39,7 +39,7 @@ from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.slice_masking import FAKE, HASH, HOWS, WHOLE, Mask, masking, parse_masks
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError, duration_ms
-from minibroker.spark.options import parse
+from minibroker.spark.options import OPTIONS, SKIP, parse
 from minibroker.spark.reading import all_ranges
 from minibroker.spark.session import use_source
 
@@ -153,6 +153,7 @@ def cut(
     """Write a slice of the topics of `source` to files of JSON lines, or to where `target` says (loading.py)."""
     from minibroker.spark.source import NAME
 
+    source = OPTIONS.by_true_names(source)
     _check(source, asked, target, to_files)
     progress, clock = progress or Progress(None, False), clock or LoopClock()
     use_source(spark)
@@ -296,7 +297,7 @@ def _check_met(found: _Contents, asked: Cut) -> None:
 
 def _broken(reader: Any, source: Mapping[str, str]) -> list[str]:
     """Return a sentence on the batches that mode=skip has left out, if it has."""
-    if {name.lower(): value.lower() for name, value in source.items()}.get("mode") != "skip":
+    if source.get("mode", "").lower() != SKIP:
         return []
     columns = "topic string, partition int, baseOffset long, lastOffset long, error string"
     broken = reader.schema(columns).option("mode", "batches").load().where("error is not null")

@@ -29,9 +29,6 @@ Result = TypeVar("Result")
 class TaskFailed(ProtocolError):
     """What a task met."""
 
-    def __init__(self, text: str):
-        super().__init__(text, 0, "")
-
     def __str__(self) -> str:
         return self.reason
 

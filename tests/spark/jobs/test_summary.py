@@ -6,13 +6,19 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from minibroker.log.build import build_batch
+from minibroker.log.records import Record
 from minibroker.spark.jobs import JOBS, job_module
+from minibroker.spark.jobs.arguments import source_options
 from minibroker.spark.jobs.command import main, parser_of, reason_of
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
+from minibroker.spark.option_values import OptionError
+from tests.spark.logs import START_MS, open_at
 
 FOUND = Summary(
     "export",
@@ -89,6 +95,31 @@ def test_a_job_that_was_one_names_what_does_it_now(capsys: pytest.CaptureFixture
 def test_a_setting_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--path", "data", "--conf", "spark.x"]) == 2
     assert "write it as NAME=VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["batches", "Quarantine"])
+def test_rows_that_are_no_records_are_refused(mode: str) -> None:
+    options = parser_of("export").parse_args(["--path", "data", "lake", "--option", f"Mode={mode}"])
+    with pytest.raises(OptionError, match=f"mode={mode.lower()}: a job reads records; it can be fail or skip"):
+        source_options(options)
+
+
+def test_what_planning_cannot_read_is_said_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = open_at(tmp_path, "orders-0")
+    for offset in range(3):
+        log.append_as_follower(build_batch(2, [Record(None, b"x", (), START_MS)], base_offset=offset), now_ms=0)
+    log.close()
+    segment = tmp_path / "orders-0" / f"{0:020}.log"
+    data = bytearray(segment.read_bytes())
+    data[16] = 9  # no such format
+    segment.write_bytes(data)
+    monkeypatch.setattr("minibroker.spark.session.open_session", lambda *_, **__: None)
+    monkeypatch.setattr("minibroker.spark.packing.check_workers", lambda _: None)
+    assert main(["profile", "--path", str(tmp_path), "--starting-timestamp", str(START_MS), "--quiet"]) == 1
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"minibroker spark profile: orders-0: cannot look for the time {START_MS} in {segment}, ")
 
 
 def spark_error(text: str) -> Exception:
