@@ -11,17 +11,19 @@ same time on two machines.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from minibroker.errors import ProtocolError, StorageError
-from minibroker.spark.workers import PackageMissing, naming_packages
+from minibroker.spark.arrow_map import map_in_arrow
+from minibroker.spark.workers import PackageMissing, naming_packages, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import pyarrow as pa
 
 TASKS_PER_CORE = 16  # more would only be more to start; fewer would leave cores without work in the end
+CORES_MAX = 1 << 16
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
@@ -38,18 +40,26 @@ def run_tasks(spark: Any, function: Callable[[Work], Result], works: Sequence[Wo
     if not works:
         return []
     given = [pickle.dumps(work) for work in works]
-    context = _context(spark)
-    if context is None:
-        return _run_frame(spark, function, given)
 
-    def run(work: bytes) -> bytes:
-        return _run(function, work)
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
 
-    slices = min(len(given), context.defaultParallelism * TASKS_PER_CORE)
-    return _results(context.parallelize(given, slices).map(run).collect())
+        settle()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_pydict({"made": pa.array([_made(function, given[number])], pa.binary())})
+
+    numbers = spark.range(0, len(given), 1, min(len(given), _cores(spark) * TASKS_PER_CORE))
+    found = []
+    for row in map_in_arrow(numbers, run, "made binary").collect():
+        result, failure = pickle.loads(bytes(row[0]))
+        if failure:
+            raise TaskFailed(failure)
+        found.append(result)
+    return found
 
 
-def _run(function: Callable[[Work], Result], work: bytes) -> bytes:
+def _made(function: Callable[[Work], Result], work: bytes) -> bytes:
     try:
         with naming_packages():
             return pickle.dumps((function(pickle.loads(work)), ""))
@@ -57,37 +67,11 @@ def _run(function: Callable[[Work], Result], work: bytes) -> bytes:
         return pickle.dumps((None, str(error) or repr(error)))
 
 
-def _results(made: Iterable[bytes]) -> list[Any]:
-    found = []
-    for each in made:
-        result, failure = pickle.loads(each)
-        if failure:
-            raise TaskFailed(failure)
-        found.append(result)
-    return found
-
-
-def _context(spark: Any) -> Any:
-    """Return who hands out tasks; sessions of Spark Connect have nobody."""
+def _cores(spark: Any) -> int:
     try:
-        return spark.sparkContext
-    except Exception:
-        return None
-
-
-def _run_frame(spark: Any, function: Callable[[Work], Result], given: list[bytes]) -> list[Result]:
-    """Do it with a table, for which PySpark wants pandas: Spark Connect, which has no other way, needs that anyway."""
-
-    def run(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for chunk in chunks:
-            for number in chunk.column(0).to_pylist():
-                made = _run(function, given[number])
-                yield pa.RecordBatch.from_pydict({"made": pa.array([made], pa.binary())})
-
-    rows = spark.range(0, len(given), 1, len(given)).mapInArrow(run, "made binary").collect()
-    return _results(bytes(row[0]) for row in rows)
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # Spark Connect: only the server knows
+        return CORES_MAX
 
 
 def attempt() -> str:
