@@ -18,11 +18,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+from pyarrow import NativeFile
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 
 from minibroker.errors import StorageError
 from minibroker.spark.option_values import OptionError
 
+BUFFER_BYTES = 1 << 20
 RENAMING = ("local", "hdfs")  # what PyArrow calls those that rename in one step
 
 
@@ -75,15 +77,27 @@ class Folder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file, in the place of one that may be there."""
-        above, _, last = self.path(name).rpartition("/")
-        temporary = f"{above}/.{last}.{os.getpid()}.tmp" if self.renames else self.path(name)
-        with self._refused("write", name):
-            if self.renames:
-                self.files.create_dir(above)
-            with self.files.open_output_stream(temporary) as sink:
+        if self.renames:
+            with self.writing(name, str(os.getpid())) as sink:
                 sink.write(data)
-            if self.renames:
+        else:
+            with self._refused("write", name), self.files.open_output_stream(self.path(name)) as sink:
+                sink.write(data)
+
+    @contextmanager
+    def writing(self, name: str, writer: str) -> Iterator[NativeFile]:
+        """Yield where to write a file, in pieces, that comes to its place when it is whole; writer: no other is it."""
+        above, _, last = self.path(name).rpartition("/")
+        temporary = f"{above}/.{last}.{writer}.tmp"
+        with self._refused("write", name):
+            self.files.create_dir(above)
+            try:
+                with self.files.open_output_stream(temporary, buffer_size=BUFFER_BYTES) as sink:
+                    yield sink
                 self.files.move(temporary, self.path(name))
+            finally:
+                if self.files.get_file_info(temporary).is_file:
+                    self.files.delete_file(temporary)
 
     def move(self, old: str, new: str) -> None:
         with self._refused("rename", old):

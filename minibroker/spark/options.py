@@ -12,8 +12,9 @@ Not here: what there is to read (planning.py in files/ and brokers/). No pyspark
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from minibroker.spark.option_table import KAFKA, OptionTable
 from minibroker.spark.option_values import (
@@ -180,6 +181,22 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
         found.ending = _limit(told, "ending", LATEST)
         _check_batch(found.starting, found.ending)
     return found
+
+
+def pinned(given: Mapping[str, str], ranges: Iterable[tuple[str, int, int, int]]) -> dict[str, str]:
+    """Return the options of a query of these topics, partitions, first and end offsets; what else is given stays."""
+    told = {
+        name: value
+        for name, value in OPTIONS.by_true_names(given).items()
+        if name not in TOPIC_OPTIONS and not name.startswith(("starting", "ending"))
+    }
+    first: dict[str, dict[int, int]] = {}
+    end: dict[str, dict[int, int]] = {}
+    for topic, partition, first_offset, end_offset in ranges:
+        first.setdefault(topic, {})[partition] = first_offset
+        end.setdefault(topic, {})[partition] = end_offset
+    told["assign"] = json.dumps({topic: list(partitions) for topic, partitions in first.items()})
+    return {**told, "startingOffsets": json.dumps(first), "endingOffsets": json.dumps(end)}
 
 
 def _which(told: Mapping[str, str], found: Options) -> None:

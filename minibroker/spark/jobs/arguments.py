@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any
 
+from minibroker.spark.jobs.summary import Summary
 from minibroker.spark.option_values import OptionError, words
 from minibroker.spark.options import COMMITTED, FAIL, OPTIONS, SKIP, TOPIC_OPTIONS
 from minibroker.spark.ranges import known_topics
@@ -80,6 +83,12 @@ def target_options(options: argparse.Namespace) -> dict[str, str]:
     return found | pairs_of("--to-option", options.to_option)
 
 
+def call_with(function: Callable[..., Summary], options: argparse.Namespace, *given: Any, **more: Any) -> Summary:
+    """Call what a job is with the arguments that are named as its parameters are, and what is given besides."""
+    told = vars(options) | more
+    return function(*given, **{name: told[name] for name in list(signature(function).parameters)[len(given) :]})
+
+
 class TopicFilter:
     """Which partitions of log directories a job takes: those of some topics, or all."""
 
@@ -109,6 +118,9 @@ class TopicFilter:
                 raise OptionError(f"there is no topic {topic}; {known_topics(found, topic)}")
 
 
+ALL_TOPICS = TopicFilter()
+
+
 def add_directory_arguments(parser: argparse.ArgumentParser, *, several: bool = True) -> None:
     """Let a job take a log directory, or several, and topics in it; `TopicFilter.of` reads these."""
     source = parser.add_argument_group("what to read", "log directories, as in log.dirs; no broker is asked")
@@ -119,14 +131,6 @@ def add_directory_arguments(parser: argparse.ArgumentParser, *, several: bool = 
         source.add_argument("--path", required=True, metavar="DIR", help=what)
     _add_topics(source)
     source.add_argument("--pattern", metavar="REGEX", help="topics with this in their names; all without any")
-
-
-def add_new_directory_arguments(parser: argparse.ArgumentParser, done: str, setting: str) -> None:
-    """Let a job make a log directory of another; done: what it does to topics; setting: an example of one."""
-    add_directory_arguments(parser, several=False)
-    parser.add_argument("--to", required=True, metavar="DIR", help="the directory to make; it must not be there yet")
-    parser.add_argument("--only", action="store_true", help=f"leave out the topics that are not {done}")
-    add_repeated(parser, "--config", help=f"a setting of the topics, as {setting}")
 
 
 def add_repeated(

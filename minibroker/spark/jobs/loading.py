@@ -17,7 +17,7 @@ from minibroker.log.compression import CODEC_NAMES
 from minibroker.spark.jobs.arguments import add_repeated, add_target_arguments, pairs_of, target_options
 from minibroker.spark.jobs.loading_files import DROP, WRONG, Choice, as_records, format_of, mode_of, opened
 from minibroker.spark.jobs.loading_generator import RULE, generated, parse_spec
-from minibroker.spark.jobs.progress import Progress
+from minibroker.spark.jobs.progress import QUIET, Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.session import use_source
@@ -110,12 +110,11 @@ def load(
     target: Mapping[str, str],
     *,
     job: str = "import",
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
     clock: Clock | None = None,
 ) -> Summary:
     """Write rows with the columns that the data source takes; `target` are its options."""
     clock = clock or LoopClock()
-    progress = progress or Progress(None, False)
     began_ms = clock.steady_ms()
     write = _into_directory if "path" in target else _to_brokers
     figures, tables = write(rows, target, progress)

@@ -8,7 +8,6 @@ as broken batches and rows above a limit, is told.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import BATCHES, FAIL, OPTIONS, SKIP, TOPIC_OPTIONS, Options, parse
+from minibroker.spark.options import BATCHES, FAIL, SKIP, Options, parse, pinned
 from minibroker.spark.reading import all_ranges, plan
 
 TYPE_CHECKING = False
@@ -109,22 +108,6 @@ def _ranges(options: Options) -> list[tuple[str, int, int, int]]:
         for each in all_ranges(options)
         if each.first_offset < each.end_offset
     ]
-
-
-def pinned(source: Mapping[str, str], ranges: list[tuple[str, int, int, int]]) -> dict[str, str]:
-    """Return the options of a source that reads these ranges, whatever is written meanwhile."""
-    told = {
-        name: value
-        for name, value in OPTIONS.by_true_names(source).items()
-        if name not in TOPIC_OPTIONS and not name.startswith(("starting", "ending"))
-    }
-    first: dict[str, dict[str, int]] = {}
-    end: dict[str, dict[str, int]] = {}
-    for topic, partition, first_offset, end_offset in ranges:
-        first.setdefault(topic, {})[str(partition)] = first_offset
-        end.setdefault(topic, {})[str(partition)] = end_offset
-    told["assign"] = json.dumps({topic: [int(number) for number in numbers] for topic, numbers in first.items()})
-    return {**told, "startingOffsets": json.dumps(first), "endingOffsets": json.dumps(end)}
 
 
 def _counted(

@@ -68,3 +68,6 @@ def _tracker(spark: Any) -> Any:
         return spark.sparkContext.statusTracker()
     except Exception:
         return None
+
+
+QUIET = Progress(is_wanted=False)

@@ -47,8 +47,15 @@ from minibroker.metadata.bootstrap import BOOTSTRAP, METADATA_DIRECTORY, METADAT
 from minibroker.metadata.image import MetadataImage
 from minibroker.metadata.metadata_log import MetadataLog
 from minibroker.spark.files.directories import PartitionFiles, find_partitions, logs_in, topics_in
-from minibroker.spark.jobs.arguments import TopicFilter, add_new_directory_arguments, pairs_of
-from minibroker.spark.jobs.progress import Progress
+from minibroker.spark.jobs.arguments import (
+    ALL_TOPICS,
+    TopicFilter,
+    add_directory_arguments,
+    add_repeated,
+    call_with,
+    pairs_of,
+)
+from minibroker.spark.jobs.progress import QUIET, Progress
 from minibroker.spark.jobs.rewrite_segments import LOST, Manner, SegmentWork, WrittenSegments, write_segment
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
@@ -77,14 +84,13 @@ def rewrite(
     magic: int | None = None,
     codec: str | None = None,
     level: int | None = None,
-    wanted: TopicFilter | None = None,
+    wanted: TopicFilter = ALL_TOPICS,
     only: bool = False,
     settings: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Summary:
     """Write a copy of a log directory with other batches; without `magic` or `codec` they keep theirs."""
     manner = _manner(magic, codec, level)
-    wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
     wanted.check_found(topics_in([path]))
     (root, _), *_ = logs_in(path)
     source, image = ReadOnlyStorage(root), MetadataImage()
@@ -92,7 +98,7 @@ def rewrite(
         image = MetadataLog(source, node_id=0).load(now_ms=0)
     takes_rest = not only and root == os.path.abspath(path)  # and not a log alone
     logs: list[NewLog] = []
-    for (topic, partition), files in find_partitions([path], TopicFilter()).items():
+    for (topic, partition), files in find_partitions([path], ALL_TOPICS).items():
         is_wanted = wanted.wants(topic, partition) and not (manner.is_old and topic in INTERNAL_TOPICS)
         # The metadata log lies beside the logs.
         if topic != METADATA_TOPIC and (is_wanted or takes_rest):
@@ -281,22 +287,17 @@ def _summary(target: str, logs: Sequence[NewLog], written: Sequence[WrittenSegme
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_new_directory_arguments(parser, "rewritten", "segment.bytes=536870912")
-    parser.add_argument("--format", type=int, choices=(0, 1, 2), help="of the records; without it they keep theirs")
+    add_directory_arguments(parser, several=False)
+    target = "the directory to make; it must not be there yet"
+    parser.add_argument("--to", dest="target", required=True, metavar="DIR", help=target)
+    parser.add_argument("--only", action="store_true", help="leave out the topics that are not rewritten")
+    add_repeated(parser, "--config", help="a setting of the topics, as segment.bytes=536870912")
+    form = "of the records; without it they keep theirs"
+    parser.add_argument("--format", dest="magic", type=int, choices=(0, 1, 2), help=form)
     parser.add_argument("--codec", choices=CODEC_NAMES, help="of the batches; without it they keep theirs")
     parser.add_argument("--level", type=int, metavar="N", help="of the codec, Kafka's default without it")
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
-    return rewrite(
-        spark,
-        options.path,
-        options.to,
-        magic=options.format,
-        codec=options.codec,
-        level=options.level,
-        wanted=TopicFilter.of(options),
-        only=options.only,
-        settings=pairs_of("--config", options.config),
-        progress=progress,
-    )
+    settings = pairs_of("--config", options.config)
+    return call_with(rewrite, options, spark, wanted=TopicFilter.of(options), settings=settings, progress=progress)

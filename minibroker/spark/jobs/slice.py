@@ -22,9 +22,8 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from minibroker.clock import LoopClock
-from minibroker.errors import StorageError
 from minibroker.spark.arrow_map import map_in_arrow
-from minibroker.spark.folders import open_folder
+from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs.arguments import (
     add_repeated,
     add_source_arguments,
@@ -35,9 +34,10 @@ from minibroker.spark.jobs.arguments import (
 from minibroker.spark.jobs.loading import load
 from minibroker.spark.jobs.loading_files import RECORDS_DDL
 from minibroker.spark.jobs.loading_generator import time_ms
-from minibroker.spark.jobs.progress import Progress
+from minibroker.spark.jobs.progress import QUIET, Progress
 from minibroker.spark.jobs.slice_masking import FAKE, HASH, HOWS, WHOLE, Mask, masking, parse_masks
 from minibroker.spark.jobs.summary import Summary, Table
+from minibroker.spark.jobs.tasks import attempt
 from minibroker.spark.option_values import OptionError, duration_ms
 from minibroker.spark.options import OPTIONS, SKIP, parse
 from minibroker.spark.reading import all_ranges
@@ -147,7 +147,7 @@ def cut(
     *,
     target: Mapping[str, str] | None = None,
     to_files: str | None = None,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
     clock: Clock | None = None,
 ) -> Summary:
     """Write a slice of the topics of `source` to files of JSON lines, or to where `target` says (loading.py)."""
@@ -155,7 +155,6 @@ def cut(
 
     source = OPTIONS.by_true_names(source)
     _check(source, asked, target, to_files)
-    progress, clock = progress or Progress(None, False), clock or LoopClock()
     use_source(spark)
     reader = spark.read.format(NAME).options(**source)
     rows = sampled(reader.option("includeHeaders", "true").load(), asked)
@@ -169,12 +168,12 @@ def cut(
         with progress.step("reading and sampling"):
             found = _Contents(rows, asked)
         _check_met(found, asked)
-        shift_ms = _shift_ms(asked, found, clock)
+        shift_ms = _shift_ms(asked, found, clock or LoopClock())
         moved = _moved(rows, shift_ms, asked.prefix)
         if to_files:
             with progress.step(f"writing files to {to_files}"):
                 ordered = moved.repartition("topic").sortWithinPartitions("topic", "partition", "offset")
-                map_in_arrow(ordered, _writing(open_folder(to_files, spark).place), "topic STRING").collect()
+                map_in_arrow(ordered, _writing(open_folder(to_files, spark)), "topic STRING").collect()
         else:
             _write_records(spark, moved, found, dict(target or {}), source, asked, progress)
     finally:
@@ -327,29 +326,16 @@ def _moved(rows: Any, shift_ms: int, prefix: str) -> Any:
     return rows.withColumns({"timestamp": later, "topic": sql.concat(sql.lit(prefix), "topic")}).drop("about", "met")
 
 
-def _writing(place: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writing(folder: Folder) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return what writes TOPIC.jsonl of records that come in their order; it yields topics."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
-        from pyarrow.fs import FileSystem
 
-        from minibroker.spark.jobs.tasks import attempt
-
-        files, folder = FileSystem.from_uri(place)
         for topic, lines in groupby(_lines(batches), lambda line: line[0]):
-            name, temporary = f"{folder}/{topic}.jsonl", f"{folder}/.{topic}.{attempt()}.tmp"
-            try:
-                files.create_dir(folder)
-                with files.open_output_stream(temporary, buffer_size=1 << 20) as file:
-                    for _, line in lines:
-                        file.write(line)
-                files.move(temporary, name)
-            except OSError as failure:
-                raise StorageError.of("write", name, failure) from failure
-            finally:
-                if files.get_file_info(temporary).is_file:
-                    files.delete_file(temporary)
+            with folder.writing(f"{topic}.jsonl", attempt()) as file:
+                for _, line in lines:
+                    file.write(line)
             yield pa.RecordBatch.from_pydict({"topic": [topic]})
 
     return write

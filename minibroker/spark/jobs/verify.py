@@ -13,7 +13,6 @@ What must hold: nothing is written, and what is found does not depend on who rea
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,11 +22,12 @@ from minibroker.errors import ProtocolError
 from minibroker.log.checkpoints import CLEAN_SHUTDOWN, read_leader_epochs
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.spark.files.directories import PartitionFiles, find_partitions, topics_in
-from minibroker.spark.jobs.arguments import TopicFilter, add_directory_arguments, add_repeated
-from minibroker.spark.jobs.progress import Progress
+from minibroker.spark.jobs.arguments import ALL_TOPICS, TopicFilter, add_directory_arguments, add_repeated
+from minibroker.spark.jobs.progress import QUIET, Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError, positive
+from minibroker.spark.options import pinned
 from minibroker.spark.session import use_source
 from minibroker.tools.verify.log_directory import DirectoryVerifier, LogVerifier, VerifiedCounts
 from minibroker.tools.verify.segment_findings import Findings
@@ -69,12 +69,11 @@ def verify(
     spark: Any,
     paths: Sequence[str],
     *,
-    wanted: TopicFilter | None = None,
+    wanted: TopicFilter = ALL_TOPICS,
     piece_bytes: int = PIECE_BYTES,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Summary:
     """Say what is wrong with log directories."""
-    wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
     wanted.check_found(topics_in(list(paths)))
     directories = {
         path: DirectoryVerifier(ReadOnlyStorage(path), own_name=os.path.basename(path), wants=wanted.wants)
@@ -152,11 +151,10 @@ def compare(
     leaders: Sequence[str],
     followers: Sequence[str],
     *,
-    wanted: TopicFilter | None = None,
-    progress: Progress | None = None,
+    wanted: TopicFilter = ALL_TOPICS,
+    progress: Progress = QUIET,
 ) -> Summary:
     """Compare the logs of followers with those of a leader."""
-    wanted, progress = wanted or TopicFilter(), progress or Progress(is_wanted=False)
     mine = find_partitions(list(leaders), wanted)
     wanted.check_found(topics_in(list(leaders)))
     rows: list[tuple[Any, ...]] = []
@@ -197,16 +195,11 @@ def _compared(
     spark: Any, leader: str, follower: str, ranges: dict[tuple[str, int], tuple[int, int]]
 ) -> dict[tuple[str, int], tuple[Any, ...]]:
     """Return what `COMPARED` finds, by topic and partition."""
-    options: dict[str, dict[str, Any]] = {"startingOffsets": {}, "endingOffsets": {}}
-    for (topic, partition), bounds in ranges.items():
-        if bounds[0] < bounds[1]:
-            for offsets, offset in zip(options.values(), bounds, strict=True):
-                offsets.setdefault(topic, {})[str(partition)] = offset
-    if not options["startingOffsets"]:
+    wanted = [(*key, *bounds) for key, bounds in ranges.items() if bounds[0] < bounds[1]]
+    if not wanted:
         return {}
     use_source(spark)
-    told = {name: json.dumps(offsets) for name, offsets in options.items()}
-    told["assign"] = json.dumps({topic: [*map(int, each)] for topic, each in options["startingOffsets"].items()})
+    told = pinned({}, wanted)
     reader = spark.read.format("minibroker").options(**told, mode="batches", failOnDataLoss="false").schema(BATCHES)
     sides = {
         name: spark.sql(SIDE, batches=reader.option("path", path).load())

@@ -17,10 +17,10 @@ from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from minibroker.log.records import Record
 from minibroker.spark.jobs.codecs_measuring import pieces_of
-from minibroker.spark.jobs.profile import pinned, try_codecs
+from minibroker.spark.jobs.profile import try_codecs
 from minibroker.spark.jobs.profile_sql import ROWS_MAX
 from minibroker.spark.jobs.profile_tables import key_text, made, problems_of, sizes
-from minibroker.spark.options import parse
+from minibroker.spark.options import parse, pinned
 from minibroker.spark.reading import plan
 from tests.goldens import log_meaning
 from tests.interop.random_logs import RandomLog
