@@ -6,7 +6,7 @@ A run is a stream of Spark with Trigger.AvailableNow: its checkpoint says how fa
 the query's id and the number of a micro-batch what they have already. Parquet files are written by the tasks.
 What must hold: an offset is exported once, whatever was killed before. What was skipped, lost or could not be parsed is
 a problem of the summary.
-Not here: the stream (export_source.py), Parquet files (export_files.py), columns and tables (export_targets.py).
+Not here: the stream (export_stream.py), Parquet files (export_files.py), columns and tables (export_targets.py).
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from minibroker.clock import LoopClock
 from minibroker.errors import StorageError
 from minibroker.log.storage import OsStorage
 from minibroker.spark.folders import Folder, open_folder
-from minibroker.spark.jobs.arguments import add_source_arguments, source_options
+from minibroker.spark.jobs.arguments import add_source_arguments, call_with, source_options
 from minibroker.spark.jobs.command import reason_of
 from minibroker.spark.jobs.export_formats import BINARY, CHECKPOINT, FORMATS, ICEBERG, JSON, PARQUET, STRING, VALUES
-from minibroker.spark.jobs.progress import Progress
-from minibroker.spark.jobs.summary import Summary, Table
+from minibroker.spark.jobs.progress import QUIET, Progress
+from minibroker.spark.jobs.summary import Summary, Table, sums_of
 from minibroker.spark.jobs.tasks import TaskFailed
 from minibroker.spark.option_values import OptionError
+from minibroker.spark.options import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,10 +44,6 @@ EPILOG = """examples:
 """
 SMALL_BYTES = 32 << 20
 COMPRESSION = "zstd"
-ARGUMENTS = (
-    *("table_format", "values", "keys", "schema", "offsets_max", "compression", "compact", "small_bytes"),
-    *("checkpoint", "fail_on_data_loss"),
-)
 NOTES = "notes"  # in the checkpoint, until the next run
 
 
@@ -84,8 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
     if options.manifest is not None:
         raise OptionError("--manifest: an export has a checkpoint now; name a new folder for it with --checkpoint")
-    told = {name: getattr(options, name) for name in ARGUMENTS}
-    return export(spark, source_options(options), options.target, progress=progress, **told)
+    return call_with(export, options, spark, source_options(options), progress=progress)
 
 
 def export(
@@ -103,10 +99,10 @@ def export(
     small_bytes: int = SMALL_BYTES,
     checkpoint: str | None = None,
     fail_on_data_loss: bool = True,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Summary:
     """Export what is new in the topics of `source`, options of the data source, to `target`."""
-    from minibroker.spark.jobs.export_rows import parsed
+    from minibroker.spark.jobs.export_stream import parsed
     from minibroker.spark.jobs.export_targets import target_of
 
     if offsets_max is not None and offsets_max < 1:
@@ -115,13 +111,12 @@ def export(
         raise OptionError("--schema is for --values json")
     if checkpoint is None and table_format == ICEBERG:
         raise OptionError("--format iceberg: the target is the name of a table; name a folder with --checkpoint DIR")
-    told = {name: value for name, value in source.items() if name.lower() != "failondataloss"}
-    said = [value.lower() for name, value in source.items() if name.lower() == "failondataloss"]
-    told["failOnDataLoss"] = str(fail_on_data_loss and said != ["false"]).lower()
+    told = OPTIONS.by_true_names(source)
+    if not fail_on_data_loss:
+        told["failOnDataLoss"] = "false"
     if offsets_max is not None:
         told["maxOffsetsPerTrigger"] = str(offsets_max)
     parsed(told)  # raises for what cannot be
-    progress = progress or Progress(None, False)
     folder = open_folder(checkpoint or f"{target.rstrip('/')}/{CHECKPOINT}", spark)
     with _locked(folder):
         notes = folder.at(NOTES)
@@ -180,8 +175,7 @@ class _Export:
         return max((int(each.base_name) for each in self.checkpoint.list(name) if each.base_name.isdigit()), default=-1)
 
     def export(self, *, is_one: bool) -> None:
-        from minibroker.spark.jobs.export_rows import RowsOfTasks
-        from minibroker.spark.jobs.export_source import TaskSource, options_of
+        from minibroker.spark.jobs.export_stream import RowsOfTasks, TaskSource, options_of
         from minibroker.spark.jobs.export_targets import OBSERVED
 
         self.spark.dataSource.register(TaskSource)
@@ -209,46 +203,35 @@ class _Export:
             self.rewritten = self.target.compact(small_bytes)
 
     def summary(self) -> Summary:
-        ranges: dict[tuple[str, int], list[int]] = {}
-        written: dict[str, list[int]] = {}
-        problems: list[str] = []
-        behind = []
-        for note in self._notes():
-            problems += note.get("problems", [])
-            behind += [note["behind"]] if "behind" in note else []
-            for name, (first, end) in note.get("ranges", {}).items():
-                topic, _, partition = name.rpartition("/")
-                before = ranges.setdefault((topic, int(partition)), [first, end])
-                before[:] = min(before[0], first), max(before[1], end)
-            for topic, counts in note.get("written", {}).items():
-                written[topic] = [sum(pair) for pair in zip(written.get(topic, [0] * 4), counts, strict=True)]
-        rows = []
-        for topic in sorted({topic for topic, _ in ranges}):
-            mine = [end - first for (each, _), (first, end) in ranges.items() if each == topic]
-            of_topic = written.get(topic, [None] * 4)
-            rows.append([topic, len(mine), sum(mine), of_topic[1], of_topic[2]])
-        is_parquet = self.target.counts_itself
+        notes = [json.loads(self.checkpoint.read(f"{NOTES}/{each.base_name}")) for each in self.checkpoint.list(NOTES)]
+        problems = [text for note in notes for text in note.get("problems", ())]
+        ranges: dict[str, tuple[int, int]] = {}
+        for name, (first, end) in (each for note in notes for each in note.get("ranges", {}).items()):
+            before = ranges.get(name, (first, end))
+            ranges[name] = min(before[0], first), max(before[1], end)
+        read = sums_of((name.rpartition("/")[0], 1, end - first) for name, (first, end) in ranges.items())
+        written = sums_of((topic, *each) for note in notes for topic, each in note.get("written", {}).items())
+        files: int | None
+        size_bytes: int | None
         files, records, size_bytes, bad = (sum(counts[place] for counts in written.values()) for place in range(4))
-        figures: dict[str, Any] = {
+        if self.target.table_format != PARQUET:
+            (records, bad), files, size_bytes = self.observed, None, None
+        figures = {
             "target": self.target.place,
-            "offsets": sum(end - first for first, end in ranges.values()),
-            "records": records if is_parquet else self.observed[0],
-            "not parsed": bad if is_parquet else self.observed[1],
-            "files": files if is_parquet else None,
-            "bytes": size_bytes if is_parquet else None,
-            "left for later": min(behind, default=0),
+            "offsets": sum(offsets for _, offsets in read.values()),
+            "records": records,
+            "not parsed": bad,
+            "files": files,
+            "bytes": size_bytes,
+            "left for later": min((note["behind"] for note in notes if "behind" in note), default=0),
             "files rewritten": self.rewritten,
             "finished a run that was killed": self.was_unfinished,
         }
-        if figures["not parsed"]:
-            problems.append(f"{figures['not parsed']:,} values are no JSON objects with these fields: see column json")
-        notes = [] if ranges else ["nothing new"]
+        rows = [[topic, *counts, *written.get(topic, [None] * 4)[1:3]] for topic, counts in sorted(read.items())]
+        if bad:
+            problems.append(f"{bad:,} values are no JSON objects with these fields: see column json")
         table = Table("topics", ["topic", "partitions", "offsets", "records", "bytes"], rows)
-        return Summary("export", figures, [table], sorted(problems), notes)
-
-    def _notes(self) -> Iterator[dict[str, Any]]:
-        for each in self.checkpoint.list(NOTES):
-            yield json.loads(self.checkpoint.read(f"{NOTES}/{each.base_name}"))
+        return Summary("export", figures, [table], sorted(problems), [] if ranges else ["nothing new"])
 
 
 @contextmanager

@@ -9,7 +9,7 @@ A file is written below its run's hidden folder and renamed when it is whole; an
 What must hold: a micro-batch that is repeated finds no file of its own number, and what is left of the run before
 cannot add one any more, as its hidden folder is gone (clean). Of files that were put together those go whose names lie
 within another's. So each record is there once, at any time, but between the last two steps of putting files together.
-Not here: which micro-batches there are (Spark's checkpoint), where rows come from (export_source.py).
+Not here: which micro-batches there are (Spark's checkpoint), where rows come from (export_stream.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -41,6 +42,9 @@ RESULTS_NAMES = [column.split()[0] for column in RESULTS.split(", ")]
 NAME = re.compile(r"(\d{8}-\d{6}-\d{4})(?:-(\d{8}-\d{6}-\d{4}))?\.parquet")
 # What rises from record to record; all else gets dictionaries, as long as these are small.
 ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
+
+DAY_US = 86_400_000_000
+DATES = (-719_162, 2_932_896)  # 0001-01-01 and 9999-12-31, between which readers of folders know dates
 
 Key = tuple[str, Any]  # topic, date
 
@@ -151,10 +155,9 @@ class LakeWriter:
         # Last of all: an attempt that comes to no end has shown nothing, and files of the next one may end elsewhere.
         for file in self._closed:
             file.show()
-        for topic, counts in self._done.items():
-            yield pa.RecordBatch.from_pydict(
-                dict(zip(RESULTS_NAMES, [[topic], *([each] for each in counts)], strict=True))
-            )
+        if self._done:
+            rows = [(topic, *counts) for topic, counts in self._done.items()]
+            yield pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], RESULTS_NAMES)
 
     def _begun(self, key: Key) -> ParquetFile:
         topic, date = key
@@ -181,18 +184,16 @@ def _by(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch
         yield value.as_py(), rows if len(found) == 1 else rows.filter(pc.call_function("equal", [values, value]))
 
 
-class BatchWriter:
-    """Writes all that a task gets, in Spark's workers; yields RESULTS."""
+def writing(lake: Lake, batch: int, rows: ArrowFunction | None = None) -> ArrowFunction:
+    """Return what writes all that a task gets, and yields RESULTS; rows: makes rows of it; None: it gets them."""
 
-    def __init__(self, lake: Lake, batch: int, rows: ArrowFunction | None = None):
-        """rows: makes rows of what the task gets; None: it gets them."""
-        self.lake, self.batch, self.rows = lake, batch, rows
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = LakeWriter(self.lake, self.batch, *_this_task())
-        for rows in batches if self.rows is None else self.rows(batches):
-            writer.write(rows)
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = LakeWriter(lake, batch, *_this_task())
+        for each in batches if rows is None else rows(batches):
+            writer.write(each)
         yield from writer.close()
+
+    return write
 
 
 def _this_task() -> tuple[int, int]:
@@ -202,6 +203,25 @@ def _this_task() -> tuple[int, int]:
     context = TaskContext.get()
     assert context is not None, "this runs in Spark's workers only"
     return context.partitionId(), context.taskAttemptId()
+
+
+# Columns
+
+
+def as_text(values: pa.Array) -> pa.Array:
+    """Return bytes as text. What is not UTF-8 shows as replacement characters: readers of Parquet refuse all else."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [None if value is None else value.decode(errors="replace") for value in values.to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def dates_of(timestamps: pa.Array) -> pa.Array:
+    """Return days of UTC. Who sends nanoseconds for milliseconds has records of the year 294247, which would make the
+    column one of texts for those who read the names of folders."""
+    days = np.floor_divide(timestamps.view(pa.int64()).to_numpy(), DAY_US)
+    return pa.array(np.clip(days, *DATES).astype(np.int32)).view(pa.date32())
 
 
 # What a run leaves that was killed

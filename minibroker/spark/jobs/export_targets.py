@@ -4,7 +4,7 @@
 
 What must hold: columns stay as a target was begun, but that JSON values may get more fields, at any depth; a target is
 of one checkpoint, or a record could be there twice.
-Not here: how Parquet files are written (export_files.py), the stream (export_source.py).
+Not here: how Parquet files are written (export_files.py), the stream (export_stream.py).
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs.export_files import (
     BAD,
     RESULTS,
-    BatchWriter,
     Lake,
     clean,
     put_together,
     schema_of,
     small_files,
+    writing,
 )
 from minibroker.spark.jobs.export_formats import BINARY, CHECKPOINT, DELTA, ICEBERG, PARQUET, STRING, check_there
-from minibroker.spark.jobs.export_rows import RowsOfTasks, sampled, tell
+from minibroker.spark.jobs.export_stream import RowsOfTasks, sampled, tell
+from minibroker.spark.jobs.summary import sums_of
 from minibroker.spark.option_values import OptionError
 
 if TYPE_CHECKING:
@@ -130,28 +131,16 @@ def with_json(rows: Any, fields: StructType) -> Any:
 # Targets
 
 
-class Target:
+class _Target:
     """One of a run. `clean`, `columns`, then `start`, then perhaps `compact`, and `end`."""
 
-    counts_itself = False  # what it writes, in notes; else the query does
+    table_format = PARQUET
 
     def __init__(self, spark: Any, place: str, checkpoint: Folder, notes: str):
         self.spark, self.place, self.checkpoint, self.notes = spark, place, checkpoint, notes
 
     def clean(self, unfinished: int | None) -> None:
         """Remove what a run left that was killed; unfinished: its micro-batch, which will be repeated."""
-
-    def columns(self) -> StructType | None:
-        """Return the columns there are, None if it is new; raise OptionError if it is not this checkpoint's."""
-        raise NotImplementedError
-
-    def start(self, tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
-        """Start a query out of a stream of tasks; the columns there are may grow to these."""
-        raise NotImplementedError
-
-    def compact(self, small_bytes: int) -> int | None:
-        """Put small files together; return how many, as far as that is known."""
-        raise NotImplementedError
 
     def end(self) -> None: ...
 
@@ -165,10 +154,8 @@ class Target:
         )
 
 
-class ParquetTarget(Target):
+class ParquetTarget(_Target):
     """A folder of files that our tasks write."""
-
-    counts_itself = True
 
     def __init__(self, spark: Any, place: str, checkpoint: Folder, notes: str, compression: str, run: str):
         super().__init__(spark, place, checkpoint, notes)
@@ -206,12 +193,8 @@ class ParquetTarget(Target):
         # With Spark Connect this goes to the server: it holds nothing of the session.
         def write(batch: Any, number: int) -> None:
             lake.begin(query_id(checkpoint))
-            done = map_in_arrow(batch, BatchWriter(lake, number, of_task), RESULTS).collect()
-            by_topic: dict[str, list[int]] = {}
-            for topic, *counts in done:
-                before = by_topic.get(topic, [0] * len(counts))
-                by_topic[topic] = [sum(pair) for pair in zip(before, counts, strict=True)]
-            tell(notes, batch=number, written=by_topic)
+            done = map_in_arrow(batch, writing(lake, number, of_task), RESULTS).collect()
+            tell(notes, batch=number, written=sums_of(done))
 
         return self.stream(frame).foreachBatch(write).start()
 
@@ -233,7 +216,7 @@ class ParquetTarget(Target):
             self.lake.end()
 
 
-class TableTarget(Target):
+class TableTarget(_Target):
     """A table of a format that knows of transactions."""
 
     def __init__(self, spark: Any, place: str, checkpoint: Folder, notes: str, table_format: str):
@@ -286,10 +269,13 @@ def rows_of(tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
     return with_json(frame, columns["json"].dataType) if "json" in columns.names else frame
 
 
+Target = ParquetTarget | TableTarget
+
+
 def target_of(
     spark: Any, table_format: str, place: str, checkpoint: Folder, *, notes: str, compression: str, run: str
 ) -> Target:
-    if table_format == PARQUET:
-        return ParquetTarget(spark, open_folder(place, spark).place, checkpoint, notes, compression, run)
     where = place if table_format == ICEBERG else open_folder(place, spark).place
+    if table_format == PARQUET:
+        return ParquetTarget(spark, where, checkpoint, notes, compression, run)
     return TableTarget(spark, where, checkpoint, notes, table_format)

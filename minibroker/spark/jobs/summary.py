@@ -6,7 +6,7 @@ The exit status is 0 if all went well, 1 if the job did its work and found somet
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -78,6 +78,14 @@ class Summary:
         blocks += ["\n".join(f"problem: {problem}" for problem in self.problems)] if self.problems else []
         blocks += ["\n".join(self.notes)] if self.notes else []
         return "\n\n".join(block for block in blocks if block)
+
+
+def sums_of(rows: Iterable[Sequence[Any]]) -> dict[str, list[int]]:
+    """Return sums by the first column."""
+    found: dict[str, list[int]] = {}
+    for name, *counts in rows:
+        found[name] = [sum(pair) for pair in zip(found.get(name, [0] * len(counts)), counts, strict=True)]
+    return found
 
 
 def _shown(value: Any) -> str:

@@ -12,8 +12,16 @@ import pytest
 from minibroker.errors import StorageError
 from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs import export_files
-from minibroker.spark.jobs.export_files import Lake, LakeWriter, clean, schema_of, small_files, surplus
-from minibroker.spark.jobs.export_rows import as_text, dates_of
+from minibroker.spark.jobs.export_files import (
+    Lake,
+    LakeWriter,
+    as_text,
+    clean,
+    dates_of,
+    schema_of,
+    small_files,
+    surplus,
+)
 from minibroker.spark.option_values import OptionError
 
 SCHEMA = pa.schema([("value", pa.binary()), ("offset", pa.int64())])
@@ -168,6 +176,10 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
     assert (folder.exists(), folder.list()) == (False, [])
     folder.write("a/b", b"1")
     folder.write("a/b", b"23")
+    assert folder.read("a/b") == b"23"
+    with pytest.raises(ValueError, match="no more"), folder.writing("a/b", "me") as file:
+        file.write(b"half")
+        raise ValueError("no more")
     assert folder.read("a/b") == b"23"
     assert [(each.base_name, each.size) for each in folder.list("a")] == [("b", 2)]
     folder.move("a", "x")

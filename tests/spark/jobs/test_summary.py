@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,27 @@ def test_a_job_that_was_one_names_what_does_it_now(capsys: pytest.CaptureFixture
 def test_a_setting_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--path", "data", "--conf", "spark.x"]) == 2
     assert "write it as NAME=VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("export --path data lake --format delta --max-records 5", {"table_format": "delta", "offsets_max": 5}),
+        ("rewrite --path data --to new --format 1 --only", {"target": "new", "magic": 1, "only": True}),
+    ],
+)
+def test_words_reach_the_job(words: str, told: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    name, *rest = words.split()
+    module, seen = job_module(name), {}
+
+    @wraps(getattr(module, name))
+    def job(*given: object, **more: object) -> Summary:
+        seen.update(more)
+        return FOUND
+
+    monkeypatch.setattr(module, name, job)
+    assert module.run(None, parser_of(name).parse_args(rest), Progress(is_wanted=False)) is FOUND
+    assert told.items() <= seen.items()
 
 
 @pytest.mark.parametrize("mode", ["batches", "Quarantine"])
