@@ -1,6 +1,7 @@
 """profile: what topics hold, per topic, partition and hour, as a summary, tables, and a report in HTML to send on.
 
-It is SQL over the records and the batches of the data source (profile_sql.py), of log directories and brokers alike.
+Tasks count records and batches of the data source (profile_counting.py), of log directories and brokers alike; what
+they have counted, SQL puts together where it grows with the data (profile_sql.py).
 What must hold: all of it is about the same offsets, which are found once, before anything is read. What is left out,
 as broken batches and rows above a limit, is told.
 """
@@ -8,20 +9,23 @@ as broken batches and rows above a limit, is told.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from minibroker.clock import LoopClock
 from minibroker.log.compression import CODEC_NAMES, NONE, compress
+from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.jobs import profile_sql
 from minibroker.spark.jobs.arguments import add_source_arguments, source_options
 from minibroker.spark.jobs.codecs_measuring import Piece, pieces_of, read_piece
 from minibroker.spark.jobs.page import Row, write_report
+from minibroker.spark.jobs.profile_counting import FACTS_SCHEMA, HEADERS, ROWS, Work, count_works
 from minibroker.spark.jobs.profile_report import profile_report
-from minibroker.spark.jobs.profile_tables import Rows, made, problems_of
+from minibroker.spark.jobs.profile_tables import Counted, Range, made, problems_of
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary
-from minibroker.spark.jobs.tasks import run_tasks
+from minibroker.spark.jobs.tasks import run_tasks, slices_of
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import BATCHES, FAIL, SKIP, Options, parse, pinned
 from minibroker.spark.reading import all_ranges, plan
@@ -37,18 +41,8 @@ EPILOG = """examples:
 
 A broken batch ends the job; --option mode=skip counts the rest and tells what is broken."""
 
-KEPT = {"pieces": profile_sql.PIECES, "key_counts": profile_sql.KEY_COUNTS, "packs": profile_sql.PACKS}
-QUERIES = {
-    "parts": profile_sql.PARTS,
-    "top_keys": profile_sql.TOP_KEYS,
-    "bins": profile_sql.BINS,
-    "codecs": profile_sql.CODECS,
-    "producers": profile_sql.PRODUCERS,
-    "hours": profile_sql.HOURS,
-    "broken": profile_sql.BROKEN,
-}
-CHUNK_OFFSETS = 1_000_000
 PARTITIONS = "spark.sql.shuffle.partitions"
+SHUFFLED_OFFSETS = 1_000_000  # of which a partition gets the facts
 SAMPLE_BYTES = 1 << 20  # of a topic: compressed by way of trial
 TRIAL_BYTES = 64 * 1024  # in pieces of this size
 
@@ -69,13 +63,11 @@ def profile(
     html: str | None = None,
     clock: Clock | None = None,
     progress: Progress | None = None,
-    chunk_offsets: int = CHUNK_OFFSETS,
 ) -> Summary:
     """Count what is in topics.
 
     source: options of the data source, as path and subscribe.
     html: where the report goes.
-    chunk_offsets: of so many a task looks at the order.
     """
     progress = progress or Progress(is_wanted=False)
     options = parse(source)
@@ -84,16 +76,18 @@ def profile(
     now_ms = (clock or LoopClock()).now_ms()
     with progress.step("planning"):
         ranges = _ranges(options)
-    counted: Rows = {name: [] for name in (*QUERIES, "compressibility")}
+    counted = Counted(ranges, now_ms)
     if ranges:
         given = pinned(source, ranges)
-        counted = _counted(spark, ranges, given, {"now": now_ms, "chunk": chunk_offsets}, progress)
+        with progress.step("planning tasks"):
+            works = _works(given, ranges, now_ms)
+        _count(spark, works, counted, progress)
         with progress.step("compressing a sample"):
-            counted["compressibility"] = _compressibility(spark, given)
-    figures, tables, notes = made(counted, now_ms, is_committed=options.read_committed)
+            counted.compressibility = _compressibility(spark, works)
+    figures, tables, notes = made(counted, is_committed=options.read_committed)
     problems = problems_of(counted, is_committed=options.read_committed)
     if html is not None:
-        page = profile_report(figures, problems, notes, tables, counted["bins"])
+        page = profile_report(figures, problems, notes, tables, counted.bins())
         notes.append(f"the report is {write_report(html, page)}")
     return Summary("profile", figures, tables, problems, notes)
 
@@ -101,7 +95,7 @@ def profile(
 # Reading
 
 
-def _ranges(options: Options) -> list[tuple[str, int, int, int]]:
+def _ranges(options: Options) -> list[Range]:
     """Return topic, partition, first and end offset of what holds anything."""
     return [
         (each.log.topic, each.log.partition, each.first_offset, each.end_offset)
@@ -110,61 +104,56 @@ def _ranges(options: Options) -> list[tuple[str, int, int, int]]:
     ]
 
 
-def _counted(
-    spark: Any,
-    ranges: list[tuple[str, int, int, int]],
-    told: dict[str, str],
-    numbers: dict[str, int],
-    progress: Progress,
-) -> Rows:
-    """Return what the queries find; numbers are what they name besides tables."""
+def _works(told: dict[str, str], ranges: Sequence[Range], now_ms: int) -> list[Work]:
+    """Return what tasks count: records, then headers of batches."""
+    first = {(topic, partition): first_offset for topic, partition, first_offset, _ in ranges}
+    works = []
+    for more, columns in (({}, ROWS), ({"mode": BATCHES}, HEADERS)):
+        options = parse({**told, **more})
+        options.columns = columns
+        works += [Work(task, options, first[task.topic, task.partition], now_ms) for task in plan(options)]
+    return works
 
-    def source(schema: str, **more: str) -> Any:
-        return spark.read.format("minibroker").options(**{**told, **more}).schema(schema).load()
 
-    frames: dict[str, Any] = {
-        "ranges": spark.createDataFrame(ranges, profile_sql.RANGES_SCHEMA),
-        "rows": source(profile_sql.ROWS_SCHEMA),
-        "keys": source(profile_sql.KEYS_SCHEMA),
-        "batches": source(profile_sql.BATCHES_SCHEMA, mode=BATCHES),
-    }
-    names = {name: f"minibroker_profile_{name}" for name in (*frames, *KEPT)}
-
-    def asked(query: str) -> Any:
-        return spark.sql(query.format(**names, **numbers))
-
+def _count(spark: Any, works: list[Work], counted: Counted, progress: Progress) -> None:
+    view, count = "minibroker_profile_facts", len(works)
     # The 200 partitions that Spark comes with are too many for little.
-    count = sum(end_offset - first_offset for _, _, first_offset, end_offset in ranges)
     partitions = spark.conf.get(PARTITIONS)
-    spark.conf.set(PARTITIONS, str(min(-(-count // CHUNK_OFFSETS), int(partitions))))
+    spark.conf.set(PARTITIONS, str(min(-(-counted.offsets // SHUFFLED_OFFSETS), int(partitions))))
+    numbers = spark.range(0, count, 1, slices_of(spark, count))
+    facts = map_in_arrow(numbers, count_works(works), FACTS_SCHEMA).persist()
     try:
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(names[name])
-        for name, query in KEPT.items():
-            asked(query).persist().createOrReplaceTempView(names[name])
-        found = {}
-        for name, query in QUERIES.items():
-            with progress.step(f"reading {len({each[0] for each in ranges})} topics: {name.replace('_', ' ')}"):
-                found[name] = [row.asDict() for row in asked(query).collect()]
-        return found
+        facts.createOrReplaceTempView(view)
+
+        def asked(query: str) -> list[Row]:
+            rows = spark.sql(query.format(facts=view, partitions=len(counted.ranges))).collect()
+            return [row.asDict() for row in rows]
+
+        with progress.step(f"reading {len({each.task.topic for each in works})} topics"):
+            counted.join(asked(profile_sql.STRETCHES))
+        with progress.step("counting keys, hours and producers"):
+            counted.keys = asked(profile_sql.KEYS)
+            counted.hours = asked(profile_sql.HOURS)
+            counted.producers = asked(profile_sql.PRODUCERS)
     finally:
-        for name in names.values():
-            spark.catalog.dropTempView(name)  # and with it what was kept
+        spark.catalog.dropTempView(view)
+        facts.unpersist()
         spark.conf.set(PARTITIONS, partitions)
 
 
-def _compressibility(spark: Any, told: dict[str, str]) -> list[Row]:
+def _compressibility(spark: Any, works: Sequence[Work]) -> list[Row]:
     """Return what codecs make of a sample of the values of each topic."""
-    options = parse(told)
-    options.columns = ["key", "value"]
     by_topic: dict[str, list[Any]] = {}
-    for task in plan(options):
-        by_topic.setdefault(task.topic, []).append(task)
-    works = [pieces_of(tasks, options, SAMPLE_BYTES) for tasks in by_topic.values()]
+    for work in works:
+        if work.options.mode != BATCHES:
+            by_topic.setdefault(work.task.topic, []).append(work.task)
+    options = copy(works[0].options)
+    options.columns = ["key", "value"]
+    samples = [pieces_of(tasks, options, SAMPLE_BYTES) for tasks in by_topic.values()]
     return [
         {"topic": topic, "codec": CODEC_NAMES[codec], "sampled_bytes": sampled, "compressed_bytes": packed}
         | {"ratio": round(sampled / packed, 3)}
-        for topic, (sampled, by_codec) in zip(by_topic, run_tasks(spark, try_codecs, works), strict=True)
+        for topic, (sampled, by_codec) in zip(by_topic, run_tasks(spark, try_codecs, samples), strict=True)
         for codec, packed in by_codec.items()
         if sampled
     ]

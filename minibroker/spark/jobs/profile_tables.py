@@ -1,20 +1,28 @@
-"""Tables of a profile out of what its queries find, and the limits of what they show.
+"""Tables of a profile out of what its tasks and queries have found, and the limits of what they show.
 
 What must hold: all of it is small: rows of partitions and topics, and of tables with a limit.
-Not here: counting (profile_sql.py), what the report looks like (profile_report.py).
+Not here: counting (profile_counting.py, profile_sql.py), what the report looks like (profile_report.py).
 """
 
 from __future__ import annotations
 
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from minibroker.log.compression import CODEC_NAMES
 from minibroker.spark.jobs.page import Row, iso_text
+from minibroker.spark.jobs.profile_counting import Stretch
 from minibroker.spark.jobs.profile_findings import findings
-from minibroker.spark.jobs.profile_sql import BROKEN_MAX, OF_BATCHES, ROWS_MAX, SUMS
+from minibroker.spark.jobs.profile_sql import BROKEN_MAX, ROWS_MAX
 from minibroker.spark.jobs.summary import Table
 
-Rows = dict[str, list[Row]]
+Range = tuple[str, int, int, int]  # topic, partition, first and end offset
+Columns = tuple[str, ...]
+SUMS: Columns = ("records", "timed", "key_bytes", "value_bytes", "null_keys", "null_values", "headers", "header_bytes")
+SUMS += ("in_the_future", "create_time", "append_time", "out_of_order", "batches", "stored_bytes")
 
 # Table -> columns behind the topic, and how many rows people see.
 TABLES = {
@@ -48,21 +56,101 @@ TABLES = {
     "hours": ("partition hour records bytes", 24),
 }
 TIMES = ("oldest", "newest", "hour")
+SIZES = ("key_bytes", "value_bytes", "batch_bytes", "batch_records")
 
 
-def made(counted: Rows, now_ms: int, *, is_committed: bool) -> tuple[dict[str, Any], list[Table], list[str]]:
+class Counted:
+    """What tasks and queries have found: a stretch for each partition, rows of queries."""
+
+    def __init__(self, ranges: Sequence[Range], now_ms: int):
+        self.ranges, self.now_ms = ranges, now_ms
+        self.keys: list[Row] = []
+        self.hours: list[Row] = []
+        self.producers: list[Row] = []
+        self.compressibility: list[Row] = []
+        self._stretches = {each[:2]: Stretch(last={"offset": each[2] - 1}) for each in ranges}
+
+    @property
+    def offsets(self) -> int:
+        return sum(end_offset - first_offset for _, _, first_offset, end_offset in self.ranges)
+
+    def join(self, rows: Iterable[Row]) -> None:
+        """Take stretches of partitions, one behind the other, and their ends."""
+        for row in sorted(rows, key=lambda row: int(row["chunk"])):
+            self._stretches[row["topic"], row["partition"]].append(pickle.loads(row["stretch"]))
+        for topic, partition, _, end_offset in self.ranges:
+            self._stretches[topic, partition].append(Stretch(first={"offset": end_offset}))
+
+    @property
+    def broken(self) -> list[str]:
+        return sorted(each for stretch in self._stretches.values() for each in stretch.broken)
+
+    def parts(self, *, is_committed: bool) -> list[Row]:
+        """Return a row for each partition, with all there is of it."""
+        keys = {(row["topic"], row["partition"]): row["distinct_keys"] for row in self.keys}
+        ends = {(row["topic"], row["partition"]): row for row in self.producers if row["producer_id"] is None}
+        found = []
+        for topic, partition, first_offset, end_offset in sorted(self.ranges):
+            who, stretch = (topic, partition), self._stretches[topic, partition]
+            sums, end = stretch.sums, ends.get(who, {"aborted": 0, "open": 0})
+            row: Row = {"topic": topic, "partition": partition, "first_offset": first_offset, "end_offset": end_offset}
+            row |= {name: sums[name] for name in (*SUMS, "holes", "control_records")}
+            row |= {"distinct_keys": keys.get(who, 0), "aborted": end["aborted"], "in_open_transactions": end["open"]}
+            row |= {"oldest": stretch.least.get("time"), "newest": stretch.most.get("time")}
+            row |= {"late_ms_max": stretch.most.get("late_ms", 0), "largest_hole": stretch.most["hole"]}
+            row |= {"promised": None if sums["vague"] else sums["promised"]}
+            found.append(row | _gaps(row, is_committed=is_committed))
+        return found
+
+    def codecs(self) -> list[Row]:
+        sums: Counter[Any] = Counter()
+        for (topic, _), stretch in self._stretches.items():
+            sums.update({(topic, *key): count for key, count in stretch.sums.items() if key[0] == "codec"})
+        names = {key[:4]: key for key in sums}
+        return [
+            {"topic": topic, "format": magic, "codec": codec}
+            | {what: sums.get((topic, "codec", magic, codec, what)) for what in ("batches", "stored_bytes", "records")}
+            for topic, _, magic, codec in sorted(names, key=lambda key: (key[0], key[2], CODEC_NAMES.index(key[3])))
+        ]
+
+    def bins(self) -> list[Row]:
+        """Return how many sizes there are in each bin: keys, values, batches, records of batches."""
+        sums: Counter[Any] = Counter()
+        for (topic, _), stretch in self._stretches.items():
+            sums.update({(topic, *key[1:]): count for key, count in stretch.sums.items() if key[0] == "bin"})
+        order = sorted(sums, key=lambda key: (key[0], SIZES.index(key[1]), key[2]))
+        return [{"topic": key[0], "what": key[1], "bin": key[2], "count": sums[key]} for key in order]
+
+    def sizes(self) -> list[Row]:
+        found = []
+        for (topic, what), group in groupby(self.bins(), key=lambda row: (row["topic"], row["what"])):
+            mine = [each for (name, _), each in self._stretches.items() if name == topic and what in each.most]
+            least, most = min(each.least[what] for each in mine), max(each.most[what] for each in mine)
+            ends = {"smallest": least, "largest": most, "total": sum(each.sums[what] for each in mine)}
+            found.append(
+                {"topic": topic, "what": what} | size_row([(row["bin"], row["count"]) for row in group], **ends)
+            )
+        return found
+
+
+def made(counted: Counted, *, is_committed: bool) -> tuple[dict[str, Any], list[Table], list[str]]:
     """Return the figures, the tables and the notes of the summary."""
-    parts = [part | _gaps(part, is_committed=is_committed) for part in counted["parts"]]
+    parts = counted.parts(is_committed=is_committed)
+    of_topics = {row["topic"]: row for row in counted.keys if row["partition"] is None and not row["rank"]}
     top_keys = [
-        row | {"key": key_text(bytes(row["key"])), "share": round(row["records"] / row["keyed"], 6)}
-        for row in counted["top_keys"]
+        row
+        | {"key": key_text(bytes(row["key"])), "share": round(row["records"] / of_topics[row["topic"]]["records"], 6)}
+        for row in sorted(counted.keys, key=lambda row: (row["topic"], row["rank"]))
+        if row["rank"]
     ]
     topics = [
-        _topic(name, list(mine), next((row for row in top_keys if row["topic"] == name), {}))
+        _topic(name, list(mine), of_topics.get(name, {}), next((row for row in top_keys if row["topic"] == name), {}))
         for name, mine in groupby(parts, key=lambda part: part["topic"])
     ]
-    found = counted | {"topics": topics, "keys": topics, "timestamps": topics, "top_keys": top_keys}
-    found |= {"partitions": parts, "gaps": parts, "sizes": sizes(counted["bins"])}
+    found = {"topics": topics, "keys": topics, "timestamps": topics, "top_keys": top_keys, "codecs": counted.codecs()}
+    found |= {"partitions": parts, "gaps": parts, "sizes": counted.sizes(), "hours": counted.hours}
+    found["compressibility"] = counted.compressibility
+    found["producers"] = [row for row in counted.producers if row["producer_id"] is not None]
     notes = []
     for name, order in (("hours", ("topic", "partition", "hour")), ("producers", ("topic",))):
         if len(found[name]) > ROWS_MAX:
@@ -83,17 +171,17 @@ def made(counted: Rows, now_ms: int, *, is_committed: bool) -> tuple[dict[str, A
         "stored_bytes": sum(row["stored_bytes"] for row in topics),
         "oldest": iso_text(_least(row["oldest"] for row in topics)),
         "newest": iso_text(_most(row["newest"] for row in topics)),
-        "profiled_at": iso_text(now_ms),
+        "profiled_at": iso_text(counted.now_ms),
     }
     return figures, tables, findings(found) + notes
 
 
-def problems_of(counted: Rows, *, is_committed: bool) -> list[str]:
+def problems_of(counted: Counted, *, is_committed: bool) -> list[str]:
     """Return what is wrong with the data: broken batches, and records that batches hold and nobody has read."""
-    found = [str(row["broken"]) for row in counted["broken"]]
+    found = counted.broken
     if len(found) > BROKEN_MAX:
         found[BROKEN_MAX:] = [f"there are more than {BROKEN_MAX} broken batches"]
-    for part in counted["parts"] if not is_committed else ():
+    for part in counted.parts(is_committed=is_committed) if not is_committed else ():
         if part["promised"] not in (None, part["records"]):
             told = f"batches hold {part['promised']:,} records, and {part['records']:,} were read"
             found.append(f"{part['topic']}-{part['partition']}: {told}")
@@ -109,9 +197,9 @@ def _gaps(part: Row, *, is_committed: bool) -> Row:
     return {"offsets": offsets, "without_record": missing, "hidden": hidden, "removed": removed}
 
 
-def _topic(name: str, parts: list[Row], top: Row) -> Row:
-    """Return what is said of a topic: sums of its partitions, and of its most frequent key."""
-    row: Row = {column: sum(part[column] for part in parts) for column in (*SUMS, *OF_BATCHES)}
+def _topic(name: str, parts: list[Row], keys: Row, top: Row) -> Row:
+    """Return what is said of a topic: sums of its partitions, and of its keys."""
+    row: Row = {column: sum(part[column] for part in parts) for column in SUMS}
     records = [part["records"] for part in parts]
     return row | {
         "topic": name,
@@ -121,30 +209,26 @@ def _topic(name: str, parts: list[Row], top: Row) -> Row:
         "none": row["records"] - row["timed"],
         "out_of_order_share": round(row["out_of_order"] / row["timed"], 6) if row["timed"] else None,
         "late_ms_max": max(part["late_ms_max"] for part in parts),
-        "distinct_keys": top.get("distinct_keys", 0),
-        "keys_in_several_partitions": top.get("in_several", 0),
+        "distinct_keys": keys.get("distinct_keys", 0),
+        "keys_in_several_partitions": keys.get("in_several", 0),
         "largest_share": top.get("share"),
         # Records of the largest partition against the mean of all.
         "partition_skew": round(max(records) * len(records) / sum(records), 4) if any(records) else None,
     }
 
 
-def sizes(bins: list[Row]) -> list[Row]:
-    found = []
-    for (topic, what), group in groupby(bins, key=lambda row: (row["topic"], row["what"])):
-        mine = list(group)
-        count, smallest = sum(row["count"] for row in mine), min(row["smallest"] for row in mine)
-        row = {"topic": topic, "what": what, "count": count, "smallest": smallest}
-        row |= {"mean": round(sum(row["total"] for row in mine) / count, 3), "largest": mine[-1]["largest"]}
-        for name, share in (("median", 0.5), ("p99", 0.99)):
-            upto = 0
-            for each in mine:
-                upto += each["count"]
-                if upto >= share * count:
-                    row[name] = min(each["bin"], each["largest"])
-                    break
-        found.append(row)
-    return found
+def size_row(bins: Sequence[tuple[int, int]], *, smallest: int, largest: int, total: int) -> Row:
+    """Return what is said of sizes; bins: their ends and counts."""
+    count = sum(number for _, number in bins)
+    row = {"count": count, "smallest": smallest, "largest": largest, "mean": round(total / count, 3)}
+    for name, share in (("median", 0.5), ("p99", 0.99)):
+        upto = 0
+        for end, number in bins:
+            upto += number
+            if upto >= share * count:
+                row[name] = min(end, largest)
+                break
+    return row
 
 
 def _least(values: Any) -> int | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TASKS_PER_CORE = 16  # more would only be more to start; fewer would leave cores without work in the end
-CORES_MAX = 1 << 16
+CONNECT_TASKS_MAX = 1024  # where nobody says how many cores there are
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
@@ -49,7 +49,7 @@ def run_tasks(spark: Any, function: Callable[[Work], Result], works: Sequence[Wo
             for number in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"made": pa.array([_made(function, given[number])], pa.binary())})
 
-    numbers = spark.range(0, len(given), 1, min(len(given), _cores(spark) * TASKS_PER_CORE))
+    numbers = spark.range(0, len(given), 1, slices_of(spark, len(given)))
     found = []
     for row in map_in_arrow(numbers, run, "made binary").collect():
         result, failure = pickle.loads(bytes(row[0]))
@@ -59,19 +59,21 @@ def run_tasks(spark: Any, function: Callable[[Work], Result], works: Sequence[Wo
     return found
 
 
+def slices_of(spark: Any, work_count: int) -> int:
+    """Return how many tasks of Spark do so many works."""
+    try:
+        count = int(spark.sparkContext.defaultParallelism) * TASKS_PER_CORE
+    except Exception:  # Spark Connect: only the server knows
+        count = CONNECT_TASKS_MAX
+    return min(work_count, count)
+
+
 def _made(function: Callable[[Work], Result], work: bytes) -> bytes:
     try:
         with naming_packages():
             return pickle.dumps((function(pickle.loads(work)), ""))
     except (ProtocolError, StorageError, PackageMissing) as error:
         return pickle.dumps((None, str(error) or repr(error)))
-
-
-def _cores(spark: Any) -> int:
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect: only the server knows
-        return CORES_MAX
 
 
 def attempt() -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import shutil
 import xml.etree.ElementTree as Tree
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,8 +20,9 @@ from minibroker.log.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from minibroker.log.records import Record
 from minibroker.spark.jobs.codecs_measuring import pieces_of
 from minibroker.spark.jobs.profile import try_codecs
+from minibroker.spark.jobs.profile_counting import Stretch
 from minibroker.spark.jobs.profile_sql import ROWS_MAX
-from minibroker.spark.jobs.profile_tables import key_text, made, problems_of, sizes
+from minibroker.spark.jobs.profile_tables import Counted, key_text, made, problems_of, size_row
 from minibroker.spark.options import parse, pinned
 from minibroker.spark.reading import plan
 from tests.goldens import log_meaning
@@ -35,16 +38,20 @@ def profiled(
     spark: Session,
     root: Path,
     *,
-    chunk: int = 1_000_000,
+    task_bytes: int = 3000,
     servers: str = "",
     isolation: str = "read_uncommitted",
     mode: str = "fail",
     limits: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the summary as scripts get it."""
-    source = {"kafka.bootstrap.servers": servers} if servers else {"path": str(root), "maxBytesPerPartition": "3000"}
+    source = (
+        {"kafka.bootstrap.servers": servers}
+        if servers
+        else {"path": str(root), "maxBytesPerPartition": str(task_bytes)}
+    )
     source |= {"subscribePattern": ".*", "kafka.isolation.level": isolation, "mode": mode, **(limits or {})}
-    found = spark.call("tests.spark.jobs.running:profile", source=source, now_ms=NOW_MS, chunk_offsets=chunk)
+    found = spark.call("tests.spark.jobs.running:profile", source=source, now_ms=NOW_MS)
     summary: dict[str, Any] = json.loads(found["json"])
     return summary
 
@@ -70,7 +77,7 @@ def check_sizes(found: dict[str, Any], truth: Truth, topic: str) -> None:
 @pytest.mark.parametrize("name", ["kraft39-2-after-clean", "kraft44-1", "zk28-2-after-clean"])
 def test_what_kafka_wrote_is_counted(name: str, spark: Session, tmp_path: Path) -> None:
     root = golden_directory(tmp_path, name)
-    found = profiled(spark, root, chunk=10)
+    found = profiled(spark, root, task_bytes=1000)
     words = [line.split() for line in (root / "log-start-offset-checkpoint").read_text().splitlines()]
     begins = {(line[0], int(line[1])): int(line[2]) for line in words if len(line) == 3}
     topics: dict[str, list[int]] = {}
@@ -91,8 +98,8 @@ def test_what_kafka_wrote_is_counted(name: str, spark: Session, tmp_path: Path) 
 
 @pytest.mark.interop
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", [7, 1_000_000])
-def test_random_logs_are_counted_in_any_chunks(chunk: int, spark: Session, tmp_path: Path) -> None:
+@pytest.mark.parametrize("task_bytes", [1, 1 << 20])
+def test_random_logs_are_counted_in_any_tasks(task_bytes: int, spark: Session, tmp_path: Path) -> None:
     truths: dict[str, Truth] = {}
     for seed in range(12):
         log, chance = RandomLog(tmp_path / str(seed), seed), Random(seed)
@@ -102,7 +109,7 @@ def test_random_logs_are_counted_in_any_chunks(chunk: int, spark: Session, tmp_p
         log.log.close()
         path = Path(shutil.move(log.path, tmp_path / "data" / f"random{seed}-0"))
         truths[f"random{seed}"] = Truth(path, NOW_MS)
-    found = profiled(spark, tmp_path / "data", chunk=chunk)
+    found = profiled(spark, tmp_path / "data", task_bytes=task_bytes)
     for topic, truth in truths.items():
         check(found, expected(topic, {0: truth}, {}), topic)
         check_sizes(found, truth, topic)
@@ -152,7 +159,7 @@ def test_partitions_are_one_topic_and_a_range_counts_batches_where_they_end(spar
     written(tmp_path, 300, "orders-0", per_batch=10, codec=4)
     written(tmp_path, 100, "orders-1", per_batch=4)
     truths = {number: Truth(tmp_path / f"orders-{number}", NOW_MS) for number in (0, 1)}
-    found = profiled(spark, tmp_path, chunk=30)
+    found = profiled(spark, tmp_path, task_bytes=500)
     check(found, expected("orders", truths, {}), "orders")
     assert found["keys"][0]["partition_skew"] == 1.5
     assert found["keys"][0]["keys_in_several_partitions"] == 7
@@ -275,34 +282,39 @@ def test_a_sample_is_packed_by_every_codec(tmp_path: Path) -> None:
 
 
 def test_what_is_above_a_limit_is_told() -> None:
-    counted: dict[str, list[dict[str, Any]]] = {
-        name: [] for name in ("parts", "top_keys", "bins", "codecs", "producers", "hours", "broken", "compressibility")
-    }
-    counted["broken"] = [{"broken": "orders-0, offsets 1 to 2: no"}]
+    counted = Counted([("t", 0, 0, 9)], NOW_MS)
+    counted.join([])
     row = {"topic": "t", "partition": 0, "records": 1, "bytes": 1}
-    counted["hours"] = [{**row, "hour": 3_600_000 * n} for n in range(ROWS_MAX + 1, 0, -1)]
-    _, tables, notes = made(counted, NOW_MS, is_committed=False)
+    counted.hours = [{**row, "hour": 3_600_000 * n} for n in range(ROWS_MAX + 1, 0, -1)]
+    _, tables, notes = made(counted, is_committed=False)
     (hours,) = (table.rows for table in tables if table.name == "hours")
     assert (len(hours), hours[0][2]) == (ROWS_MAX, "1970-01-01T02:00:00.000Z"), "the oldest is left out"
     assert notes == ["the table hours has 100,000 rows, the newest; there are more"]
 
 
+def joined(*stretches: tuple[str, Stretch]) -> Counted:
+    counted = Counted([(topic, 0, 0, 1000) for topic, _ in stretches], NOW_MS)
+    counted.join({"topic": name, "partition": 0, "chunk": 0, "stretch": pickle.dumps(each)} for name, each in stretches)
+    return counted
+
+
 def test_records_that_nobody_has_read_and_broken_batches_are_problems() -> None:
-    counts = [("a", 10, 10), ("b", None, 5), ("c", 1_000, 999)]
-    parts = [{"topic": name, "partition": 0, "promised": all_, "records": read_} for name, all_, read_ in counts]
+    counts = [("a", 10, 0, 10), ("b", 0, 1, 5), ("c", 1_000, 0, 999)]
+    stretches = [
+        (name, Stretch(Counter(promised=all_, vague=vague, records=read_))) for name, all_, vague, read_ in counts
+    ]
     told = "c-0: batches hold 1,000 records, and 999 were read"
-    assert problems_of({"parts": parts, "broken": []}, is_committed=False) == [told]
-    assert problems_of({"parts": parts, "broken": []}, is_committed=True) == []
-    found = problems_of({"parts": [], "broken": [{"broken": f"{n}"} for n in range(201)]}, is_committed=False)
+    assert problems_of(joined(*stretches), is_committed=False) == [told]
+    assert problems_of(joined(*stretches), is_committed=True) == []
+    found = problems_of(joined(("a", Stretch(broken=[f"{n:3}" for n in range(201)]))), is_committed=False)
     assert (found[199:], len(found)) == (["199", "there are more than 200 broken batches"], 201)
 
 
 def test_percentiles_are_those_of_bins() -> None:
-    row = {"topic": "t", "what": "value_bytes", "total": 0, "smallest": 3, "largest": 1000}
-    found = sizes([{**row, "bin": end, "count": count} for end, count in ((3, 50), (127, 49), (1023, 1))])
-    assert (found[0]["median"], found[0]["p99"], found[0]["count"]) == (3, 127, 100)
-    found = sizes([{**row, "bin": end, "count": count} for end, count in ((3, 49), (1023, 51))])
-    assert (found[0]["median"], found[0]["p99"]) == (1000, 1000)
+    found = size_row([(3, 50), (127, 49), (1023, 1)], smallest=3, largest=1000, total=0)
+    assert (found["median"], found["p99"], found["count"]) == (3, 127, 100)
+    found = size_row([(3, 49), (1023, 51)], smallest=3, largest=1000, total=0)
+    assert (found["median"], found["p99"]) == (1000, 1000)
 
 
 @pytest.mark.parametrize(
