@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from minibroker.spark.columns.varints import Bools, Int64s
 from minibroker.spark.jobs.profile_sql import BROKEN_MAX, HOUR_MS
@@ -26,6 +26,7 @@ from minibroker.spark.options import BATCHES, Options
 from minibroker.spark.reading import reader_of
 from minibroker.spark.workers import naming_packages, settle
 
+pc: Any = pyarrow.compute  # its functions are made when it is imported
 ROWS = ["offset", "timestamp", "timestampType", "key", "value", "headers"]
 HEADERS = ["baseOffset", "lastOffset", "format", "codec", "sizeBytes", "records", "error", "maxTimestamp", "producerId"]
 HEADERS += ["producerEpoch", "isTransactional", "isControl", "control", "file", "position"]
