@@ -192,6 +192,8 @@ def pipelines(examples: Examples, minibroker: str) -> None:
             run_program(minibroker, [*words, "--quiet"])
         else:
             print(f"left out: minibroker {command}", flush=True)
+    if JARS in os.environ:
+        assert names["rows"]("orders").exceptAll(names["rows"]("from-table")).isEmpty()
     Path("test_fixtures.py").write_text("\n".join(each for each in examples.blocks(page) if "def test_" in each))
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_fixtures.py"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
