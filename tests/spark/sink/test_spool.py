@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from minibroker.spark.option_values import OptionError
 from minibroker.spark.sink import spool as spooling
 from minibroker.spark.sink.checkpoint import Checkpoint
 from minibroker.spark.sink.options import parse
@@ -102,11 +103,11 @@ def test_a_checkpoint_in_a_store_that_pyarrow_was_built_without_is_left_alone(
     def from_uri(location: str) -> None:
         raise pa.ArrowNotImplementedError(f"Got {location} but Arrow compiled without support for it")
 
-    monkeypatch.setattr("pyarrow.fs.FileSystem", SimpleNamespace(from_uri=from_uri))
+    monkeypatch.setattr("minibroker.spark.folders.FileSystem", SimpleNamespace(from_uri=from_uri))
     spool = spool_of(checkpointLocation="abfss://container@account.dfs.core.windows.net/checkpoint")
     assert values(spool, spool.put(rows(50), "a")) == numbers(range(50))
     spool = spool_of(spoolLocation="abfss://container@account.dfs.core.windows.net/folder")
-    with pytest.raises(NotImplementedError, match="Arrow compiled without"):
+    with pytest.raises(OptionError, match="Arrow compiled without"):
         spool.put(rows(50), "a")
 
 
