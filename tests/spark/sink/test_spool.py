@@ -118,7 +118,7 @@ def test_a_folder_that_was_named_is_used_whatever_is_there(tmp_path: Path) -> No
 
 
 def test_a_folder_that_was_named_and_cannot_be_used_is_an_error() -> None:
-    with pytest.raises(pa.ArrowInvalid, match="dbfs"):
+    with pytest.raises(OptionError, match="dbfs"):
         spool_of(spoolLocation="dbfs:/not/known/here").put(rows(50), "a")
 
 
