@@ -57,7 +57,7 @@ def programs(work: Path) -> Iterator[Start]:
         said = work / f"{name.rpartition('.')[2]}-{len(started)}.txt"
         with open(said, "wb") as log:
             environment = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
-            environment |= {"SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
+            environment |= {"SPARK_DAEMON_MEMORY": "512m", "PYSPARK_PYTHON": sys.executable}
             command = [HOME / "bin/spark-class", f"org.apache.spark.{name}", *words]
             started.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=work))
         return said
@@ -145,7 +145,7 @@ def read_remotely(port: str, servers: str) -> None:
 
 def work_remotely(port: str, minibroker: Path, python: Path) -> None:
     """Let jobs work that the page says can."""
-    directory = ("--quiet", "--master", f"sc://127.0.0.1:{port}", "--path", "data")
+    directory = ("--quiet", "--master", f"sc://127.0.0.1:{port}", "--path", Path.cwd() / "data")
     for name, *words in (
         ("export", "-t", "orders", "remote-lake"),
         ("profile", "-t", "orders"),
