@@ -152,6 +152,11 @@ class _Export:
         self.was_unfinished = begun > ended
         self.target.clean(begun if self.was_unfinished else None)
         there = self.target.columns()
+        if there is None and ended >= 0:
+            raise OptionError(
+                f"{self.target.place} is not there, and {self.checkpoint.place} is the checkpoint of an export that "
+                "has written already: name that one's target, or a new folder with --checkpoint to begin anew"
+            )
         if there is not None:
             for name, wanted, begun_with in (
                 ("keys", keys, there["key"].dataType.simpleString()),
@@ -240,7 +245,10 @@ def _locked(checkpoint: Folder) -> Iterator[None]:
     if checkpoint.files.type_name != "local":
         yield
         return
-    checkpoint.files.create_dir(checkpoint.path())
+    try:
+        checkpoint.files.create_dir(checkpoint.path())
+    except OSError as failure:
+        raise OptionError(f"--checkpoint: {checkpoint.place} cannot be made: {failure}") from None
     storage = OsStorage(checkpoint.path())
     try:
         storage.lock()

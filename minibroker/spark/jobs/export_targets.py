@@ -10,6 +10,7 @@ Not here: how Parquet files are written (export_files.py), the stream (export_st
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +30,13 @@ from minibroker.spark.jobs.export_files import (
     small_files,
     writing,
 )
-from minibroker.spark.jobs.export_formats import BINARY, CHECKPOINT, DELTA, ICEBERG, PARQUET, STRING, check_there
+from minibroker.spark.jobs.export_formats import BINARY, DELTA, ICEBERG, PARQUET, STRING, check_there
 from minibroker.spark.jobs.export_stream import RowsOfTasks, sampled, tell
 from minibroker.spark.jobs.summary import sums_of
 from minibroker.spark.option_values import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 REST = """
     partition int, offset bigint, timestamp timestamp, timestampType int,
@@ -44,6 +45,7 @@ REST = """
 OF_FOLDERS = "topic string, date date"
 CORRUPT = "_corrupt_record"
 OBSERVED = "export"
+QUERY = "minibroker.query"  # a property of tables: the id of the query that the checkpoint is of
 # Tasks write what they read, without a shuffle, and columns may be added.
 OF_ICEBERG = {"write.distribution-mode": "none", "write.spark.accept-any-schema": "true"}
 GROUPS_MAX = 64  # of small files that are put together at once
@@ -224,37 +226,70 @@ class TableTarget(_Target):
         self.table_format = table_format
         check_there(spark, table_format)
 
+    @property
+    def table(self) -> str:
+        """The name of it in SQL."""
+        return self.place if self.table_format == ICEBERG else f"delta.`{self.place}`"
+
     def columns(self) -> StructType | None:
-        if self.table_format == ICEBERG:
-            return self.spark.table(self.place).schema if self.spark.catalog.tableExists(self.place) else None
-        folder = Folder(self.place)
-        if not folder.exists("_delta_log"):
+        if not self._is_there():
             return None
-        if not query_id(self.checkpoint) and self.checkpoint.place == folder.at(CHECKPOINT):
+        properties = {row[0]: row[1] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.table}").collect()}
+        frame = self.spark.table(self.table)
+        # One without rows may be somebody's, or of a run that was killed before it said whose it is.
+        if properties.get(QUERY, "") != query_id(self.checkpoint) and (QUERY in properties or not frame.isEmpty()):
             self.refuse_other()
-        return self.spark.read.format(DELTA).load(self.place).schema
+        return frame.schema
+
+    def _is_there(self) -> bool:
+        if self.table_format == DELTA:
+            return Folder(self.place).exists("_delta_log")
+        with _named(self.place):
+            return bool(self.spark.catalog.tableExists(self.place))
 
     def start(self, tasks: Any, rows: RowsOfTasks, columns: StructType) -> Any:
         frame = rows_of(tasks, rows, columns)
         bad = sql.count_if(BAD) if BAD in frame.columns else sql.lit(0)
         frame = frame.observe(OBSERVED, sql.count(sql.lit(1)).alias("records"), bad.alias(BAD)).select(*columns.names)
+        self._begin(columns)
         stream = self.stream(frame).format(self.table_format).option("mergeSchema", "true")
-        if self.table_format == DELTA:
-            return stream.partitionBy("topic", "date").start(self.place)
-        if not self.spark.catalog.tableExists(self.place):
-            none = self.spark.createDataFrame([], columns).writeTo(self.place).using(ICEBERG)
-            for name, value in OF_ICEBERG.items():
-                none = none.tableProperty(name, value)
-            none.partitionedBy("topic", "date").create()
-        return stream.toTable(self.place)
+        return stream.start(self.place) if self.table_format == DELTA else stream.toTable(self.place)
+
+    def _begin(self, columns: StructType) -> None:
+        """Make the table, and note in it whose it is, before there is a row."""
+        if not query_id(self.checkpoint):  # Spark takes the id that it finds
+            number = self.spark.sql("SELECT uuid()").first()[0]
+            self.checkpoint.write("metadata", json.dumps({"id": number}).encode())
+        if not self._is_there():
+            none = self.spark.createDataFrame([], columns)
+            if self.table_format == DELTA:
+                none.write.format(DELTA).partitionBy("topic", "date").save(self.place)
+            else:
+                with _named(self.place):
+                    none.writeTo(self.place).using(ICEBERG).partitionedBy("topic", "date").create()
+        told = {QUERY: query_id(self.checkpoint), **(OF_ICEBERG if self.table_format == ICEBERG else {})}
+        listed = ", ".join(f"'{name}'='{value}'" for name, value in told.items())
+        self.spark.sql(f"ALTER TABLE {self.table} SET TBLPROPERTIES ({listed})")
 
     def compact(self, small_bytes: int) -> int | None:
         if self.table_format == DELTA:
-            self.spark.sql(f"OPTIMIZE delta.`{self.place}`").collect()
+            self.spark.sql(f"OPTIMIZE {self.table}").collect()
             return None
         catalog, _, name = self.place.partition(".")
         row = self.spark.sql(f"CALL {catalog}.system.rewrite_data_files('{name}')").first()
         return int(row["rewritten_data_files_count"])
+
+
+@contextmanager
+def _named(table: str) -> Iterator[None]:
+    """Say what the name of a table is."""
+    try:
+        yield
+    except Exception as error:  # of Spark's parser and of catalogs, whose names differ
+        raise OptionError(
+            f"--format iceberg: {table} is no name of a table, as CATALOG.SCHEMA.TABLE, in a catalog that --conf "
+            f"spark.sql.catalog.CATALOG=... sets: {str(error).strip().splitlines()[0]}"
+        ) from None
 
 
 def query_id(checkpoint: Folder) -> str:

@@ -109,6 +109,8 @@ def test_a_folder_belongs_to_one_checkpoint_and_a_checkpoint_to_one_run(spark: S
     assert spark.call(f"{LAKES}:exported", **told)["records"] == 2
     other = spark.call(f"{LAKES}:exported", **told, checkpoint=str(tmp_path / "other"))
     assert "is not the checkpoint of" in other["error"]
+    absent = {**told, "target": str(tmp_path / "absent"), "checkpoint": str(lake / "_checkpoint")}
+    assert "has written already" in spark.call(f"{LAKES}:exported", **absent)["error"]
     storage = OsStorage(str(lake / "_checkpoint"))
     storage.lock()
     try:

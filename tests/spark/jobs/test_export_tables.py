@@ -59,3 +59,27 @@ def test_a_table_has_each_record_once_and_gets_new_fields(lakes: Session, tmp_pa
     assert "--schema has no json.name any more" in fewer["error"]
     other = lakes.call(f"{LAKES}:exported", **told, keys="string")
     assert "was begun with --keys binary, not string" in other["error"]
+    # A table is of one checkpoint, and a checkpoint of one table.
+    for checkpoint in ("other", "lost"):
+        stranger = lakes.call(f"{LAKES}:exported", **{**told, "checkpoint": str(tmp_path / checkpoint)})
+        assert "is not the checkpoint of" in stranger["error"]
+    elsewhere = f"{target}-2" if table_format == "delta" else "lake.shop.others"
+    absent = lakes.call(f"{LAKES}:exported", **{**told, "target": elsewhere})
+    assert "is the checkpoint of an export that has written already" in absent["error"]
+    assert len(lakes.call(f"{LAKES}:rows", target=target, table_format=table_format)) == 8
+
+
+@pytest.mark.parametrize("name", ["t", "nowhere.shop.t", "lake/shop/t"])
+def test_a_name_of_no_table_is_said_in_a_sentence(lakes: Session, tmp_path: Path, name: str) -> None:
+    log_of(tmp_path / "data", "orders-0", orders(0, 1))
+    told = {"path": str(tmp_path / "data"), "table_format": "iceberg", "checkpoint": str(tmp_path / "checkpoint")}
+    wrong = lakes.call(f"{LAKES}:exported", target=name, **told)
+    assert wrong["error"].startswith(f"OptionError: --format iceberg: {name} is no name of a table")
+
+
+def test_a_checkpoint_that_cannot_be_made_is_said_in_a_sentence(lakes: Session, tmp_path: Path) -> None:
+    log_of(tmp_path / "data", "orders-0", orders(0, 1))
+    wrong = lakes.call(
+        f"{LAKES}:exported", path=str(tmp_path / "data"), target="lake", checkpoint="/proc/no/checkpoint"
+    )
+    assert wrong["error"].startswith("OptionError: --checkpoint: /proc/no/checkpoint cannot be made")
