@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PIECES = (
     "topic string, partition bigint, task bigint, base_offset bigint, end_offset bigint, suffix string, "
-    "size_bytes bigint"
+    "size_bytes bigint, largest_timestamp bigint"
 )
 
 

@@ -55,6 +55,8 @@ class LoadedPartition(NamedTuple):
     end_offset: int
     segments: int
     size_bytes: int
+    is_new: bool  # made by this load
+    expired: int  # of the segments: older than the topic keeps records
 
 
 class StagedLog:
@@ -62,9 +64,13 @@ class StagedLog:
 
     def __init__(self, plan: Plan, topic: str, partition: int, pieces: list[Piece]):
         self.topic, self.partition, self.pieces = topic, partition, pieces  # in the order of the tasks
-        epochs = plan.topic_plan(topic).leader_epochs
+        of_topic = plan.topic_plan(topic)
+        epochs, keep_ms = of_topic.leader_epochs, of_topic.retention_ms
         self.is_new, self.leader_epoch = epochs is None, epochs[partition] if epochs else 0
-        self.staged = plan.directory(plan.topic_plan(topic), partition)
+        self.staged = plan.directory(of_topic, partition)
+        # Retention judges a segment by its largest timestamp; without any it is as old as its file.
+        times = [piece.largest_timestamp for piece in pieces] if keep_ms >= 0 else []
+        self.expired = sum(0 <= time < plan.now_ms - keep_ms for time in times)
         self.producers, self.epochs = ProducerStates(), LeaderEpochs()
         self.put_behind(0)
 
@@ -85,7 +91,7 @@ class StagedLog:
     def loaded(self) -> LoadedPartition:
         size_bytes = sum(piece.size_bytes for piece in self.pieces)
         where = self.topic, self.partition, self.start_offset, self.end_offset
-        return LoadedPartition(*where, len(self.pieces), size_bytes)
+        return LoadedPartition(*where, len(self.pieces), size_bytes, self.is_new, self.expired)
 
 
 class Commit:
@@ -196,7 +202,7 @@ class Commit:
                     partitions=-1,
                     replication_factor=-1,
                     assignments=[(number, [broker.node_id]) for number in range(plan.new_topic.partitions)],
-                    configs=self.options.configs,
+                    configs=self.options.new_configs,
                 )
             except KafkaError as error:
                 raise LoadError(f"{topic} cannot be made: {error}") from error

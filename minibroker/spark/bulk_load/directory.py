@@ -77,12 +77,12 @@ class LoadDirectory:
         if options.topic is not None:
             self._check_topic(options.topic, topics)
         try:
-            check_topic_config(options.configs, default)
+            check_topic_config(options.new_configs, default)
         except KafkaError as error:
             raise OptionError(f"{CONFIG}*: {error}") from error
         for name in topics if options.topic is None else {options.topic} & topics.keys():
             self._check_configs(name, image.topic_configs(name))
-        new_topic = self._plan_of("", options.partitions or 1, None, TopicConfig(options.configs, default))
+        new_topic = self._plan_of("", options.partitions or 1, None, TopicConfig(options.new_configs, default))
         return Plan(self.storage.root, meta is None, self.load_id, self.clock.now_ms(), topics, new_topic, options)
 
     def _owner(self) -> MetaProperties | None:
@@ -138,6 +138,7 @@ class LoadDirectory:
             max_message_bytes=settings.validation.max_message_bytes,
             is_compacted=settings.compact,
             has_append_time=settings.validation.timestamp_type == APPEND_TIME,
+            retention_ms=settings.retention_ms if settings.delete else -1,
         )
 
     def _check_topic(self, name: str, topics: Mapping[str, TopicPlan]) -> None:

@@ -61,9 +61,14 @@ class LoadOptions:
     cluster_id: str
     release: str | None
     configs: dict[str, str]  # of new topics
+    default_configs: dict[str, str]  # of new topics too, where `configs` does not say otherwise
+
+    @property
+    def new_configs(self) -> dict[str, str]:
+        return self.default_configs | self.configs
 
 
-def parse_load(given: Mapping[str, str]) -> LoadOptions:
+def parse_load(given: Mapping[str, str], default_configs: Mapping[str, str] | None = None) -> LoadOptions:
     """Read options; raise OptionError for the first that cannot be used. A blank one is as if it were not."""
     configs = {name: value for name, value in given.items() if name.lower().startswith(CONFIG) and name[len(CONFIG) :]}
     texts = {name: str(value).strip() for name, value in given.items() if name not in configs}
@@ -83,4 +88,5 @@ def parse_load(given: Mapping[str, str]) -> LoadOptions:
     found.codec = CODEC_NAMES.index(found.codec_name)
     found.level = level_of("level", told.get("level", ""), found.codec_name)
     found.configs = {name.lower().removeprefix(CONFIG): str(value) for name, value in configs.items()}
+    found.default_configs = dict(default_configs or {})
     return found

@@ -45,6 +45,7 @@ class TopicPlan(NamedTuple):
     max_message_bytes: int
     is_compacted: bool
     has_append_time: bool
+    retention_ms: int  # -1: nothing becomes too old
 
     @property
     def batch_bytes_max(self) -> int:
@@ -87,3 +88,4 @@ class Piece(NamedTuple):
     end_offset: int
     suffix: str
     size_bytes: int
+    largest_timestamp: int

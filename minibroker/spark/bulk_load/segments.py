@@ -164,7 +164,16 @@ class Run:
         self._end_segment()
         ends = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
         return [
-            Piece(self.topic.name, self.partition, task, each.base_offset, end, self.suffix, each.size_bytes)
+            Piece(
+                self.topic.name,
+                self.partition,
+                task,
+                each.base_offset,
+                end,
+                self.suffix,
+                each.size_bytes,
+                each.latest[0],
+            )
             for each, end in zip(self.segments, ends, strict=True)
         ]
 

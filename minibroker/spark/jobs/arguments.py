@@ -68,7 +68,8 @@ def source_options(options: argparse.Namespace) -> dict[str, str]:
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """Let a job take where records go; `target_options` reads it."""
     target = parser.add_argument_group("where records go", "into log directories without a broker, or to brokers")
-    target.add_argument("--to-path", metavar="DIR", help="a log directory to make, as a broker has it")
+    kept = "new topics keep records of any age, or as --to-option config.retention.ms=MS says"
+    target.add_argument("--to-path", metavar="DIR", help=f"a log directory to make, as a broker has it; {kept}")
     target.add_argument("--to-bootstrap-server", metavar="HOST:PORT", help="brokers to send to, with commas between")
     add_repeated(target, "--to-option", help="an option of the writer, as kafka.compression.type=zstd")
 

@@ -3,13 +3,14 @@
     load(spark, rows, {"kafka.bootstrap.servers": "localhost:9092"}) -> Summary
 
 What must hold: rows go where and how the writer of the data source takes them; here is only what becomes of columns.
+Topics that are made in a directory keep records of any age, or a broker's retention would delete old ones in minutes.
 Not here: files (loading_files.py), rules (loading_generator.py), writing (spark/sink/sink.py, spark/bulk_load/sink.py).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minibroker.clock import LoopClock
@@ -18,14 +19,17 @@ from minibroker.spark.jobs.arguments import add_repeated, add_target_arguments, 
 from minibroker.spark.jobs.loading_files import DROP, WRONG, Choice, as_records, format_of, mode_of, opened
 from minibroker.spark.jobs.loading_generator import RULE, generated, parse_spec
 from minibroker.spark.jobs.progress import QUIET, Progress
-from minibroker.spark.jobs.summary import Summary, Table
+from minibroker.spark.jobs.summary import Summary, Table, sums_of
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.session import use_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.clock import Clock
+    from minibroker.spark.bulk_load.commit import LoadedPartition
+    from minibroker.spark.bulk_load.options import LoadOptions
 
+KEPT = {"retention.ms": "-1"}
 DESCRIPTION = "Write files, or records made up by a rule, to topics or log directories."
 EPILOG = """examples:
   minibroker spark import orders.jsonl --key id -t orders --to-bootstrap-server localhost:9092
@@ -117,27 +121,45 @@ def load(
     clock = clock or LoopClock()
     began_ms = clock.steady_ms()
     write = _into_directory if "path" in target else _to_brokers
-    figures, tables = write(rows, target, progress)
+    figures, tables, notes = write(rows, target, progress)
     seconds = max(clock.steady_ms() - began_ms, 1) / 1000
     figures |= {"seconds": round(seconds, 3), "records per second": round(figures["records"] / seconds)}
-    return Summary(job, figures, tables)
+    return Summary(job, figures, tables, notes=notes)
 
 
-def _into_directory(rows: Any, target: Mapping[str, str], progress: Progress) -> tuple[dict[str, Any], list[Table]]:
+_Written = tuple[dict[str, Any], list[Table], list[str]]  # figures, tables, notes
+
+
+def _into_directory(rows: Any, target: Mapping[str, str], progress: Progress) -> _Written:
     from minibroker.spark.bulk_load.options import parse_load
     from minibroker.spark.load import load_with
 
-    done = load_with(rows, parse_load(target), progress=progress)
+    options = parse_load(target, KEPT)
+    done = load_with(rows, options, progress=progress)
     names = ["topic", "partition", "first", "end", "segments", "bytes"]
     loaded = [
         [each.topic, each.partition, each.first_offset, each.end_offset, each.segments, each.size_bytes]
         for each in done.partitions
     ]
     figures = {"target": done.path, "records": done.records, "segments": done.segments, "bytes": done.size_bytes}
-    return figures, [Table("partitions", names, loaded)]
+    return figures, [Table("partitions", names, loaded)], _of_retention(done.partitions, options)
 
 
-def _to_brokers(rows: Any, target: Mapping[str, str], progress: Progress) -> tuple[dict[str, Any], list[Table]]:
+def _of_retention(loaded: Sequence[LoadedPartition], options: LoadOptions) -> list[str]:
+    """Return notes on what a broker will keep of what was loaded, and what it will not."""
+    notes = []
+    if any(each.is_new for each in loaded) and not options.configs.keys() & KEPT.keys():
+        notes.append("topics made here keep their records: retention.ms=-1")
+    by_topic = sums_of((each.topic, each.expired, each.segments) for each in loaded)
+    notes += [
+        f"{topic}: of {segments} loaded segments {expired} are older than its retention.ms: a broker deletes them soon"
+        for topic, (expired, segments) in by_topic.items()
+        if expired
+    ]
+    return notes
+
+
+def _to_brokers(rows: Any, target: Mapping[str, str], progress: Progress) -> _Written:
     from pyspark.sql import Observation  # pyright: ignore
     from pyspark.sql import functions as sql  # pyright: ignore
 
@@ -151,4 +173,8 @@ def _to_brokers(rows: Any, target: Mapping[str, str], progress: Progress) -> tup
     with progress.step(f"writing to {servers}"):
         counted.write.format(NAME).options(**target).mode("append").save()
     found = seen.get
-    return {"target": servers, "records": found["records"] or 0, "bytes of keys and values": found["bytes"] or 0}, []
+    return (
+        {"target": servers, "records": found["records"] or 0, "bytes of keys and values": found["bytes"] or 0},
+        [],
+        [],
+    )

@@ -163,6 +163,9 @@ def cut(
         rows = map_in_arrow(rows, masking(asked.masks, asked.salt), f"{RECORDS_DDL}, about BIGINT, met BIGINT")
     else:
         rows = rows.selectExpr("*", "0 as met")
+    notes = []
+    if asked.records is not None:
+        notes.append("--records takes the newest of each partition: of some keys the older records are not there")
     rows = rows.persist()  # read once: it is asked for several times
     try:
         with progress.step("reading and sampling"):
@@ -175,7 +178,7 @@ def cut(
                 ordered = moved.repartition("topic").sortWithinPartitions("topic", "partition", "offset")
                 map_in_arrow(ordered, _writing(open_folder(to_files, spark)), "topic STRING").collect()
         else:
-            _write_records(spark, moved, found, dict(target or {}), source, asked, progress)
+            notes += _write_records(spark, moved, found, dict(target or {}), source, asked, progress)
     finally:
         rows.unpersist()
     figures = {
@@ -185,14 +188,13 @@ def cut(
         "about nothing": found.others,
         "masked as a whole": found.whole,
     }
-    notes = ["--records takes the newest of each partition: of some keys the older records are not there"]
     problems = _broken(reader, source)
     if found.whole:
         problems.append(f"{found.whole} records have keys or values that are no JSON: they are masked as a whole")
     if not found.partitions:
         problems.append("nothing was found to take")
     table = Table("partitions", ["topic", "partition", "records"], found.partitions)
-    return Summary("slice", figures, [table], problems, notes[: asked.records is not None])
+    return Summary("slice", figures, [table], problems, notes)
 
 
 def _check(source: Mapping[str, str], asked: Cut, target: Mapping[str, str] | None, to_files: str | None) -> None:
@@ -366,16 +368,19 @@ def _write_records(
     source: Mapping[str, str],
     asked: Cut,
     progress: Progress,
-) -> None:
-    """Write all topics at once to brokers, and to a directory those at once that get as many partitions."""
+) -> list[str]:
+    """Write all topics at once to brokers, to a directory those at once that get as many partitions; return notes."""
     counts = dict.fromkeys(found.topics, asked.by_key or 0)
     if "path" in target and not asked.by_key:
         for each in all_ranges(parse(source)):  # also partitions of which nothing is in the slice
             counts[each.log.topic] = max(counts.get(each.log.topic, 0), each.log.partition + 1)
     rows = rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
     rows = rows.drop("partition") if asked.by_key else rows
+    notes: dict[str, None] = {}  # as a set that keeps its order
     for count in sorted(set(counts.values())):
         names = [asked.prefix + topic for topic in found.topics if counts[topic] == count]
         told = target | ({"partitions": str(count)} if "path" in target else {})
         if names:
-            load(spark, rows.where(rows["topic"].isin(names)), told, job="slice", progress=progress)
+            done = load(spark, rows.where(rows["topic"].isin(names)), told, job="slice", progress=progress)
+            notes |= dict.fromkeys(done.notes)
+    return list(notes)

@@ -274,6 +274,20 @@ def test_a_directory_that_was_left_in_disorder_is_put_in_order_first(tmp_path: P
     assert problems(root) == []
 
 
+def test_what_a_topic_would_not_keep_is_counted(tmp_path: Path) -> None:
+    def expired(topic: str, **options: object) -> tuple[bool, int, int]:
+        old, young = (Record(b"k", b"v", (), NOW_MS - days * 86_400_000) for days in (30, 1))
+        tasks = [[batch_of([old, old])], [batch_of([old, young])], [batch_of([old])]]
+        (done,) = loaded(tmp_path / "data", tasks, topic=topic, **options)
+        return done.is_new, done.expired, done.segments
+
+    assert expired("orders") == (True, 2, 3), "a segment is as old as its youngest record"
+    assert expired("orders") == (False, 2, 3)
+    assert expired("kept", **{"config__retention.ms": -1}) == (True, 0, 3)
+    assert expired("longer", **{"config__retention.ms": 40 * 86_400_000}) == (True, 0, 3)
+    assert expired("compacted", **{"config__cleanup.policy": "compact"}) == (True, 0, 3)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

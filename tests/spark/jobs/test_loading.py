@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,24 @@ def test_records_by_a_rule_are_the_same_on_any_number_of_tasks(spark: Session, t
     told = imported(spark, "--generate", rule, "-t", "orders", "--to-path", tmp_path, "--partitions", 3)
     assert told["records"] == 34_000
     assert len(told["partitions"]) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_a_broker_keeps_old_records_of_topics_that_a_job_made(spark: Session, tmp_path: Path) -> None:
+    rule = ("--generate", "records=10", "--to-path", tmp_path)
+    for words in (("--to-option", "config.retention.ms=60000"), ()):
+        told = imported(spark, *rule, "-t", "users", *words)
+        (note,) = told["notes"]
+        assert re.fullmatch(r"users: of (\d) loaded segments \1 are older than its retention.ms: .*", note)
+        assert told["problems"] == []
+    kept = "topics made here keep their records: retention.ms=-1"
+    assert imported(spark, *rule, "-t", "orders")["notes"] == [kept]
+    assert imported(spark, *rule, "-t", "orders")["notes"] == [], "nothing was made"
+    with Broker(data_dir=tmp_path) as broker:
+        broker.retention_now()
+        assert len(broker.records("orders")) == 20
+        assert broker.records("users") == []
 
 
 @pytest.mark.slow

@@ -119,6 +119,7 @@ def test_a_topic_keeps_its_partitions_though_the_slice_has_nothing_of_them(
     told = cut(spark, "--path", data, "-t", "orders", "--only", "o5", "--to-path", tmp_path)
     assert [list(row.values()) for row in told["partitions"]] == [["orders", 0, 1]]
     assert {path.name for path in tmp_path.iterdir()} >= {"orders-0", "orders-1"}
+    assert told["notes"] == ["topics made here keep their records: retention.ms=-1"]
 
 
 def test_what_is_left_out_or_cannot_be_read_is_a_problem(spark: Session, tmp_path: Path) -> None:
