@@ -44,6 +44,7 @@ REST = """
 """
 OF_FOLDERS = "topic string, date date"
 CORRUPT = "_corrupt_record"
+CASE = "spark.sql.caseSensitive"
 OBSERVED = "export"
 QUERY = "minibroker.query"  # a property of tables: the id of the query that the checkpoint is of
 # Tasks write what they read, without a shuffle, and columns may be added.
@@ -85,14 +86,37 @@ def guessed_fields(spark: Any, source: Mapping[str, str]) -> StructType:
     frame = sampled(spark, source)
     if not hasattr(frame, "rdd"):
         raise OptionError("--values json: with Spark Connect say which fields there are, with --schema")
-    found = spark.read.json(frame.rdd.map(lambda row: row.value)).schema
+    before = spark.conf.get(CASE)
+    spark.conf.set(CASE, "true")  # else it takes some that differ in case for the same, and reads only one of them
+    try:
+        found = spark.read.json(frame.rdd.map(lambda row: row.value)).schema
+    finally:
+        spark.conf.set(CASE, before)
     fields = [each for each in found if each.name != CORRUPT]
     if not fields:
         raise OptionError(
             "--values json: of the first values none is a JSON object with fields; say which fields there are with "
             "--schema, or take --values string"
         )
+    if alike := next(_alike(StructType(fields)), None):
+        raise OptionError(
+            f"--values json: {' and '.join(alike)} differ only in case of letters, and tables and readers take them "
+            "for one column; say with --schema which fields there are, the others are still in column value"
+        )
     return StructType(fields)
+
+
+def _alike(kind: Any, where: str = "") -> Iterator[list[str]]:
+    """Yield the names of fields that differ only in case of letters, at any depth."""
+    if isinstance(kind, ArrayType):
+        yield from _alike(kind.elementType, where)
+    elif isinstance(kind, StructType):
+        by_name: dict[str, list[str]] = {}
+        for name in kind.names:
+            by_name.setdefault(name.lower(), []).append(where + name)
+        yield from (names for names in by_name.values() if len(names) > 1)
+        for each in kind:
+            yield from _alike(each.dataType, f"{where}{each.name}.")
 
 
 def values_of(columns: StructType) -> str:

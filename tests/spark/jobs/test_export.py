@@ -220,3 +220,16 @@ def test_json_whose_fields_cannot_be_guessed(spark: Session, tmp_path: Path) -> 
     told = {"path": str(tmp_path / "data"), "target": str(tmp_path / "lake"), "values": "json"}
     refused = spark.call(f"{LAKES}:exported", **told)
     assert "of the first values none is a JSON object with fields" in refused["error"]
+
+
+def test_fields_that_differ_only_in_case_are_refused_if_they_are_guessed(spark: Session, tmp_path: Path) -> None:
+    values = b'{"id":1}', b'{"x":[{"A":{"b":1}}],"ID":2}', b'{"x":[{"A":{"B":1}}]}'
+    root, told = tmp_path / "data", {"target": str(tmp_path / "lake"), "values": "json"}
+    log_of(root, "users-0", [Record(None, value, (), 20_000 * DAY_MS) for value in values[1:]])
+    refused = spark.call(f"{LAKES}:exported", path=str(root), topic="users", **told)
+    assert refused["error"].startswith("OptionError: --values json: x.A.B and x.A.b differ only in case of letters, ")
+    log_of(root, "orders-0", [Record(None, value, (), 20_000 * DAY_MS) for value in values[:2]])
+    refused = spark.call(f"{LAKES}:exported", path=str(root), **told)
+    assert refused["error"].startswith("OptionError: --values json: ID and id differ only in case of letters, ")
+    assert spark.call(f"{LAKES}:exported", path=str(root), **told, schema="id INT")["records"] == 2
+    assert spark.call(f"{LAKES}:rows", target=told["target"], columns="json.id") == [[1], [None]]
