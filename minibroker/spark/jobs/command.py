@@ -20,6 +20,13 @@ OF_DATA = re.compile(
     r"TABLE_OR_VIEW_NOT_FOUND)[A-Z0-9_.]*\] (.+?)(?: SQLSTATE: \w+)?$",
     re.MULTILINE,
 )
+# A stream begins with a worker that plans: Spark waits 10 s for it, a constant in 4.0 to 4.3. From 4.2 on it waits 60 s
+# for those of tasks.
+NO_WORKER = re.compile("Python worker (failed )?to connect back")
+BUSY = (
+    "a Python worker did not start in the time that Spark gives it (10 s, which no setting changes): run the job again "
+    "when the machine is less busy, or with --traceback if it is not"
+)
 
 
 def parser_of(name: str, program: str = "minibroker spark") -> argparse.ArgumentParser:
@@ -58,6 +65,8 @@ def reason_of(error: Exception) -> str | None:
     """Return what was wrong with data or a task of ours, out of pages of Spark's; None if it was something else."""
     if not type(error).__module__.startswith(("pyspark.", "py4j.")):
         return None
+    if NO_WORKER.search(str(error)):
+        return BUSY
     said = re.search(r"^\s*minibroker\.[\w.]+: (.+)$", str(error), re.MULTILINE) or OF_DATA.search(str(error))
     return said[1] if said else None
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from minibroker.errors import StorageError
 from minibroker.log.storage import OsStorage
 from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs.arguments import add_source_arguments, call_with, source_options
-from minibroker.spark.jobs.command import reason_of
+from minibroker.spark.jobs.command import BUSY, reason_of
 from minibroker.spark.jobs.export_formats import BINARY, CHECKPOINT, FORMATS, ICEBERG, JSON, PARQUET, STRING, VALUES
 from minibroker.spark.jobs.progress import QUIET, Progress
 from minibroker.spark.jobs.summary import Summary, Table, sums_of
@@ -45,6 +45,7 @@ EPILOG = """examples:
 SMALL_BYTES = 32 << 20
 COMPRESSION = "zstd"
 NOTES = "notes"  # in the checkpoint, until the next run
+STARTS_MAX = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -190,15 +191,7 @@ class _Export:
         texts = {name: self.columns[name].dataType.simpleString() == STRING for name in ("key", "value")}
         rows = RowsOfTasks(self.source, notes, keys_as_text=texts["key"], values_as_text=texts["value"])
         with self.progress.step(f"exporting to {self.target.place}"):
-            query = self.target.start(tasks, rows, self.columns)
-            try:
-                query.awaitTermination()
-            except Exception as error:
-                if (reason := reason_of(error)) is None:
-                    raise
-                raise TaskFailed(reason) from error
-            finally:
-                query.stop()
+            query = ended(lambda: self.target.start(tasks, rows, self.columns), lambda: self.checkpoint.list(NOTES))
         for progress in query.recentProgress:
             if (row := progress.observedMetrics.get(OBSERVED)) is not None:
                 self.observed = [before + count for before, count in zip(self.observed, row, strict=True)]
@@ -237,6 +230,24 @@ class _Export:
             problems.append(f"{bad:,} values are no JSON objects with these fields: see column json")
         table = Table("topics", ["topic", "partitions", "offsets", "records", "bytes"], rows)
         return Summary("export", figures, [table], sorted(problems), [] if ranges else ["nothing new"])
+
+
+def ended(start: Callable[[], Any], notes: Callable[[], Sequence[object]]) -> Any:
+    """Return a query that has ended. One whose worker came too late is started again, if nothing was planned yet."""
+    for starts_left in reversed(range(STARTS_MAX)):
+        query = start()
+        try:
+            query.awaitTermination()
+            return query
+        except Exception as error:
+            reason = reason_of(error)
+            if reason is None:
+                raise
+            if reason != BUSY or notes() or not starts_left:
+                raise TaskFailed(reason) from error
+        finally:
+            query.stop()
+    raise AssertionError("the last start returns or raises")
 
 
 @contextmanager

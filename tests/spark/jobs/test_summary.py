@@ -16,8 +16,10 @@ from minibroker.log.records import Record
 from minibroker.spark.jobs import JOBS, job_module
 from minibroker.spark.jobs.arguments import source_options
 from minibroker.spark.jobs.command import main, parser_of, reason_of
+from minibroker.spark.jobs.export import ended
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
+from minibroker.spark.jobs.tasks import TaskFailed
 from minibroker.spark.option_values import OptionError
 from tests.spark.logs import START_MS, open_at
 
@@ -145,7 +147,8 @@ def test_what_planning_cannot_read_is_said_in_a_line(
 
 
 def spark_error(text: str) -> Exception:
-    return type("PythonException", (Exception,), {"__module__": "pyspark.errors.exceptions.captured"})(text)
+    error: Exception = type("PythonException", (Exception,), {"__module__": "pyspark.errors.exceptions.captured"})(text)
+    return error
 
 
 def test_of_a_task_that_failed_only_its_reason_is_said() -> None:
@@ -156,6 +159,45 @@ minibroker.spark.files.rows.CorruptBatch: orders-0, offsets 3 to 4, byte 9 of da
     assert reason_of(spark_error(told)) == "orders-0, offsets 3 to 4, byte 9 of data/0.log: checksum"
     assert reason_of(spark_error("the JVM has no memory left")) is None
     assert reason_of(ValueError("minibroker.x: no")) is None
+
+
+LATE = spark_error("[STREAM_FAILED] Query [id = 0] terminated with exception: Python worker failed to connect back.")
+
+
+class Query:
+    """A stream of Spark that ends in one way."""
+
+    def __init__(self, error: Exception | None):
+        self.error, self.is_stopped = error, False
+
+    def awaitTermination(self) -> None:
+        if self.error:
+            raise self.error
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def test_a_stream_whose_worker_came_too_late_is_started_again() -> None:
+    queries = [Query(LATE), Query(LATE), Query(None)]
+    starts = iter(queries)
+    assert ended(lambda: next(starts), list) is queries[-1]
+    assert all(query.is_stopped for query in queries)
+
+
+@pytest.mark.parametrize(
+    ("queries", "notes", "left"),
+    [
+        ([Query(LATE)] * 4, [], 1),  # it stays as busy
+        ([Query(LATE)] * 2, ["planned"], 1),  # what was begun is the next run's, which makes it good first
+        ([Query(spark_error("minibroker.x.Broken: late"))] * 2, [], 1),
+    ],
+)
+def test_a_stream_is_not_started_again_for_ever(queries: list[Query], notes: list[str], left: int) -> None:
+    starts = iter(queries)
+    with pytest.raises(TaskFailed, match=r"did not start in the time that Spark gives it|late"):
+        ended(lambda: next(starts), lambda: notes)
+    assert len(list(starts)) == left
 
 
 def test_progress_elsewhere_than_on_a_terminal_is_a_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
