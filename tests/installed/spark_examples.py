@@ -108,7 +108,7 @@ def execute(page: str, block: str, names: dict[str, Any]) -> None:
 
 def plain(examples: Examples) -> None:
     """Run the session of the second example, then the first one's query, without and with filters handed down."""
-    ours, session, schema = examples.blocks("docs/spark.md")
+    ours, session, schema, _ = examples.blocks("docs/spark.md")
     names: dict[str, Any] = {}
     execute("docs/spark.md", session, names)
     query = ours[ours.index("orders = (") :]
@@ -126,7 +126,7 @@ def plain(examples: Examples) -> None:
 def brokers(examples: Examples, minibroker: str) -> None:
     """Run streams and writes, and the commands that name a broker."""
     names: dict[str, Any] = {"__name__": "example"}
-    ours, _, _ = examples.blocks("docs/spark.md")
+    ours, *_ = examples.blocks("docs/spark.md")
     execute("docs/spark.md", ours, names)
     spark = names["spark"]
 
@@ -218,6 +218,7 @@ def jobs(examples: Examples) -> None:
     with Broker(data_dir="disk2", topics=["others"]):
         pass
     write_lines()
+    execute("docs/spark.md", examples.blocks("docs/spark.md")[3], names)
     for block in examples.blocks("docs/spark-jobs.md"):
         execute("docs/spark-jobs.md", block, names)
     shutil.rmtree("lake")
