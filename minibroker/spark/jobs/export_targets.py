@@ -46,7 +46,7 @@ OF_FOLDERS = "topic string, date date"
 CORRUPT = "_corrupt_record"
 CASE = "spark.sql.caseSensitive"
 OBSERVED = "export"
-QUERY = "minibroker.query"  # a property of tables: the id of the query that the checkpoint is of
+QUERY = "minibroker-query"  # a property of tables: the id of the query that the checkpoint is of
 # Tasks write what they read, without a shuffle, and columns may be added.
 OF_ICEBERG = {"write.distribution-mode": "none", "write.spark.accept-any-schema": "true"}
 GROUPS_MAX = 64  # of small files that are put together at once
