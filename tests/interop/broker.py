@@ -71,7 +71,15 @@ class Broker:
 
 
 @contextmanager
-def running(directory: Path, work: Path, *, node_id: int = 1, settings: str = "", jars: str = "") -> Iterator[Broker]:
+def running(
+    directory: Path,
+    work: Path,
+    *,
+    node_id: int = 1,
+    settings: str = "",
+    jars: str = "",
+    seconds_max: float = SECONDS_MAX,
+) -> Iterator[Broker]:
     """Start a broker on a log directory, with these settings too; whoever did not stop it by the end has it killed.
 
     jars: those of another release.
@@ -90,13 +98,15 @@ group.initial.rebalance.delay.ms=0
 broker.session.timeout.ms=1000
 broker.heartbeat.interval.ms=200
 {settings}"""
-    with launched(properties, work, port, jars) as broker:
+    with launched(properties, work, port, jars, seconds_max) as broker:
         broker.wait_until_ready()
         yield broker
 
 
 @contextmanager
-def launched(properties: str, work: Path, port: int, jars: str = "") -> Iterator[Broker]:
+def launched(
+    properties: str, work: Path, port: int, jars: str = "", seconds_max: float = SECONDS_MAX
+) -> Iterator[Broker]:
     """Begin to start a process of Kafka with these settings; whoever did not stop it by the end has it killed."""
     jars = jars or class_path()
     work.mkdir(exist_ok=True)
@@ -114,7 +124,7 @@ def launched(properties: str, work: Path, port: int, jars: str = "") -> Iterator
         text=True,
     )
     broker = Broker(process, port, deque(maxlen=400))
-    watchdog = Timer(SECONDS_MAX, process.kill)
+    watchdog = Timer(seconds_max, process.kill)
     watchdog.start()
     try:
         yield broker

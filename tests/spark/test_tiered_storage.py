@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 RECORDS = 12_000
 SEGMENT_BYTES = 1 << 20  # Kafka allows no shorter ones
-# A remote read has to be quicker than 1 ms, or the answer is empty. Kafka's own 500 are too few for a cold store.
+# A remote read has to be quicker than 30 ms, or the answer is empty. Kafka's own 500 are too few for a cold store, and
+# with 1 a busy machine never gives a record.
 TIERED = """\
 remote.log.storage.system.enable=true
 remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
@@ -34,9 +35,10 @@ rlmm.config.remote.log.metadata.topic.num.partitions=1
 remote.log.manager.task.interval.ms=500
 log.retention.check.interval.ms=500
 log.initial.task.delay.ms=100
-remote.fetch.max.wait.ms=1
+remote.fetch.max.wait.ms=30
 rsm.config.dir="""
-LOCAL_SECONDS_MAX = 30
+LOCAL_SECONDS_MAX = 60
+LIFE_SECONDS_MAX = 300  # of the broker: several tests ask it, one of them with a session of Spark
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with Broker(data_dir=work / "data"):
         pass
     settings = f"{TIERED}{work / 'remote'}\n"
-    with running(work / "data", work / "kafka", settings=settings, jars=class_path(is_tiered=True)) as kafka:
+    jars = class_path(is_tiered=True)
+    with running(work / "data", work / "kafka", settings=settings, jars=jars, seconds_max=LIFE_SECONDS_MAX) as kafka:
         remote = asyncio.run(_fill(kafka.address))
         assert remote > RECORDS / 2
         yield kafka.address
