@@ -62,6 +62,7 @@ def open_session(
                 os.environ.setdefault("PYSPARK_PYTHON", told.get("spark.pyspark.python", sys.executable))
             if chosen is not None:
                 builder = builder.master(chosen)
+            _let_streams_find(told.get("spark.submit.pyFiles", ""))
             if memory is not None:
                 told["spark.driver.memory"] = memory
         for name, value in told.items():
@@ -69,6 +70,14 @@ def open_session(
         session = builder.getOrCreate()
     use_source(session)
     return session
+
+
+def _let_streams_find(files: str) -> None:
+    """Put --py-files on the path of the driver's programs: Spark hands them to all but the one that plans streams."""
+    found = [os.path.abspath(each) for each in files.split(",") if each and "://" not in each]
+    before = os.environ.get("PYTHONPATH")
+    if found:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*found, *([before] if before else ())])
 
 
 def use_source(session: Any) -> None:

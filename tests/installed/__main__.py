@@ -221,7 +221,9 @@ def check_cluster(wheel: Path, work: Path) -> None:
     programs = KEPT / "newest/bin"
     if not programs.exists():
         programs = made("newest", find_python(*NEWEST_PYTHONS), f"{wheel}[spark]", "pytest")
-    run(programs / "python", "-m", "pip", "install", "--quiet", "pyspark[connect]", cwd=work)
+    pip = (programs / "python", "-m", "pip", "install", "--quiet")
+    run(*pip, "--no-deps", "--force-reinstall", wheel, cwd=work)  # what is there may be of another day
+    run(*pip, "pyspark[connect]", cwd=work)
     python = str((programs / "python").resolve())
     needed = ("numpy", "pyarrow", "google-crc32c", "lz4", "python-snappy", "zstandard")
     machine = made("machine", python, *needed)

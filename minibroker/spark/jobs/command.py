@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -120,9 +119,6 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
         settings = pairs_of("--conf", options.conf)
         if options.py_files:
             settings["spark.submit.pyFiles"] = options.py_files
-            # Spark does not hand them to the Python that plans streams; that one has the environment of the driver.
-            files = [os.path.abspath(each) for each in options.py_files.split(",")]
-            os.environ["PYTHONPATH"] = os.pathsep.join([*files, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         spark = open_session(options.master, settings, memory=options.driver_memory)
         check_workers(spark)
         summary = job_module(name).run(spark, options, Progress(spark, not options.quiet))

@@ -149,11 +149,11 @@ class _Export:
         """Make good what a run left that was killed, and find the columns."""
         from minibroker.spark.jobs.export_targets import columns_of, fields_of, grown, guessed_fields, values_of
 
-        begun, ended = (self._last_batch(name) for name in ("offsets", "commits"))
-        self.was_unfinished = begun > ended
+        begun, committed = (self._last_batch(name) for name in ("offsets", "commits"))
+        self.was_unfinished = begun > committed
         self.target.clean(begun if self.was_unfinished else None)
         there = self.target.columns()
-        if there is None and ended >= 0:
+        if there is None and committed >= 0:
             raise OptionError(
                 f"{self.target.place} is not there, and {self.checkpoint.place} is the checkpoint of an export that "
                 "has written already: name that one's target, or a new folder with --checkpoint to begin anew"

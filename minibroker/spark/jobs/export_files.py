@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.folders import Folder
+from minibroker.spark.jobs.tasks import grouped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -286,16 +288,10 @@ class SmallFiles:
 def small_files(folder: Folder, small_bytes: int) -> Iterator[SmallFiles]:
     """Yield which small files that follow each other go together, at most FILE_BYTES in one."""
     for where, files in files_of(folder):
-        group: list[str] = []
-        size_bytes = 0
-        for name, each_bytes in [*files.items(), ("", small_bytes)]:  # the last one ends a group
-            if each_bytes >= small_bytes or size_bytes + each_bytes > FILE_BYTES:
+        for is_small, some in groupby(files.items(), lambda file: file[1] < small_bytes):
+            for group in grouped(some, lambda file: file[1], FILE_BYTES) if is_small else ():
                 if len(group) > 1:
-                    yield SmallFiles(where, group)
-                group, size_bytes = [], 0
-            if each_bytes < small_bytes:
-                group.append(name)
-                size_bytes += each_bytes
+                    yield SmallFiles(where, [name for name, _ in group])
 
 
 def put_together(spark: Any, lake: Lake, groups: list[SmallFiles], columns: Any) -> None:

@@ -27,6 +27,7 @@ from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.columns.rows_of_query import ROWS
 from minibroker.spark.folders import Folder
 from minibroker.spark.jobs.export_files import as_text, dates_of
+from minibroker.spark.jobs.tasks import grouped
 from minibroker.spark.options import Options, parse
 from minibroker.spark.reading import all_ranges, plan, reader_of
 from minibroker.spark.source import MinibrokerSource
@@ -114,24 +115,14 @@ class TaskStreamReader(_Reader):
             first, last = ranges.get(name, (task.first_offset, task.end_offset))
             ranges[name] = [min(first, task.first_offset), max(last, task.end_offset)]
         tell(self.notes, ranges=ranges)
-        return [InputPartition(pickle.dumps(each)) for each in _packed(tasks)]
+        return [InputPartition(pickle.dumps(each)) for each in grouped(tasks, _offsets, TASK_OFFSETS_MIN)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
         yield (partition.value,)
 
 
-def _packed(tasks: list[Any]) -> list[list[Any]]:
-    """Return tasks, small ones that follow each other as one."""
-    found: list[list[Any]] = []
-    offsets = 0
-    for task in tasks:
-        size = task.end_offset - task.first_offset
-        if not found or offsets + size > TASK_OFFSETS_MIN:
-            found.append([])
-            offsets = 0
-        found[-1].append(task)
-        offsets += size
-    return found
+def _offsets(task: Any) -> int:
+    return int(task.end_offset - task.first_offset)
 
 
 # Rows

@@ -11,7 +11,7 @@ same time on two machines.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from minibroker.errors import ProtocolError, StorageError
@@ -66,6 +66,21 @@ def slices_of(spark: Any, work_count: int) -> int:
     except Exception:  # Spark Connect: only the server knows
         count = CONNECT_TASKS_MAX
     return min(work_count, count)
+
+
+def grouped(pieces: Iterable[Work], size_of: Callable[[Work], int], most: int) -> Iterator[list[Work]]:
+    """Yield pieces that follow each other, as many together as are no larger than that, but one at least."""
+    group: list[Work] = []
+    total = 0
+    for piece in pieces:
+        size = size_of(piece)
+        if group and total + size > most:
+            yield group
+            group, total = [], 0
+        group.append(piece)
+        total += size
+    if group:
+        yield group
 
 
 def _made(function: Callable[[Work], Result], work: bytes) -> bytes:

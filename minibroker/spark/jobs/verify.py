@@ -25,7 +25,7 @@ from minibroker.spark.files.directories import PartitionFiles, find_partitions, 
 from minibroker.spark.jobs.arguments import ALL_TOPICS, TopicFilter, add_directory_arguments, add_repeated
 from minibroker.spark.jobs.progress import QUIET, Progress
 from minibroker.spark.jobs.summary import Summary, Table
-from minibroker.spark.jobs.tasks import run_tasks
+from minibroker.spark.jobs.tasks import grouped, run_tasks
 from minibroker.spark.option_values import OptionError, positive
 from minibroker.spark.options import pinned
 from minibroker.spark.session import use_source
@@ -108,15 +108,12 @@ def verify(
 
 def _works(path: str, log: LogVerifier, piece_bytes: int) -> Iterator[Work]:
     """Yield what tasks are to read: neighbours together, as long as they are small."""
-    work, size_bytes = Work(path, log.directory, log.name, log.log_start, []), 0
-    for base in log.bases:
-        size_bytes += log.storage.size_bytes(f"{log.directory}/{base:020}.log")
-        if work.bases and size_bytes > piece_bytes:
-            yield work
-            work, size_bytes = work._replace(bases=[]), 0
-        work.bases.append(base)
-    if work.bases:
-        yield work
+
+    def size_of(base: int) -> int:
+        return int(log.storage.size_bytes(f"{log.directory}/{base:020}.log"))
+
+    for bases in grouped(log.bases, size_of, piece_bytes):
+        yield Work(path, log.directory, log.name, log.log_start, bases)
 
 
 # Replicas
