@@ -6,6 +6,7 @@ import json
 import os
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -73,6 +74,56 @@ class Session:
 
 
 @contextmanager
+def program(module: str, *words: str, said: Path, pyspark: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a module of the tests beside a PySpark; in the end it is killed, with all that it has started.
+
+    said: the file behind which its errors go.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(pyspark), str(ROOT)]), "PYTHONWARNINGS": "ignore"}
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with said.open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            cwd=ROOT,
+            text=True,
+        )
+    assert process.stdin
+    assert process.stdout
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            kill(descendants(process.pid))
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def descendants(pid: int) -> list[int]:
+    """Return a process and all that it has started: the driver, the JVM, Python's daemons, their workers."""
+    found = [pid]
+    for each in found:
+        for children in Path(f"/proc/{each}/task").glob("*/children"):
+            try:
+                found += map(int, children.read_text().split())
+            except OSError:
+                continue
+    return found
+
+
+def kill(processes: list[int]) -> None:
+    for each in processes:
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+@contextmanager
 def started(
     work: Path, *, pyspark: Path | None = None, jars: str | None = None, settings: dict[str, str] | None = None
 ) -> Iterator[Session]:
@@ -82,26 +133,9 @@ def started(
         pytest.skip(f"needs {' and '.join(missing)}: Spark reads through our data source")
     folder = pyspark or pyspark_folder()
     jars = jars if jars is not None else "" if pyspark else class_path()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "PYTHONWARNINGS": "ignore"}
-    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    with open(work / "spark.txt", "w") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.worker", jars, json.dumps(settings or {})],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            env=environment,
-            cwd=ROOT,
-            text=True,
-        )
-    assert process.stdin
-    assert process.stdout
-    try:
+    said = work / "spark.txt"
+    with program("tests.spark.worker", jars, json.dumps(settings or {}), said=said, pyspark=folder) as process:
         yield Session(process)
+        assert process.stdin
         process.stdin.close()
-        assert process.wait(ANSWER_SECONDS_MAX) == 0, (work / "spark.txt").read_text()[-3000:]
-    finally:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+        assert process.wait(ANSWER_SECONDS_MAX) == 0, said.read_text()[-3000:]

@@ -15,9 +15,7 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +29,7 @@ from minibroker.client.offsets import READ_UNCOMMITTED, find_offsets
 from minibroker.errors import KafkaError
 from tests.client.committed import committed_records
 from tests.interop.spark import pyspark_folder
-from tests.spark.session import ROOT
+from tests.spark.session import descendants, kill, program
 from tests.spark.sink.test_killed_driver import broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore:minibroker.Broker")]
@@ -114,47 +112,9 @@ class Watched:
 def queries(work: Path, address: str) -> Iterator[subprocess.Popen[str]]:
     told = {"servers": address, "source": SOURCE, "target": TARGET}
     told |= {"files": f"{work}/files", "checkpoints": f"{work}/checkpoints"}
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    environment |= {"PYTHONPATH": os.pathsep.join([str(pyspark_folder()), str(ROOT)]), "PYTHONWARNINGS": "ignore"}
-    with open(work.parent / "spark.txt", "a") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.killed", json.dumps(told)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            env=environment,
-            cwd=ROOT,
-            text=True,
-        )
-    assert process.stdin
-    assert process.stdout
-    try:
+    said = work.parent / "spark.txt"
+    with program("tests.spark.killed", json.dumps(told), said=said, pyspark=pyspark_folder()) as process:
         yield process
-    finally:
-        kill(descendants(process.pid))
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
-
-
-def descendants(pid: int) -> list[int]:
-    """Return a process and all that it has started: the driver, the JVM, Python's daemons, their workers."""
-    found = [pid]
-    for each in found:
-        for children in Path(f"/proc/{each}/task").glob("*/children"):
-            try:
-                found += map(int, children.read_text().split())
-            except OSError:
-                continue
-    return found
-
-
-def kill(processes: list[int]) -> None:
-    for each in processes:
-        try:
-            os.kill(each, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
 
 
 def workers(processes: list[int]) -> list[int]:

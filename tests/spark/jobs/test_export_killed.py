@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +21,8 @@ import pytest
 from minibroker.log.records import Record
 from tests.interop.spark import LAKES_VERSION, lakes_class_path, pyspark_folder
 from tests.spark.jobs.test_export import DAY_MS, log_of, rows_in
-from tests.spark.session import ROOT
-from tests.spark.test_kill import KILLS, LOOK_SECONDS, SECONDS_MAX, descendants, kill, workers
+from tests.spark.session import descendants, kill, program
+from tests.spark.test_kill import KILLS, LOOK_SECONDS, SECONDS_MAX, workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 RECORDS, PARTITIONS = 200, 3  # so many more of each partition before each run
@@ -34,29 +33,12 @@ CHANGES_MAX = 60  # two micro-batches have so many
 @contextmanager
 def exporting(told: dict[str, str], class_path: str, said: Path) -> Iterator[subprocess.Popen[str]]:
     folder = pyspark_folder(LAKES_VERSION) if class_path else pyspark_folder()
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    environment |= {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "PYTHONWARNINGS": "ignore"}
-    with said.open("a") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.jobs.exporting", json.dumps(told), class_path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=environment,
-            cwd=ROOT,
-            text=True,
-        )
-    assert process.stdin
-    assert process.stdout
-    try:
+    words = json.dumps(told), class_path
+    with program("tests.spark.jobs.exporting", *words, said=said, pyspark=folder) as process:
+        assert process.stdout
         assert process.stdout.readline() == "ready\n", said.read_text()[-5000:]
         os.set_blocking(process.stdout.fileno(), False)
         yield process
-    finally:
-        kill(descendants(process.pid))
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
 
 
 class Watched:
