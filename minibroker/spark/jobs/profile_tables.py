@@ -106,11 +106,12 @@ class Counted:
         sums: Counter[Any] = Counter()
         for (topic, _), stretch in self._stretches.items():
             sums.update({(topic, *key): count for key, count in stretch.sums.items() if key[0] == "codec"})
-        names = {key[:4]: key for key in sums}
+        order = {codec: place for place, codec in enumerate(CODEC_NAMES)}  # "unknown 5" is behind them
+        names = sorted({key[:4] for key in sums}, key=lambda key: (key[0], key[2], order.get(key[3], len(order)), key))
         return [
             {"topic": topic, "format": magic, "codec": codec}
             | {what: sums.get((topic, "codec", magic, codec, what)) for what in ("batches", "stored_bytes", "records")}
-            for topic, _, magic, codec in sorted(names, key=lambda key: (key[0], key[2], CODEC_NAMES.index(key[3])))
+            for topic, _, magic, codec in names
         ]
 
     def bins(self) -> list[Row]:

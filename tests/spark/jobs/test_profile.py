@@ -324,3 +324,9 @@ def test_percentiles_are_those_of_bins() -> None:
 def test_keys_are_shown_as_text_if_they_are(key: bytes, text: str) -> None:
     assert key_text(key) == text
     assert len(key_text(key * 100)) <= 60
+
+
+def test_a_codec_that_kafka_does_not_know_is_a_row_behind_the_others() -> None:
+    names = ("unknown 5", "zstd", "none")
+    counted = joined(("a", Stretch(Counter({("codec", 2, name, "batches"): 1 for name in names}))))
+    assert [row["codec"] for row in counted.codecs()] == ["none", "zstd", "unknown 5"]
