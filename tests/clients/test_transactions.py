@@ -38,6 +38,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": STATE_PARTITIONS,
 }
 TIMEOUT_MS = 60_000  # of transactions; the clock is moved, nobody waits so long
+IMPATIENT = "kafkajs"  # fails where the others ask again: when the markers of its last transaction are still written
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +170,13 @@ def write(cluster: Cluster, topic: str, values: range) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
+def finish(program: Program, cluster: Cluster, id: str, end: str) -> None:
+    """Commit or abort; a client that cannot wait for the markers begins its next transaction after them."""
+    program.do(end, "a")
+    if id.startswith(IMPATIENT):
+        cluster.wait_transaction(id, f"Complete{end.capitalize()}", timeout=PATIENCE_S)
+
+
 # The steps
 
 
@@ -181,7 +189,7 @@ def ended(program: Program, cluster: Cluster, name: str) -> None:
         program.do("begin", "a")
         program.do("send", "a", topic=topic, values=f"{end}-1,{end}-2")
         program.do("send", "a", topic=topic, values=f"{end}-3")
-        program.do(end, "a")
+        finish(program, cluster, topic, end)
     program.do("close", "a")
     done, never = [f"commit-{number}" for number in (1, 2, 3)], [f"abort-{number}" for number in (1, 2, 3)]
     assert read(cluster, topic, count=len(done) * 2) == done * 2
@@ -196,7 +204,7 @@ def offsets(program: Program, cluster: Cluster, name: str) -> None:
     for offset, end, wanted in ((1, "commit", 1), (2, "abort", 1), (3, "commit", 3)):
         program.do("begin", "a")
         program.do("offset", "a", group=topic, topic=topic, at=offset)
-        program.do(end, "a")
+        finish(program, cluster, topic, end)
         assert cluster.wait_committed(topic, topic, 0, wanted) == wanted
     program.do("close", "a")
 
