@@ -1,7 +1,7 @@
 """profile: what topics hold, per topic, partition and hour, as a summary, tables, and a report in HTML to send on.
 
 Tasks count records and batches of the data source (profile_counting.py), of log directories and brokers alike; what
-they have counted, SQL puts together where it grows with the data (profile_sql.py).
+they have counted is put together by tasks, too, where it grows with the data (profile_keys.py, profile_sql.py).
 What must hold: all of it is about the same offsets, which are found once, before anything is read. What is left out,
 as broken batches and rows above a limit, is told.
 """
@@ -17,17 +17,17 @@ from minibroker.clock import LoopClock
 from minibroker.log.compression import CODEC_NAMES, NONE, compress
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.jobs import profile_sql
-from minibroker.spark.jobs.arguments import add_source_arguments, source_options
+from minibroker.spark.jobs.arguments import add_source_arguments, check_mode, source_options
 from minibroker.spark.jobs.codecs_measuring import Piece, pieces_of, read_piece
 from minibroker.spark.jobs.page import Row, write_report
 from minibroker.spark.jobs.profile_counting import FACTS_SCHEMA, HEADERS, ROWS, Work, count_works
+from minibroker.spark.jobs.profile_keys import key_rows
 from minibroker.spark.jobs.profile_report import profile_report
 from minibroker.spark.jobs.profile_tables import Counted, Range, made, problems_of
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary
 from minibroker.spark.jobs.tasks import run_tasks, slices_of
-from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import BATCHES, FAIL, SKIP, Options, parse, pinned
+from minibroker.spark.options import BATCHES, OPTIONS, Options, parse, pinned
 from minibroker.spark.reading import all_ranges, plan
 
 TYPE_CHECKING = False
@@ -70,9 +70,8 @@ def profile(
     html: where the report goes.
     """
     progress = progress or Progress(is_wanted=False)
+    check_mode(OPTIONS.by_true_names(source))
     options = parse(source)
-    if options.mode not in (FAIL, SKIP):
-        raise OptionError(f"mode is {options.mode}: a profile has no rows to show; it can be {FAIL} or {SKIP}")
     now_ms = (clock or LoopClock()).now_ms()
     with progress.step("planning"):
         ranges = _ranges(options)
@@ -132,7 +131,7 @@ def _count(spark: Any, works: list[Work], counted: Counted, progress: Progress) 
         with progress.step(f"reading {len({each.task.topic for each in works})} topics"):
             counted.join(asked(profile_sql.STRETCHES))
         with progress.step("counting keys, hours and producers"):
-            counted.keys = asked(profile_sql.KEYS)
+            counted.keys = [row.asDict() for row in key_rows(facts, counted.offsets, counted.key_bytes).collect()]
             counted.hours = asked(profile_sql.HOURS)
             counted.producers = asked(profile_sql.PRODUCERS)
     finally:

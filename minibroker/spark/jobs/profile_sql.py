@@ -1,37 +1,16 @@
-"""The figures of a profile that grow with the data, in SQL over the facts that its tasks have counted.
+"""Hours and producers of a profile, in SQL over the facts that its tasks have counted.
 
-What must hold: keys are counted, not estimated. What is collected is bounded by the number of partitions, or by a
-limit.
-Not here: facts (profile_counting.py), tables that follow from these figures (profile_tables.py).
+What must hold: what is collected is bounded by the number of partitions, or by a limit.
+Not here: facts (profile_counting.py), keys (profile_keys.py), tables that follow from all that (profile_tables.py).
 """
 
 from __future__ import annotations
 
 HOUR_MS = 3_600_000
-KEYS_SHOWN = 10
-KEY_BYTES_SHOWN = 256
 ROWS_MAX = 100_000  # of a table that grows with the data: hours, producers
 BROKEN_MAX = 200  # batches that are named
 
 STRETCHES = "select topic, partition, chunk, stretch from {facts} where stretch is not null"
-
-# Of each partition, of each topic, and the most frequent of each topic. All of a key go to one task, and from there
-# on nothing is sent but what is shown.
-KEYS = f"""
-with counts as (
-    select topic, partition, key, sum(records) as records from (
-        select topic, partition, key, records from {{facts}} where key is not null distribute by topic, key
-    ) group by topic, partition, key
-), keys as (
-    select topic, key, sum(records) as records, count(*) as places from counts group by topic, key
-)
-select topic, partition, 0 as rank, null as key, sum(records) as records, count(*) as distinct_keys, 0 as in_several
-from counts group by topic, partition
-union all select topic, null, 0, null, sum(records), count(*), count_if(places > 1) from keys group by topic
-union all select topic, null, rank, substring(key, 1, {KEY_BYTES_SHOWN}), records, null, null
-from (select *, row_number() over (partition by topic order by records desc, key) as rank from keys)
-where rank <= {KEYS_SHOWN}
-"""
 
 HOURS = f"""
 select topic, partition, hour * {HOUR_MS} as hour, sum(records) as records, sum(bytes) as bytes

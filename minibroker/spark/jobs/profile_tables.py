@@ -1,7 +1,7 @@
 """Tables of a profile out of what its tasks and queries have found, and the limits of what they show.
 
 What must hold: all of it is small: rows of partitions and topics, and of tables with a limit.
-Not here: counting (profile_counting.py, profile_sql.py), what the report looks like (profile_report.py).
+Not here: counting (profile_counting.py), what follows from it (profile_keys.py, profile_sql.py), the report's looks.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ class Counted:
     def offsets(self) -> int:
         return sum(end_offset - first_offset for _, _, first_offset, end_offset in self.ranges)
 
+    @property
+    def key_bytes(self) -> int:
+        return sum(stretch.sums["key_bytes"] for stretch in self._stretches.values())
+
     def join(self, rows: Iterable[Row]) -> None:
         """Take stretches of partitions, one behind the other, and their ends."""
         for row in sorted(rows, key=lambda row: int(row["chunk"])):
@@ -87,7 +91,7 @@ class Counted:
 
     def parts(self, *, is_committed: bool) -> list[Row]:
         """Return a row for each partition, with all there is of it."""
-        keys = {(row["topic"], row["partition"]): row["distinct_keys"] for row in self.keys}
+        keys = {(row["topic"], row["partition"]): row["distinct_keys"] for row in self.keys if row["key"] is None}
         ends = {(row["topic"], row["partition"]): row for row in self.producers if row["producer_id"] is None}
         found = []
         for topic, partition, first_offset, end_offset in sorted(self.ranges):
@@ -137,13 +141,8 @@ class Counted:
 def made(counted: Counted, *, is_committed: bool) -> tuple[dict[str, Any], list[Table], list[str]]:
     """Return the figures, the tables and the notes of the summary."""
     parts = counted.parts(is_committed=is_committed)
-    of_topics = {row["topic"]: row for row in counted.keys if row["partition"] is None and not row["rank"]}
-    top_keys = [
-        row
-        | {"key": key_text(bytes(row["key"])), "share": round(row["records"] / of_topics[row["topic"]]["records"], 6)}
-        for row in sorted(counted.keys, key=lambda row: (row["topic"], row["rank"]))
-        if row["rank"]
-    ]
+    of_topics = {row["topic"]: row for row in counted.keys if row["partition"] is None and row["key"] is None}
+    top_keys = _top_keys([row for row in counted.keys if row["key"] is not None], of_topics)
     topics = [
         _topic(name, list(mine), of_topics.get(name, {}), next((row for row in top_keys if row["topic"] == name), {}))
         for name, mine in groupby(parts, key=lambda part: part["topic"])
@@ -175,6 +174,17 @@ def made(counted: Counted, *, is_committed: bool) -> tuple[dict[str, Any], list[
         "profiled_at": iso_text(counted.now_ms),
     }
     return figures, tables, findings(found) + notes
+
+
+def _top_keys(keys: list[Row], of_topics: dict[str, Row]) -> list[Row]:
+    """Return the most frequent keys of each topic, from the first."""
+    keys = sorted(keys, key=lambda row: (row["topic"], -row["records"], bytes(row["key"])))
+    found = []
+    for topic, mine in groupby(keys, key=lambda row: row["topic"]):
+        for rank, row in enumerate(mine, 1):
+            share = round(row["records"] / of_topics[topic]["records"], 6)
+            found.append(row | {"rank": rank, "key": key_text(bytes(row["key"])), "share": share})
+    return found
 
 
 def problems_of(counted: Counted, *, is_committed: bool) -> list[str]:
