@@ -15,6 +15,7 @@ from typing import Any
 
 from minibroker.clock import LoopClock
 from minibroker.log.compression import CODEC_NAMES
+from minibroker.spark.arrow_map import with_arrays
 from minibroker.spark.jobs.arguments import add_repeated, add_target_arguments, pairs_of, target_options
 from minibroker.spark.jobs.loading_files import DROP, WRONG, Choice, as_records, format_of, mode_of, opened
 from minibroker.spark.jobs.loading_generator import RULE, generated, parse_spec
@@ -170,6 +171,7 @@ def _to_brokers(rows: Any, target: Mapping[str, str], progress: Progress) -> _Wr
     sizes = [sql.coalesce(sql.octet_length(name), sql.lit(0)) for name in ("value", "key") if name in rows.columns]
     counted = rows.observe(seen, sql.count(sql.lit(1)).alias("records"), sql.sum(sum(sizes)).alias("bytes"))
     servers = target["kafka.bootstrap.servers"]
+    counted = with_arrays(counted)
     with progress.step(f"writing to {servers}"):
         counted.write.format(NAME).options(**target).mode("append").save()
     found = seen.get
