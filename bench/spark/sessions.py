@@ -120,6 +120,8 @@ class Session:
     def _look(self) -> None:
         for pid, kind in self._tree().items():
             try:
+                if kind == WORKERS and Path(f"/proc/{pid}/comm").read_text().startswith("java"):
+                    continue  # of the JVM, and on its way to be a command of a shell, as Hadoop's: still as large
                 # The clock of a process, as clock_getcpuclockid names it.
                 self._used[pid] = kind, time.clock_gettime(~pid << 3 | 2)
                 status = Path(f"/proc/{pid}/status").read_text()

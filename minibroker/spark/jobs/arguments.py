@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -57,12 +57,17 @@ def source_options(options: argparse.Namespace) -> dict[str, str]:
         told[option] = getattr(options, name[2:].replace("-", "_"))
     found = {name: value for name, value in told.items() if value is not None}
     found = OPTIONS.by_true_names(found | pairs_of("--option", options.option))
-    mode = found.get("mode", FAIL).lower()
-    if mode not in (FAIL, SKIP):
-        raise OptionError(f"--option mode={mode}: a job reads records; it can be {FAIL} or {SKIP}")
+    check_mode(found, "--option mode=")
     if not found.keys() & {*TOPIC_OPTIONS}:
         found["subscribePattern"] = ".*"
     return found
+
+
+def check_mode(source: Mapping[str, str], name: str = "mode=") -> None:
+    """Refuse options of the data source by which its rows are not records; they have their true names."""
+    mode = source.get("mode", FAIL).lower()
+    if mode not in (FAIL, SKIP):
+        raise OptionError(f"{name}{mode}: a job reads records; it can be {FAIL} or {SKIP}")
 
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:

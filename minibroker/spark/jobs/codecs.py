@@ -11,7 +11,7 @@ from typing import Any
 
 from minibroker.clock import LoopClock
 from minibroker.log.compression import NONE
-from minibroker.spark.jobs.arguments import add_source_arguments, source_options
+from minibroker.spark.jobs.arguments import add_source_arguments, check_mode, source_options
 from minibroker.spark.jobs.codecs_advice import (
     ARTICLES,
     BALANCED,
@@ -32,7 +32,7 @@ from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
 from minibroker.spark.option_values import OptionError
-from minibroker.spark.options import parse
+from minibroker.spark.options import OPTIONS, parse
 from minibroker.spark.reading import plan
 
 TYPE_CHECKING = False
@@ -142,6 +142,7 @@ def codecs(
 
 def _planned(source: Mapping[str, str], sample_bytes: int) -> tuple[dict[str, list[Piece]], list[str]]:
     """Return what to read of each topic, and what should be said of it."""
+    check_mode(OPTIONS.by_true_names(source))
     options = parse({**source, "includeHeaders": "true"})
     tasks = plan(options)
     names, notes = list(dict.fromkeys(task.topic for task in tasks)), []

@@ -90,6 +90,7 @@ def _write_package(words: Sequence[str]) -> int:
 
 def main(words: Sequence[str], program: str = "minibroker spark") -> int:
     """Run a job; return the exit status."""
+    from minibroker.clock import LoopClock
     from minibroker.errors import KafkaError, ProtocolError
     from minibroker.spark.brokers.planning import NoBroker
     from minibroker.spark.java import JavaMissing
@@ -121,7 +122,10 @@ def main(words: Sequence[str], program: str = "minibroker spark") -> int:
             settings["spark.submit.pyFiles"] = options.py_files
         spark = open_session(options.master, settings, memory=options.driver_memory)
         check_workers(spark)
+        steady_ms = LoopClock().steady_ms
+        began_ms = steady_ms()
         summary = job_module(name).run(spark, options, Progress(spark, not options.quiet))
+        summary.figures.setdefault("seconds", round((steady_ms() - began_ms) / 1000, 1))
     except (OptionError, SparkMissing, JavaMissing) as error:
         print(f"minibroker spark {name}: {error}", file=sys.stderr)
         return USAGE

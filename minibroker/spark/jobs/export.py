@@ -21,7 +21,7 @@ from minibroker.clock import LoopClock
 from minibroker.errors import StorageError
 from minibroker.log.storage import OsStorage
 from minibroker.spark.folders import Folder, open_folder
-from minibroker.spark.jobs.arguments import add_source_arguments, call_with, source_options
+from minibroker.spark.jobs.arguments import add_source_arguments, call_with, check_mode, source_options
 from minibroker.spark.jobs.command import BUSY, reason_of
 from minibroker.spark.jobs.export_formats import BINARY, CHECKPOINT, FORMATS, ICEBERG, JSON, PARQUET, STRING, VALUES
 from minibroker.spark.jobs.progress import QUIET, Progress
@@ -103,6 +103,8 @@ def export(
     progress: Progress = QUIET,
 ) -> Summary:
     """Export what is new in the topics of `source`, options of the data source, to `target`."""
+    told = OPTIONS.by_true_names(source)
+    check_mode(told)
     from minibroker.spark.jobs.export_stream import parsed
     from minibroker.spark.jobs.export_targets import target_of
 
@@ -112,7 +114,6 @@ def export(
         raise OptionError("--schema is for --values json")
     if checkpoint is None and table_format == ICEBERG:
         raise OptionError("--format iceberg: the target is the name of a table; name a folder with --checkpoint DIR")
-    told = OPTIONS.by_true_names(source)
     if not fail_on_data_loss:
         told["failOnDataLoss"] = "false"
     if offsets_max is not None:

@@ -28,6 +28,7 @@ from minibroker.spark.jobs.arguments import (
     add_repeated,
     add_source_arguments,
     add_target_arguments,
+    check_mode,
     source_options,
     target_options,
 )
@@ -151,9 +152,10 @@ def cut(
     clock: Clock | None = None,
 ) -> Summary:
     """Write a slice of the topics of `source` to files of JSON lines, or to where `target` says (loading.py)."""
+    source = OPTIONS.by_true_names(source)
+    check_mode(source)
     from minibroker.spark.source import NAME
 
-    source = OPTIONS.by_true_names(source)
     _check(source, asked, target, to_files)
     use_source(spark)
     reader = spark.read.format(NAME).options(**source)

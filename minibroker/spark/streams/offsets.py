@@ -142,7 +142,7 @@ def ranges_between(
         if begins[key]:
             report(f"{told([key])} is new and begins at {begins[key]}: what was before it has been deleted")
     if gone := start.keys() - end.keys():
-        report(f"{told(gone)} has gone: the topic was deleted")
+        report(f"{told(gone)} has gone: the topic was deleted, or is not asked for any more")
     found = {}
     for key in sorted(end.keys() - unknown):
         first = start.get(key, begins.get(key, 0))

@@ -126,6 +126,11 @@ def test_rows_that_are_no_records_are_refused(mode: str) -> None:
     options = parser_of("export").parse_args(["--path", "data", "lake", "--option", f"Mode={mode}"])
     with pytest.raises(OptionError, match=f"mode={mode.lower()}: a job reads records; it can be fail or skip"):
         source_options(options)
+    told = {"path": "data", "subscribe": "orders", "Mode": mode}
+    for name, given in (("profile", {}), ("codecs", {}), ("export", {"target": "lake"}), ("slice", {"asked": None})):
+        job = getattr(job_module(name), "cut" if name == "slice" else name)
+        with pytest.raises(OptionError, match=f"mode={mode.lower()}: a job reads records"):
+            job(None, source=told, **given)
 
 
 def test_what_planning_cannot_read_is_said_in_a_line(
