@@ -27,7 +27,7 @@ from minibroker.spark.jobs.codecs_advice import (
 )
 from minibroker.spark.jobs.codecs_measuring import Measurement, Piece, Setting, Work, measure, pieces_of, setting_of
 from minibroker.spark.jobs.codecs_report import codecs_report
-from minibroker.spark.jobs.page import bytes_text, some_of, time_text, write_report
+from minibroker.spark.jobs.page import ReportFile, bytes_text, some_of, some_text, time_text
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary, Table
 from minibroker.spark.jobs.tasks import run_tasks
@@ -113,6 +113,7 @@ def codecs(
     load = load or Load()
     if load.replicas < 1 or load.consumers < 0 or load.rate <= 0 or load.link <= 0 or seconds < 0:
         raise OptionError("costs: there is at least one replica, and no rate, link or time below zero")
+    place, problems = None if html is None else ReportFile(html), list[str]()
     chosen = list(dict.fromkeys([Setting(NONE), *(settings or settings_of(SETTINGS))]))
     sizes = sorted(set(batch_bytes or [size_of("", each) for each in BATCH_BYTES.split(",")]))
     with progress.step("planning"):
@@ -131,13 +132,14 @@ def codecs(
         notes.append(f"{name}: take {wanted}, {each.reason}")
     notes.append(f"articles rank codecs so: {'; '.join(f'{what} ({url})' for what, url in ARTICLES)}")
     tables = _tables(by_topic, advice, load)
-    if html is not None:
+    if place is not None:
         about = f"Measured on {time_text((clock or LoopClock()).now_ms())} UTC, for {bytes_text(load.rate)}/s, "
-        about += f"{load.replicas} replicas and {load.consumers} groups of consumers."
+        consumers = some_text(load.consumers, "group")
+        about += f"{some_text(load.replicas, 'replica')} and {consumers} of consumers."
         page = codecs_report(f"Codecs for {some_of(by_topic)}", about, advice, tables)
-        notes.append(f"the report is {write_report(html, page)}")
+        place.write(page, notes, problems)
     figures = {"goal": goal, "rate": load.rate, "replicas": load.replicas, "consumers": load.consumers}
-    return Summary("codecs", figures, tables, notes=notes)
+    return Summary("codecs", figures, tables, problems, notes)
 
 
 def _planned(source: Mapping[str, str], sample_bytes: int) -> tuple[dict[str, list[Piece]], list[str]]:

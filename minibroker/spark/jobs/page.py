@@ -8,12 +8,15 @@ What must hold: every text is escaped but what is named `html`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from minibroker.errors import StorageError
+from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs.summary import Table
 from minibroker.spark.option_values import OptionError
 
@@ -130,19 +133,25 @@ def _rows(rows: Sequence[Row]) -> str:
     return shown + (more if len(rows) > ROWS_MAX else "")
 
 
-def write_report(path: str, text: str) -> str:
-    """Write a report to a path or a URL of a file system that pyarrow knows; return where it is."""
-    if path.endswith("/"):
-        raise OptionError(f"--html {path}: name a file, as {path}report.html")
-    from pyarrow.fs import FileSystem, LocalFileSystem
+class ReportFile:
+    """Where a report goes: a path of this machine, or a URL that PyArrow opens. A bad one is refused before the job."""
 
-    is_local = "://" not in path
-    files, place = (LocalFileSystem(), path) if is_local else FileSystem.from_uri(path)
-    if is_local and "/" in path:
-        files.create_dir(path.rpartition("/")[0] or "/", recursive=True)
-    with files.open_output_stream(place) as stream:
-        stream.write(text.encode())
-    return path
+    def __init__(self, path: str):
+        above, slash, self._name = path.rpartition("/")
+        if not self._name:
+            raise OptionError(f"--html {path}: name a file, as {path}report.html")
+        is_url = "://" in path or path.startswith("file:")
+        self._folder = open_folder(above) if is_url else Folder(os.path.abspath(above or slash or "."))
+        self._path = path
+
+    def write(self, text: str, notes: list[str], problems: list[str]) -> None:
+        """Write it, and say so; if that fails, the summary is still there to say why."""
+        try:
+            self._folder.write(self._name, text.encode())
+        except StorageError as failure:
+            problems.append(f"the report could not be written: {failure}")
+        else:
+            notes.append(f"the report is {self._path}")
 
 
 def tiles(values: Sequence[tuple[str, str, str]]) -> str:

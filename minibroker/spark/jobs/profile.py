@@ -19,7 +19,7 @@ from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.jobs import profile_sql
 from minibroker.spark.jobs.arguments import add_source_arguments, check_mode, source_options
 from minibroker.spark.jobs.codecs_measuring import Piece, pieces_of, read_piece
-from minibroker.spark.jobs.page import Row, write_report
+from minibroker.spark.jobs.page import ReportFile, Row
 from minibroker.spark.jobs.profile_counting import FACTS_SCHEMA, HEADERS, ROWS, Work, count_works
 from minibroker.spark.jobs.profile_keys import key_rows
 from minibroker.spark.jobs.profile_report import profile_report
@@ -41,7 +41,7 @@ EPILOG = """examples:
 
 A broken batch ends the job; --option mode=skip counts the rest and tells what is broken."""
 
-PARTITIONS = "spark.sql.shuffle.partitions"
+PARTITIONS, COMPILES = "spark.sql.shuffle.partitions", "spark.sql.codegen.wholeStage"
 SHUFFLED_OFFSETS = 1_000_000  # of which a partition gets the facts
 SAMPLE_BYTES = 1 << 20  # of a topic: compressed by way of trial
 TRIAL_BYTES = 64 * 1024  # in pieces of this size
@@ -72,6 +72,7 @@ def profile(
     progress = progress or Progress(is_wanted=False)
     check_mode(OPTIONS.by_true_names(source))
     options = parse(source)
+    place = None if html is None else ReportFile(html)
     now_ms = (clock or LoopClock()).now_ms()
     with progress.step("planning"):
         ranges = _ranges(options)
@@ -85,9 +86,9 @@ def profile(
             counted.compressibility = _compressibility(spark, works)
     figures, tables, notes = made(counted, is_committed=options.read_committed)
     problems = problems_of(counted, is_committed=options.read_committed)
-    if html is not None:
-        page = profile_report(figures, problems, notes, tables, counted.bins())
-        notes.append(f"the report is {write_report(html, page)}")
+    if place is not None:
+        page = profile_report(figures, problems, notes, tables, counted.bins(), counted.hours)
+        place.write(page, notes, problems)
     return Summary("profile", figures, tables, problems, notes)
 
 
@@ -116,9 +117,12 @@ def _works(told: dict[str, str], ranges: Sequence[Range], now_ms: int) -> list[W
 
 def _count(spark: Any, works: list[Work], counted: Counted, progress: Progress) -> None:
     view, count = "minibroker_profile_facts", len(works)
-    # The 200 partitions that Spark comes with are too many for little.
-    partitions = spark.conf.get(PARTITIONS)
-    spark.conf.set(PARTITIONS, str(min(-(-counted.offsets // SHUFFLED_OFFSETS), int(partitions))))
+    # The 200 partitions that Spark comes with are too many for little, and queries over few facts take less than to
+    # compile them.
+    partitions = min(-(-counted.offsets // SHUFFLED_OFFSETS), int(spark.conf.get(PARTITIONS)))
+    settings = {PARTITIONS: str(partitions), COMPILES: "false"}
+    before = {name: spark.conf.get(name) for name in settings}
+    _set(spark, settings)
     numbers = spark.range(0, count, 1, slices_of(spark, count))
     facts = map_in_arrow(numbers, count_works(works), FACTS_SCHEMA).persist()
     try:
@@ -137,7 +141,12 @@ def _count(spark: Any, works: list[Work], counted: Counted, progress: Progress) 
     finally:
         spark.catalog.dropTempView(view)
         facts.unpersist()
-        spark.conf.set(PARTITIONS, partitions)
+        _set(spark, before)
+
+
+def _set(spark: Any, settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        spark.conf.set(name, value)
 
 
 def _compressibility(spark: Any, works: Sequence[Work]) -> list[Row]:

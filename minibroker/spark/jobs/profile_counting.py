@@ -22,6 +22,7 @@ import pyarrow.compute
 
 from minibroker.spark.columns.varints import Bools, Int64s
 from minibroker.spark.jobs.profile_sql import BROKEN_MAX, HOUR_MS
+from minibroker.spark.jobs.tasks import grouped
 from minibroker.spark.options import BATCHES, Options
 from minibroker.spark.reading import reader_of
 from minibroker.spark.workers import naming_packages, settle
@@ -30,13 +31,13 @@ pc: Any = pyarrow.compute  # its functions are made when it is imported
 ROWS = ["offset", "timestamp", "timestampType", "key", "value", "headers"]
 HEADERS = ["baseOffset", "lastOffset", "format", "codec", "sizeBytes", "records", "error", "maxTimestamp", "producerId"]
 HEADERS += ["producerEpoch", "isTransactional", "isControl", "control", "file", "position"]
-# A fact is a stretch, or is about a key, an hour or a producer; chunk: the first offset of what was read.
+# A fact is a stretch, or is about a key, an hour or a producer; chunk: about the first offset of what it was made of.
 FACTS_SCHEMA = """topic string, partition int, chunk bigint, stretch binary, key binary, hour bigint, producer bigint,
     epoch int, marker int, batches bigint, records bigint, bytes bigint, transactional bigint, committed bigint,
     aborted bigint, open bigint, oldest bigint, newest bigint"""
 TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary()}
 FACTS = pa.schema([(name, TYPES[kind]) for name, kind in map(str.split, FACTS_SCHEMA.split(","))])
-KEYS_AT_ONCE, KEY_BYTES_AT_ONCE = 1 << 20, 64 << 20
+KEYS_AT_ONCE, KEY_BYTES_AT_ONCE, HEADERS_AT_ONCE = 1 << 20, 64 << 20, 1 << 16
 COMMITTED, ABORTED = 1, 2  # as markers say
 
 
@@ -121,10 +122,12 @@ def _facts(task: Any, **columns: Any) -> pa.RecordBatch:
 
 def _count(work: Work) -> Generator[pa.RecordBatch, None, Stretch]:
     with closing(reader_of(work.task, work.options).batches()) as batches:
-        if work.options.mode == BATCHES:
-            tables = list(batches)
-            return (yield from _count_batches(work, pa.Table.from_batches(tables))) if tables else Stretch()
-        return (yield from _count_records(work, batches))
+        if work.options.mode != BATCHES:
+            return (yield from _count_records(work, batches))
+        found = Stretch()
+        for some in grouped(batches, len, HEADERS_AT_ONCE):
+            found.append((yield from _count_batches(work, pa.Table.from_batches(some))))
+        return found
 
 
 # Records
@@ -214,7 +217,8 @@ def _count_batches(work: Work, rows: pa.Table) -> Generator[pa.RecordBatch, None
                 found.sums["codec", row["format"], row["codec"], what] += count
     if len(rows := rows.filter(pc.equal(rows["format"], 2))):
         told = _producers(rows)
-        yield _facts(work.task, **{name: told[name].combine_chunks() for name in told.column_names})
+        begin = pa.repeat(rows["lastOffset"][0], len(told))
+        yield _facts(work.task, chunk=begin, **{name: told[name].combine_chunks() for name in told.column_names})
     return found
 
 

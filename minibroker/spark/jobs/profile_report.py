@@ -6,7 +6,6 @@ Not here: what pages and charts look like (page.py, charts.py), the figures (pro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
@@ -65,8 +64,9 @@ def profile_report(
     findings: Sequence[str],
     tables: Sequence[Table],
     bins: Sequence[Row],
+    hours: Sequence[Row],
 ) -> str:
-    """Return the page; tables are those of the summary, bins the distributions of sizes."""
+    """Return the page; tables are those of the summary, bins the distributions of sizes, hours those of the records."""
     topics = next(each for each in tables if each.name == "topics")
     records, content, batches = (figures[name] for name in ("records", "key_and_value_bytes", "batches"))
     shown = [
@@ -82,18 +82,23 @@ def profile_report(
     if len(sums) > 1:
         said += charts(_bars("Records by topic", [Bar(name, count, count_text(count)) for name, count in sums]))
     names = [name for name, _ in sums]
-    by_topic: dict[str, list[Row]] = {}
-    for row in bins:
-        by_topic.setdefault(row["topic"], []).append(row)
+    bins_of, hours_of = _by_topic(bins), _by_topic(hours)
     about = f"Read on {figures['profiled_at'][:19].replace('T', ' ')} UTC. All times are UTC."
 
     def drawn(topic: str, mine: dict[str, list[Row]]) -> str:
-        return _topic(mine, by_topic.get(topic, []))
+        return _topic(mine, bins_of.get(topic, []), hours_of.get(topic, []))
 
     return report(f"Profile of {some_of(names) if names else 'nothing'}", about, said, tables, TITLES, drawn, MANNER)
 
 
-def _topic(tables: dict[str, list[Row]], bins: Sequence[Row]) -> str:
+def _by_topic(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["topic"], []).append(row)
+    return found
+
+
+def _topic(tables: dict[str, list[Row]], bins: Sequence[Row], hours: Sequence[Row]) -> str:
     (topic,), (keys,), (times,) = tables["topics"], tables["keys"], tables["timestamps"]
     records, gaps = topic["records"], sum(row["without_record"] for row in tables["gaps"])
     late = f"at most {duration_text(times['late_ms_max'])} late" if times["out_of_order"] else ""
@@ -114,7 +119,7 @@ def _topic(tables: dict[str, list[Row]], bins: Sequence[Row]) -> str:
     ]
     packed = [Bar(row["codec"], row["ratio"], f"{row['ratio']:.2f}", _colour(row)) for row in tables["compressibility"]]
     figures = [
-        _over_time(tables["hours"]) if tables["hours"] else "",
+        _over_time(hours) if hours else "",
         _bars("Records by partition", parts) if len(parts) > 1 else "",
         _bars("Most frequent keys", top, "The share is that of the records with a key."),
         *(_histogram(tables, bins, what, *how) for what, how in SIZES.items()),
@@ -166,7 +171,7 @@ def _histogram(
 def _over_time(hours: Sequence[Row]) -> str:
     counts: dict[int, int] = {}
     for row in hours:
-        hour = int(datetime.fromisoformat(row["hour"]).timestamp()) // 3600
+        hour = row["hour"] // HOUR_MS
         counts[hour] = counts.get(hour, 0) + row["records"]
     first, last = _middle(counts)
     step = next((each for each in STEPS_HOURS if (last - first) // each < COLUMNS_MAX), STEPS_HOURS[-1])

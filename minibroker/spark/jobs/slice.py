@@ -302,9 +302,9 @@ def _broken(reader: Any, source: Mapping[str, str]) -> list[str]:
     """Return a sentence on the batches that mode=skip has left out, if it has."""
     if source.get("mode", "").lower() != SKIP:
         return []
-    columns = "topic string, partition int, baseOffset long, lastOffset long, error string"
-    broken = reader.schema(columns).option("mode", "batches").load().where("error is not null")
-    where = "concat(topic, '-', partition, ', offsets ', baseOffset, ' to ', lastOffset, ': ', error)"
+    broken = reader.option("mode", "quarantine").load()
+    offsets = "coalesce(concat(', offsets ', firstOffset, ' to ', lastOffset), '')"
+    where = f"concat(topic, '-', partition, {offsets}, ': ', error)"
     count, first = broken.selectExpr("count(*)", f"min({where})").first()
     return [f"{count} broken batches were left out, as {first}"] if count else []
 

@@ -128,11 +128,26 @@ def test_numbers_of_a_table_are_set_to_the_right_and_long_texts_may_wrap() -> No
 
 
 def test_reports_are_files_or_lie_where_a_url_says(tmp_path: Path) -> None:
-    assert page.write_report(str(tmp_path / "new" / "a.html"), "<p>ü</p>") == str(tmp_path / "new" / "a.html")
-    page.write_report((tmp_path / "b.html").as_uri(), "<p>ü</p>")
+    notes: list[str] = []
+    for place in (str(tmp_path / "new" / "a.html"), (tmp_path / "b.html").as_uri()):
+        page.ReportFile(place).write("<p>ü</p>", notes, [])
+    assert notes == [f"the report is {tmp_path}/new/a.html", f"the report is {(tmp_path / 'b.html').as_uri()}"]
     assert (tmp_path / "b.html").read_bytes() == (tmp_path / "new" / "a.html").read_bytes() == "<p>ü</p>".encode()
-    with pytest.raises(OptionError, match="name a file"):
-        page.write_report(f"{tmp_path}/", "")
+
+
+@pytest.mark.parametrize(
+    ("place", "why"), [("reports/", "name a file"), ("nowhere://a/b.html", "cannot be opened"), ("/", "name a file")]
+)
+def test_places_that_cannot_be_are_refused_before_the_job(place: str, why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        page.ReportFile(place)
+
+
+def test_a_report_that_cannot_be_written_is_a_problem_of_the_summary(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    problems: list[str] = []
+    page.ReportFile(str(tmp_path / "file" / "a.html")).write("", [], problems)
+    assert [each.partition(":")[0] for each in problems] == ["the report could not be written"]
 
 
 @pytest.mark.parametrize(

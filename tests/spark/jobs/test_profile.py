@@ -8,23 +8,28 @@ import re
 import shutil
 import xml.etree.ElementTree as Tree
 from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from minibroker import Broker
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from minibroker.log.records import Record
+from minibroker.spark.jobs import profile_counting
 from minibroker.spark.jobs.codecs_measuring import pieces_of
-from minibroker.spark.jobs.profile import try_codecs
-from minibroker.spark.jobs.profile_counting import Stretch
+from minibroker.spark.jobs.profile import _ranges, _works, try_codecs
+from minibroker.spark.jobs.profile_counting import Stretch, count_works
+from minibroker.spark.jobs.profile_report import _over_time
 from minibroker.spark.jobs.profile_sql import ROWS_MAX
 from minibroker.spark.jobs.profile_tables import Counted, key_text, made, problems_of, size_row
-from minibroker.spark.options import parse, pinned
-from minibroker.spark.reading import plan
+from minibroker.spark.options import Options, parse, pinned
+from minibroker.spark.reading import plan, reader_of
 from tests.goldens import log_meaning
 from tests.interop.random_logs import RandomLog
 from tests.spark.jobs.counting import Tables, Truth, expected
@@ -253,6 +258,14 @@ def test_a_page_of_nothing_can_be_made(spark: Session, tmp_path: Path) -> None:
 # Without Spark
 
 
+@pytest.mark.parametrize(
+    "hour", [253_402_300_800, 2**62 // 1000 // 3600 * 3600, -3600], ids=["10000", "2 ** 62", "1969"]
+)
+def test_a_time_that_no_calendar_has_is_no_reason_to_draw_nothing(hour: int) -> None:
+    hours = [{"hour": START_MS, "records": 5}, {"hour": hour * 1000, "records": 1}]
+    assert "Records per" in _over_time(hours)
+
+
 def test_all_queries_read_the_offsets_that_were_found_first() -> None:
     given = {
         "path": "data",
@@ -269,6 +282,53 @@ def test_all_queries_read_the_offsets_that_were_found_first() -> None:
         "endingOffsets": '{"orders": {"0": 9, "2": 4}, "other": {"0": 2}}',
     }
     parse(told)
+
+
+def ends_of_transactions(root: Path) -> dict[tuple[str, int], list[int]]:
+    """Return records committed, aborted and open of each producer, put together as SQL does."""
+    options = asked(root)
+    works = _works({"path": str(root), "subscribe": "orders"}, _ranges(options), NOW_MS)
+    numbers = pa.RecordBatch.from_pydict({"id": range(len(works))})
+    rows = [row for facts in count_works(works)(iter([numbers])) for row in facts.to_pylist()]
+    found: dict[tuple[str, int], list[int]] = {}
+    later: dict[int, int] = {}  # the first marker of a producer behind what is looked at
+    about_producers = sorted((row for row in rows if row["producer"] is not None), key=lambda row: -row["chunk"])
+    for _, group in groupby(about_producers, key=lambda row: row["chunk"]):
+        chunk = list(group)
+        for row in chunk:
+            sums = found.setdefault((row["topic"], row["producer"]), [0, 0, 0])
+            ends = [row["committed"], row["aborted"], 0]
+            ends[{1: 0, 2: 1}.get(later.get(row["producer"], 0), 2)] += row["open"]
+            sums[:] = [before + more for before, more in zip(sums, ends, strict=True)]
+        later |= {row["producer"]: row["marker"] for row in chunk if row["marker"]}
+    return found
+
+
+class ReaderOfFew:
+    """A reader that hands out two rows at a time."""
+
+    def __init__(self, task: Any, options: Options):
+        self._reader = reader_of(task, options)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for rows in self._reader.batches():
+            for begin in range(0, len(rows), 2):
+                yield rows.slice(begin, 2)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_batches_are_counted_a_share_at_a_time(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = RandomLog(tmp_path / "made", seed)
+    log.magic = 2
+    for _ in range(3):
+        log.grow()
+    log.log.close()
+    shutil.move(log.path, tmp_path / "data" / "orders-0")
+    wanted = ends_of_transactions(tmp_path / "data")
+    assert any(sum(ends) for ends in wanted.values())
+    monkeypatch.setattr(profile_counting, "HEADERS_AT_ONCE", 1)
+    monkeypatch.setattr(profile_counting, "reader_of", ReaderOfFew)
+    assert ends_of_transactions(tmp_path / "data") == wanted
 
 
 def test_a_sample_is_packed_by_every_codec(tmp_path: Path) -> None:

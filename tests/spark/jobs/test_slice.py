@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker import Broker
+from minibroker.log.batches import crc32c
 from minibroker.log.build import build_batch
 from minibroker.log.records import Record
 from tests.spark.jobs.test_loading import rows
@@ -127,6 +128,10 @@ def test_what_is_left_out_or_cannot_be_read_is_a_problem(spark: Session, tmp_pat
     for offset, value in enumerate((b'{"id":1}', b"no JSON", b'{"other":2}', b'{"id":1}')):
         record = Record(b"k%d" % offset, value, (), START_MS)
         log.append_as_follower(build_batch(2, [record], base_offset=offset), now_ms=0)
+    packed = bytearray(build_batch(2, [Record(b"k", b"{}", (), START_MS)], base_offset=4, codec=4))
+    packed[61:] = bytes(len(packed) - 61)  # no zstd, with a checksum that is right
+    packed[17:21] = crc32c(packed[21:]).to_bytes(4, "big")
+    log.append_as_follower(bytes(packed), now_ms=0)
     log.close()
     segment = tmp_path / "data" / "orders-0" / f"{0:020}.log"
     damaged = bytearray(segment.read_bytes())
@@ -136,7 +141,7 @@ def test_what_is_left_out_or_cannot_be_read_is_a_problem(spark: Session, tmp_pat
     told = cut(spark, *words, "--by", "value.id", "--mask", "value.id=redact")
     assert (told["records"], told["about nothing"], told["masked as a whole"]) == (3, 2, 1)
     broken, whole = told["problems"]
-    assert broken.startswith("1 broken batches were left out, as orders-0, offsets 0 to 0: ")
+    assert broken.startswith("2 broken batches were left out, as orders-0, offsets 0 to 0: ")
     assert whole.startswith("1 records have keys or values that are no JSON")
     told = cut(spark, *words, "--only", "nobody")
     assert told["problems"][1:] == ["nothing was found to take"]
