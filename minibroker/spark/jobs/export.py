@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType  # pyright: ignore
 
+    from minibroker.spark.jobs.export_stream import RowsOfTasks
     from minibroker.spark.jobs.export_targets import Target
 
 DESCRIPTION = "Write topics to Parquet, Delta or Iceberg, each record once, as far as there are new ones."
@@ -44,7 +45,9 @@ EPILOG = """examples:
 """
 SMALL_BYTES = 32 << 20
 COMPRESSION = "zstd"
-NOTES = "notes"  # in the checkpoint, until the next run
+NOTES, UNSAID = "notes", "unsaid"  # in the checkpoint, until a summary has said what is in them
+PROGRESS_KEPT = "spark.sql.streaming.numRecentProgressUpdates"
+PROGRESS_MAX = 1_000_000  # micro-batches of a run, whose counts Spark is to remember: it forgets all but 100
 STARTS_MAX = 3
 
 
@@ -121,8 +124,8 @@ def export(
     parsed(told)  # raises for what cannot be
     folder = open_folder(checkpoint or f"{target.rstrip('/')}/{CHECKPOINT}", spark)
     with _locked(folder):
+        unsaid = _unsaid(folder)
         notes = folder.at(NOTES)
-        folder.remove(NOTES)
         run_name = str(LoopClock().now_ms())
         to = target_of(spark, table_format, target, folder, notes=notes, compression=compression, run=run_name)
         job = _Export(spark, told, to, folder, progress)
@@ -131,7 +134,37 @@ def export(
         if compact:
             job.compact(small_bytes)
         to.end()
-        return job.summary()
+        summary = job.summary(unsaid)
+        folder.remove(NOTES)
+        folder.remove(UNSAID)
+        return summary
+
+
+def _unsaid(checkpoint: Folder) -> list[str]:
+    """Return the problems of runs that were killed before their summary said them, and remember them until one does."""
+    notes = [json.loads(checkpoint.read(f"{NOTES}/{each.base_name}")) for each in checkpoint.list(NOTES)]
+    problems = json.loads(checkpoint.read(UNSAID)) if checkpoint.exists(UNSAID) else []
+    bad = sum(counts[3] for note in notes for counts in note.get("written", {}).values())
+    problems += [text for text in _problems(notes, bad, _no_text(notes)) if text not in problems]
+    if problems:
+        checkpoint.write(UNSAID, json.dumps(problems).encode())
+    checkpoint.remove(NOTES)
+    return [f"{text} (found by a run that did not come to its end)" for text in problems]
+
+
+def _problems(notes: Iterable[dict[str, Any]], bad: int, no_text: int) -> list[str]:
+    """Return what is to be said of a run; bad: values that could not be parsed; no_text: bytes that are none."""
+    found = sorted(text for note in notes for text in note.get("problems", ()))
+    if bad:
+        found.append(f"{bad:,} values are no JSON objects with these fields: see column json")
+    if no_text:
+        where = "replacement characters stand where their bytes were, and binary would keep them"
+        found.append(f"{no_text:,} keys or values are no UTF-8: {where}")
+    return found
+
+
+def _no_text(notes: Iterable[dict[str, Any]]) -> int:
+    return sum(count for note in notes for count in note.get("no_text", {}).values())
 
 
 class _Export:
@@ -183,7 +216,6 @@ class _Export:
 
     def export(self, *, is_one: bool) -> None:
         from minibroker.spark.jobs.export_stream import RowsOfTasks, TaskSource, options_of
-        from minibroker.spark.jobs.export_targets import OBSERVED
 
         self.spark.dataSource.register(TaskSource)
         notes = self.target.notes
@@ -191,19 +223,35 @@ class _Export:
         tasks = self.spark.readStream.format(TaskSource.name()).options(**options).load()
         texts = {name: self.columns[name].dataType.simpleString() == STRING for name in ("key", "value")}
         rows = RowsOfTasks(self.source, notes, keys_as_text=texts["key"], values_as_text=texts["value"])
-        with self.progress.step(f"exporting to {self.target.place}"):
-            query = ended(lambda: self.target.start(tasks, rows, self.columns), lambda: self.checkpoint.list(NOTES))
+        # Before Spark 4.2 a query that repeats a micro-batch does nothing else.
+        repeats = 2 if self.was_unfinished and not is_one else 1
+        kept = self.spark.conf.get(PROGRESS_KEPT)
+        self.spark.conf.set(PROGRESS_KEPT, str(PROGRESS_MAX))
+        try:
+            with self.progress.step(f"exporting to {self.target.place}"):
+                for _ in range(repeats):
+                    self._run(tasks, rows)
+        finally:
+            self.spark.conf.set(PROGRESS_KEPT, kept)
+
+    def _run(self, tasks: Any, rows: RowsOfTasks) -> None:
+        from minibroker.spark.jobs.export_targets import OBSERVED
+
+        before = len(self.checkpoint.list(NOTES))
+        query = ended(
+            lambda: self.target.start(tasks, rows, self.columns), lambda: len(self.checkpoint.list(NOTES)) > before
+        )
         for progress in query.recentProgress:
             if (row := progress.observedMetrics.get(OBSERVED)) is not None:
-                self.observed = [before + count for before, count in zip(self.observed, row, strict=True)]
+                self.observed = [one + more for one, more in zip(self.observed, row, strict=True)]
 
     def compact(self, small_bytes: int) -> None:
         with self.progress.step("putting small files together"):
             self.rewritten = self.target.compact(small_bytes)
 
-    def summary(self) -> Summary:
+    def summary(self, unsaid: Sequence[str]) -> Summary:
+        """unsaid: problems of runs that were killed."""
         notes = [json.loads(self.checkpoint.read(f"{NOTES}/{each.base_name}")) for each in self.checkpoint.list(NOTES)]
-        problems = [text for note in notes for text in note.get("problems", ())]
         ranges: dict[str, tuple[int, int]] = {}
         for name, (first, end) in (each for note in notes for each in note.get("ranges", {}).items()):
             before = ranges.get(name, (first, end))
@@ -215,25 +263,26 @@ class _Export:
         files, records, size_bytes, bad = (sum(counts[place] for counts in written.values()) for place in range(4))
         if self.target.table_format != PARQUET:
             (records, bad), files, size_bytes = self.observed, None, None
+        no_text = _no_text(notes)
         figures = {
             "target": self.target.place,
             "offsets": sum(offsets for _, offsets in read.values()),
             "records": records,
             "not parsed": bad,
+            "not UTF-8": no_text,
             "files": files,
             "bytes": size_bytes,
-            "left for later": min((note["behind"] for note in notes if "behind" in note), default=0),
+            "left for later": min((note["behind"] for note in notes if "behind" in note), default=None),
             "files rewritten": self.rewritten,
             "finished a run that was killed": self.was_unfinished,
         }
         rows = [[topic, *counts, *written.get(topic, [None] * 4)[1:3]] for topic, counts in sorted(read.items())]
-        if bad:
-            problems.append(f"{bad:,} values are no JSON objects with these fields: see column json")
         table = Table("topics", ["topic", "partitions", "offsets", "records", "bytes"], rows)
-        return Summary("export", figures, [table], sorted(problems), [] if ranges else ["nothing new"])
+        problems = [*unsaid, *_problems(notes, bad, no_text)]
+        return Summary("export", figures, [table], problems, [] if ranges else ["nothing new"])
 
 
-def ended(start: Callable[[], Any], notes: Callable[[], Sequence[object]]) -> Any:
+def ended(start: Callable[[], Any], has_begun: Callable[[], object]) -> Any:
     """Return a query that has ended. One whose worker came too late is started again, if nothing was planned yet."""
     for starts_left in reversed(range(STARTS_MAX)):
         query = start()
@@ -244,7 +293,7 @@ def ended(start: Callable[[], Any], notes: Callable[[], Sequence[object]]) -> An
             reason = reason_of(error)
             if reason is None:
                 raise
-            if reason != BUSY or notes() or not starts_left:
+            if reason != BUSY or has_begun() or not starts_left:
                 raise TaskFailed(reason) from error
         finally:
             query.stop()

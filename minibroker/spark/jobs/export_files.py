@@ -96,7 +96,7 @@ class ParquetFile:
         self.waiting_bytes += rows.nbytes
 
     def flush(self) -> None:
-        rows = pa.Table.from_batches(self._waiting).cast(self.lake.schema)
+        rows = without_empty(pa.Table.from_batches(self._waiting)).cast(self.lake.schema)
         self._waiting, self.waiting_bytes = [], 0
         if self._sink is None:
             folder = self.lake.folder
@@ -210,13 +210,29 @@ def _this_task() -> tuple[int, int]:
 # Columns
 
 
-def as_text(values: pa.Array) -> pa.Array:
-    """Return bytes as text. What is not UTF-8 shows as replacement characters: readers of Parquet refuse all else."""
+def as_text(values: pa.Array) -> tuple[pa.Array, int]:
+    """Return bytes as text, and how many are none: there are replacement characters, for readers refuse all else."""
     try:
-        return values.cast(pa.string())
+        return values.cast(pa.string()), 0
     except pa.ArrowInvalid:
-        texts = [None if value is None else value.decode(errors="replace") for value in values.to_pylist()]
-        return pa.array(texts, pa.string())
+        texts, changed = [], 0
+        for value in values.to_pylist():
+            text = None if value is None else value.decode(errors="replace")
+            changed += text is not None and text.encode() != value
+            texts.append(text)
+        return pa.array(texts, pa.string()), changed
+
+
+def without_empty(rows: pa.Table) -> pa.Table:
+    """Return rows with none where headers are empty: those that come through Spark are (arrow_map.py)."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_list(field.type):
+            lists = rows.column(place)
+            are_empty = pc.call_function("equal", [pc.list_value_length(lists), pa.scalar(0)])
+            if pc.any(are_empty).as_py():
+                kept = pc.if_else(are_empty, pa.scalar(None, field.type), lists)
+                rows = rows.set_column(place, field, kept)
+    return rows
 
 
 def dates_of(timestamps: pa.Array) -> pa.Array:

@@ -10,6 +10,8 @@ BINARY, STRING, JSON = VALUES = ("binary", "string", "json")
 CHECKPOINT = "_checkpoint"  # in the target, unless somebody says otherwise
 PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")
 CLASSES = {DELTA: "io.delta.sql.DeltaSparkSessionExtension", ICEBERG: "org.apache.iceberg.spark.source.IcebergSource"}
+# Releases of Spark that the versions below are made for.
+MADE_FOR = {DELTA: ("4.0", "4.1"), ICEBERG: ("4.1",)}
 # {}: the version of Spark, as 4.1
 ADVICE = {
     DELTA: "--conf spark.jars.packages=io.delta:delta-spark_{}_2.13:4.3.1 "
@@ -31,7 +33,10 @@ def check_there(spark: Any, table_format: str) -> None:
     try:
         loader.loadClass(CLASSES[table_format])
     except Exception:
-        advice = ADVICE[table_format].format(spark.version.rpartition(".")[0])
-        raise OptionError(
-            f"--format {table_format}: this session has no {table_format.capitalize()}; add {advice}"
-        ) from None
+        release, made_for = spark.version.rpartition(".")[0], MADE_FOR[table_format]
+        advice = f"add {ADVICE[table_format].format(release if release in made_for else made_for[-1])}"
+        if release not in made_for:
+            older = f"pip install 'pyspark=={made_for[-1]}.*'"
+            advice = f"for Spark {release} there was none when this was written: {older}, and {advice}"
+        name = table_format.capitalize()
+        raise OptionError(f"--format {table_format}: this session has no {name}; {advice}") from None

@@ -145,18 +145,26 @@ class RowsOfTasks:
                         yield from self._read(task, options)
 
     def _read(self, task: Any, options: Options) -> Iterator[pa.RecordBatch]:
-        reader = reader_of(task, options)
-        yield from map(self._shaped, reader.batches())
+        reader, no_text = reader_of(task, options), 0
+        for rows in reader.batches():
+            shaped, changed = self._shaped(rows)
+            no_text += changed
+            yield shaped
+        if no_text:
+            tell(self.notes, no_text={f"{task.topic}/{task.partition}/{task.first_offset}": no_text})
         if told := [*(f"left out: {text}" for text in reader.left_out), *reader.noticed]:
             more = [f"{len(told) - TOLD_MAX} more like these in {task}"] if len(told) > TOLD_MAX else []
             tell(self.notes, problems=told[:TOLD_MAX] + more)
 
-    def _shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    def _shaped(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """Return the columns of an export, and how many keys and values are no text though they should be."""
+        columns, no_text = dict(zip(rows.schema.names, rows.columns, strict=True)), 0
         for name, is_text in (("key", self.keys_as_text), ("value", self.values_as_text)):
-            columns[name] = as_text(columns[name]) if is_text else columns[name]
+            if is_text:
+                columns[name], changed = as_text(columns[name])
+                no_text += changed
         columns["date"] = dates_of(columns["timestamp"])
-        return pa.RecordBatch.from_pydict({name: columns[name] for name in COLUMNS})
+        return pa.RecordBatch.from_pydict({name: columns[name] for name in COLUMNS}), no_text
 
 
 def sampled(spark: Any, source: Mapping[str, str]) -> Any:
@@ -171,7 +179,8 @@ def sampled(spark: Any, source: Mapping[str, str]) -> Any:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 for rows in islice(reader_of(pickle.loads(task), parsed(source)).batches(), 1):
-                    yield pa.RecordBatch.from_pydict({"value": as_text(rows["value"][:SAMPLE_RECORDS].drop_null())})
+                    texts, _ = as_text(rows["value"][:SAMPLE_RECORDS].drop_null())
+                    yield pa.RecordBatch.from_pydict({"value": texts})
 
     frame = spark.createDataFrame([(task,) for task in tasks], "tasks binary").repartition(max(len(tasks), 1))
     return map_in_arrow(frame, first, "value string")

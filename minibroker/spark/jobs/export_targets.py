@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException  # pyright: ignore
 from pyspark.sql import functions as sql  # pyright: ignore
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # pyright: ignore
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType  # pyright: ignore
@@ -147,7 +148,10 @@ def with_json(rows: Any, fields: StructType) -> Any:
     """Return rows with the fields of JSON values, and with a column that says which could not be parsed."""
     with_corrupt = StructType([*fields, StructField(CORRUPT, StringType())])
     parsed = sql.from_json("value", with_corrupt, {"columnNameOfCorruptRecord": CORRUPT})
-    rows = rows.withColumn("json", parsed).withColumn(BAD, sql.col(f"json.{CORRUPT}").isNotNull())
+    rows = rows.withColumn("json", parsed)
+    # Of an empty text or blanks there is neither.
+    is_nothing = sql.col("value").isNotNull() & sql.col("json").isNull()
+    rows = rows.withColumn(BAD, sql.col(f"json.{CORRUPT}").isNotNull() | is_nothing)
     found = sql.col("json").dropFields(CORRUPT)
     # What is no object has no field at all: then there is no json either.
     is_none = sql.col(BAD) & (sql.to_json(found) == "{}")
@@ -299,21 +303,28 @@ class TableTarget(_Target):
         if self.table_format == DELTA:
             self.spark.sql(f"OPTIMIZE {self.table}").collect()
             return None
-        catalog, _, name = self.place.partition(".")
-        row = self.spark.sql(f"CALL {catalog}.system.rewrite_data_files('{name}')").first()
+        catalog = self.place.partition(".")[0]
+        row = self.spark.sql(f"CALL {catalog}.system.rewrite_data_files('{self.place}')").first()
         return int(row["rewritten_data_files_count"])
 
 
 @contextmanager
 def _named(table: str) -> Iterator[None]:
-    """Say what the name of a table is."""
+    """Say what the name of a table is, or what Java has against it."""
     try:
         yield
-    except Exception as error:  # of Spark's parser and of catalogs, whose names differ
+    except PySparkException as error:  # of Spark's parser and of catalogs, whose names differ
         raise OptionError(
             f"--format iceberg: {table} is no name of a table, as CATALOG.SCHEMA.TABLE, in a catalog that --conf "
             f"spark.sql.catalog.CATALOG=... sets: {str(error).strip().splitlines()[0]}"
         ) from None
+    except Exception as error:
+        if (thrown := getattr(error, "java_exception", None)) is None:
+            raise
+        raise OptionError(
+            f"--format iceberg: the catalog of {table} does not go with this Spark, of which it may be another "
+            f"release's, or its place cannot be opened: {thrown.toString()}"
+        ) from error
 
 
 def query_id(checkpoint: Folder) -> str:

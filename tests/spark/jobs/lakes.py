@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from minibroker.spark.jobs.export import export
+from minibroker.spark.folders import Folder
+from minibroker.spark.jobs.export import PROGRESS_KEPT, _Export, export
+from minibroker.spark.jobs.export_targets import columns_of
+from minibroker.spark.jobs.progress import QUIET
 
 
 def exported(
@@ -38,3 +41,35 @@ def rows(spark: Any, *, target: str, columns: str = "topic,partition,offset", ta
 
 def columns(spark: Any, *, target: str) -> Any:
     return spark.read.parquet(target).dtypes
+
+
+class _Query:
+    """One that has nothing to do."""
+
+    recentProgress: list[Any] = []
+
+    def awaitTermination(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class _Target:
+    """Where nothing is written, but how many micro-batches Spark remembers while it is."""
+
+    place = notes = "nowhere"
+
+    def __init__(self, spark: Any):
+        self.spark, self.seen = spark, list[str]()
+
+    def start(self, *_: Any) -> _Query:
+        self.seen.append(self.spark.conf.get(PROGRESS_KEPT))
+        return _Query()
+
+
+def kept_while_running(spark: Any, *, checkpoint: str) -> list[str]:
+    """Return for how many micro-batches a run has their counts kept, and how many there are when it has ended."""
+    target: Any = _Target(spark)
+    job = _Export(spark, {"path": "nowhere", "subscribe": "orders"}, target, Folder(checkpoint), QUIET)
+    job.columns = columns_of("binary", "binary", None)
+    job.export(is_one=False)
+    return [*target.seen, spark.conf.get(PROGRESS_KEPT)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -51,12 +52,14 @@ def test_rows_are_those_of_the_topics_by_topic_and_date_of_utc(spark: Session, t
     late = Record(None, None, (), 20_000 * DAY_MS - 1)  # a ms before midnight
     crazy = Record(b"\xff", b"\xff\xfe", (), 1_700_000_000_000_000)  # microseconds by mistake
     log_of(root, "orders-0", [*orders(0, 2), late, crazy])
-    log_of(root, "users-1", orders(0, 1))
+    log_of(root, "users-1", [*orders(0, 1), Record(b"e", b" ", (), 20_000 * DAY_MS)])
     told = spark.call(
         f"{LAKES}:exported", path=str(root), target=str(lake), topic="orders,users", values="json", schema="id INT"
     )
-    assert (told["records"], told["files"], told["not parsed"]) == (5, 5, 1)
-    assert told["problems"] == ["1 values are no JSON objects with these fields: see column json"]
+    assert (told["records"], told["files"], told["not parsed"], told["not UTF-8"]) == (6, 5, 2, 1)
+    parsed, texts = told["problems"]
+    assert parsed == "2 values are no JSON objects with these fields: see column json"
+    assert texts.startswith("1 keys or values are no UTF-8: replacement characters stand")
     dates = {path.parent.relative_to(lake).as_posix() for path in lake.rglob("*.parquet")}
     assert dates == {
         "topic=orders/date=2024-10-03",
@@ -65,6 +68,7 @@ def test_rows_are_those_of_the_topics_by_topic_and_date_of_utc(spark: Session, t
         "topic=orders/date=9999-12-31",
         "topic=users/date=2024-10-04",
     }
+    assert ds.dataset(lake, partitioning="hive").to_table()["headers"].null_count == 3
     shown = "topic,partition,offset,key,value,json.id,unix_millis(timestamp),timestampType,headers[0].value"
     day = 20_000 * DAY_MS
     assert spark.call(f"{LAKES}:rows", target=str(lake), columns=shown) == [
@@ -73,6 +77,7 @@ def test_rows_are_those_of_the_topics_by_topic_and_date_of_utc(spark: Session, t
         ["orders", 0, 2, None, None, None, day - 1, 0, None],
         ["orders", 0, 3, "ff", "��", None, 1_700_000_000_000_000, 0, None],
         ["users", 1, 0, b"k0".hex(), '{"id":0}', 0, day, 0, b"x".hex()],
+        ["users", 1, 1, b"e".hex(), " ", None, day, 0, None],
     ]
     assert spark.call(f"{LAKES}:columns", target=str(lake))[-2:] == [["topic", "string"], ["date", "date"]]
 
@@ -100,6 +105,30 @@ def test_runs_go_on_where_the_last_one_ended(spark: Session, tmp_path: Path) -> 
     assert rows_in(lake) == [(partition, offset) for _, partition, offset in expected]
     wrong = spark.call(f"{LAKES}:exported", **told, values="string")
     assert "was begun with --values binary, not string" in wrong["error"]
+
+
+def test_what_a_run_found_that_was_killed_is_said_by_the_next_one_and_once(spark: Session, tmp_path: Path) -> None:
+    root, lake = tmp_path / "data", tmp_path / "lake"
+    log_of(root, "orders-0", orders(0, 2))
+    told = {"path": str(root), "target": str(lake)}
+    assert spark.call(f"{LAKES}:exported", **told)["problems"] == []
+    notes = lake / "_checkpoint" / "notes"
+    assert not notes.exists()
+    notes.mkdir()
+    (notes / "1.json").write_text(json.dumps({"problems": ["left out: orders-0"], "ranges": {"orders/0": [0, 2]}}))
+    (notes / "2.json").write_text(json.dumps({"batch": 0, "written": {"orders": [1, 2, 100, 1]}}))
+    assert "was begun with" in spark.call(f"{LAKES}:exported", **told, values="string")["error"]
+    said = spark.call(f"{LAKES}:exported", **told)
+    assert said["records"] == 0
+    assert [each.partition(" (found by a run that did not come to its end)")[0] for each in said["problems"]] == [
+        "left out: orders-0",
+        "1 values are no JSON objects with these fields: see column json",
+    ]
+    assert spark.call(f"{LAKES}:exported", **told)["problems"] == []
+
+
+def test_counts_of_all_micro_batches_are_kept(spark: Session, tmp_path: Path) -> None:
+    assert spark.call(f"{LAKES}:kept_while_running", checkpoint=str(tmp_path / "checkpoint")) == ["1000000", "100"]
 
 
 def test_a_folder_belongs_to_one_checkpoint_and_a_checkpoint_to_one_run(spark: Session, tmp_path: Path) -> None:

@@ -167,8 +167,10 @@ def test_dates_are_of_utc_and_texts_can_be_read() -> None:
         "1969-12-31",
         "9999-12-31",
     ]
-    assert as_text(pa.array([b"a", None, b"\xff\xfe"])).to_pylist() == ["a", None, "��"]
-    assert as_text(pa.array([b"a", None])).to_pylist() == ["a", None]
+    replaced, changed = as_text(pa.array([b"a", None, b"\xff\xfe", "�".encode()]))
+    assert (replaced.to_pylist(), changed) == (["a", None, "��", "�"], 1)
+    same, changed = as_text(pa.array([b"a", None]))
+    assert (same.to_pylist(), changed) == (["a", None], 0)
 
 
 def test_a_folder_of_this_machine(tmp_path: Path) -> None:
