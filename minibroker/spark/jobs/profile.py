@@ -27,6 +27,7 @@ from minibroker.spark.jobs.profile_tables import Counted, Range, made, problems_
 from minibroker.spark.jobs.progress import Progress
 from minibroker.spark.jobs.summary import Summary
 from minibroker.spark.jobs.tasks import run_tasks, slices_of
+from minibroker.spark.option_values import Limit
 from minibroker.spark.options import BATCHES, OPTIONS, Options, parse, pinned
 from minibroker.spark.reading import all_ranges, plan
 
@@ -111,8 +112,16 @@ def _works(told: dict[str, str], ranges: Sequence[Range], now_ms: int) -> list[W
     for more, columns in (({}, ROWS), ({"mode": BATCHES}, HEADERS)):
         options = parse({**told, **more})
         options.columns = columns
-        works += [Work(task, options, first[task.topic, task.partition], now_ms) for task in plan(options)]
+        tasks, options = plan(options), _for_tasks(options)
+        works += [Work(task, options, first[task.topic, task.partition], now_ms) for task in tasks]
     return works
+
+
+def _for_tasks(options: Options) -> Options:
+    """Return options without what tasks have been planned by: their own offsets they know, and of all it is much."""
+    found = copy(options)
+    found.assigned, found.starting, found.ending = None, Limit(""), Limit("")
+    return found
 
 
 def _count(spark: Any, works: list[Work], counted: Counted, progress: Progress) -> None:

@@ -128,8 +128,11 @@ class Counted:
 
     def sizes(self) -> list[Row]:
         found = []
+        by_topic: dict[str, list[Stretch]] = {}
+        for (name, _), each in self._stretches.items():
+            by_topic.setdefault(name, []).append(each)
         for (topic, what), group in groupby(self.bins(), key=lambda row: (row["topic"], row["what"])):
-            mine = [each for (name, _), each in self._stretches.items() if name == topic and what in each.most]
+            mine = [each for each in by_topic[topic] if what in each.most]
             least, most = min(each.least[what] for each in mine), max(each.most[what] for each in mine)
             ends = {"smallest": least, "largest": most, "total": sum(each.sums[what] for each in mine)}
             found.append(
@@ -143,8 +146,9 @@ def made(counted: Counted, *, is_committed: bool) -> tuple[dict[str, Any], list[
     parts = counted.parts(is_committed=is_committed)
     of_topics = {row["topic"]: row for row in counted.keys if row["partition"] is None and row["key"] is None}
     top_keys = _top_keys([row for row in counted.keys if row["key"] is not None], of_topics)
+    first_keys = {row["topic"]: row for row in top_keys if row["rank"] == 1}
     topics = [
-        _topic(name, list(mine), of_topics.get(name, {}), next((row for row in top_keys if row["topic"] == name), {}))
+        _topic(name, list(mine), of_topics.get(name, {}), first_keys.get(name, {}))
         for name, mine in groupby(parts, key=lambda part: part["topic"])
     ]
     found = {"topics": topics, "keys": topics, "timestamps": topics, "top_keys": top_keys, "codecs": counted.codecs()}

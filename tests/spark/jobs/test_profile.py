@@ -23,7 +23,7 @@ from minibroker.log.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from minibroker.log.records import Record
 from minibroker.spark.jobs import profile_counting
 from minibroker.spark.jobs.codecs_measuring import pieces_of
-from minibroker.spark.jobs.profile import _ranges, _works, try_codecs
+from minibroker.spark.jobs.profile import _for_tasks, _ranges, _works, try_codecs
 from minibroker.spark.jobs.profile_counting import Stretch, count_works
 from minibroker.spark.jobs.profile_report import _over_time
 from minibroker.spark.jobs.profile_sql import ROWS_MAX
@@ -302,6 +302,13 @@ def ends_of_transactions(root: Path) -> dict[tuple[str, int], list[int]]:
             sums[:] = [before + more for before, more in zip(sums, ends, strict=True)]
         later |= {row["producer"]: row["marker"] for row in chunk if row["marker"]}
     return found
+
+
+def test_a_task_is_not_told_of_all_partitions() -> None:
+    ranges = [(f"t{number}", partition, 5, 9) for number in range(1000) for partition in range(3)]
+    options = parse(pinned({"path": "data", "subscribePattern": "t.*"}, ranges))
+    assert len(pickle.dumps(options)) > 40_000
+    assert len(pickle.dumps(_for_tasks(options))) < 2000
 
 
 class ReaderOfFew:
