@@ -72,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compression", default=COMPRESSION, help=f"of Parquet files ({COMPRESSION})")
     parser.add_argument("--compact", action="store_true", help="put small files together afterwards")
     parser.add_argument("--small-bytes", type=int, default=SMALL_BYTES, help="which Parquet files are small (32 MiB)")
-    parser.add_argument("--manifest", help=argparse.SUPPRESS)
     parser.add_argument("--checkpoint", metavar="DIR", help=f"where the stream keeps its offsets (TARGET/{CHECKPOINT})")
     parser.add_argument(
         "--fail-on-data-loss",
@@ -83,8 +82,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
-    if options.manifest is not None:
-        raise OptionError("--manifest: an export has a checkpoint now; name a new folder for it with --checkpoint")
     return call_with(export, options, spark, source_options(options), progress=progress)
 
 

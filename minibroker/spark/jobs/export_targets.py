@@ -197,11 +197,6 @@ class ParquetTarget(_Target):
         clean(self.folder, unfinished)
 
     def columns(self) -> StructType | None:
-        if self.folder.exists("_manifest"):
-            raise OptionError(
-                f"{self.place} was written by an older version, with a manifest: it stays as readable as it is, and "
-                "what comes next is exported to another folder"
-            )
         schema = schema_of(self.folder)
         if schema is None:
             return None

@@ -64,6 +64,7 @@ align-items:center}
 .columns small,.columns p{color:var(--soft);font-size:13px;margin:2px 0;max-width:none}
 .columns div{display:flex;height:170px;border:solid var(--line);border-width:1px 0}
 .columns i{flex:1;padding:0 min(8%,2px);display:flex;align-items:flex-end}
+@media(max-width:600px){.columns i{padding:0 .4px}}
 .columns i:hover{background:var(--track)}
 .columns b{display:block;width:100%}
 .columns .ends{display:flex;justify-content:space-between}

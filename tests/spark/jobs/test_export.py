@@ -151,9 +151,6 @@ def test_a_folder_belongs_to_one_checkpoint_and_a_checkpoint_to_one_run(spark: S
     lost = spark.call(f"{LAKES}:exported", **told)
     assert "is not the checkpoint of" in lost["error"]
     assert rows_in(lake) == [(0, 0), (0, 1)]
-    (tmp_path / "old/_manifest").mkdir(parents=True)
-    old = spark.call(f"{LAKES}:exported", path=str(root), target=str(tmp_path / "old"))
-    assert "was written by an older version, with a manifest: it stays as readable as it is" in old["error"]
 
 
 def test_what_was_deleted_before_it_was_exported_is_told(spark: Session, tmp_path: Path) -> None:
