@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Show where partitions begin and end, or the first offset at or after a moment: topic:partition:offset."
 EPILOG = "A partition without such a record is left out, as Kafka's tool does; with --json its offset is null."
-# ListOffsets has numbers below zero for what is not a moment; Kafka's tool takes both spellings.
+# ListOffsets has numbers below zero for what is not a moment.
 NAMED = {
     "latest": -1, "end": -1,
     "earliest": -2, "beginning": -2,
@@ -29,6 +29,7 @@ NAMED = {
     "latest-tiered": -5,
     "earliest-pending-upload": -6,
 }  # fmt: skip
+WORDS = NAMED | {str(number): number for number in NAMED.values()}  # Kafka's tool takes both spellings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,11 +146,11 @@ def _chosen(numbers: list[int], text: str, rule: str) -> list[int]:
     return [number for number in numbers if first <= number < behind]
 
 
-def _moment(text: str) -> AtTime:
+def _moment(text: str) -> int | AtTime:
     from minibroker.client.offsets import AtTime
 
     try:
-        return AtTime(NAMED[text] if text in NAMED else milliseconds(text))
+        return WORDS[text] if text in WORDS else AtTime(milliseconds(text))
     except ValueError:
         raise Refused(f"{text!r} is none of {', '.join(NAMED)}, no number of milliseconds and no date") from None
 

@@ -18,7 +18,10 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class AtTime(NamedTuple):
-    """The first record at or after a moment; a class, as a bare number is an offset."""
+    """The first record at or after a moment; a class, as a bare number is an offset.
+
+    Before 1970 that is the first of all: such numbers have other meanings for brokers, from LATEST on.
+    """
 
     timestamp_ms: int  # since 1970
 
@@ -27,7 +30,7 @@ class FoundOffset(NamedTuple):
     """An answer about one partition."""
 
     offset: int  # -1: there is no such record
-    timestamp: int  # of the record; -1: not asked by time, or the broker is too old to tell
+    timestamp: int  # of the record; -1: not asked by a time since 1970, or the broker is too old to tell
     leader_epoch: int  # -1: not known
 
 
@@ -55,7 +58,7 @@ async def find_offsets(
 
 def _timestamp(wanted: int | str | AtTime) -> int:
     if isinstance(wanted, AtTime):
-        return wanted.timestamp_ms
+        return wanted.timestamp_ms if wanted.timestamp_ms >= 0 else EARLIEST
     return NAMED[wanted] if isinstance(wanted, str) else wanted
 
 

@@ -31,6 +31,7 @@ def timed(shell: Shell) -> str:
         ("-t timed --time 1700000002000", "timed:0:1"),
         ("-t timed --time 2023-11-14T22:13:20", "timed:0:0"),
         ("-t timed --time 1800000000000", ""),
+        ("-t timed -p 0 --time 1969-12-31T23:59:59.997", "timed:0:0"),  # -3 is no time, this is one
         ("-t timed --partitions 1", "timed:1:0"),
         ("-t timed -p 0,1", "timed:0:3 timed:1:0"),
         ("-t t.*d", "timed:0:3 timed:1:0"),

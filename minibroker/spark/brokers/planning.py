@@ -23,7 +23,7 @@ from zlib import crc32
 
 from minibroker.client.cluster import Cluster, Topic
 from minibroker.client.connection import CallTimeout, ConnectionLost, error_of
-from minibroker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, AtTime, find_offsets
+from minibroker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, AtTime, FoundOffset, find_offsets
 from minibroker.client.security import Security, SecurityError
 from minibroker.errors import Error, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -244,10 +244,11 @@ async def look_up(cluster: Cluster, options: Options, logs: Mapping[TopicPartiti
     if not logs:
         return
     isolation = READ_COMMITTED if options.read_committed else READ_UNCOMMITTED
-    earliest, _ = await _offsets(cluster, dict.fromkeys(logs, "earliest"), READ_UNCOMMITTED)
-    latest, _ = await _offsets(cluster, dict.fromkeys(logs, "latest"), isolation)
+    earliest = await _offsets(cluster, dict.fromkeys(logs, "earliest"), READ_UNCOMMITTED)
+    latest = await _offsets(cluster, dict.fromkeys(logs, "latest"), isolation)
     for key, log in logs.items():
-        log.start_offset, log.end_offset = earliest[key], max(latest[key], earliest[key])
+        log.start_offset = earliest[key].offset
+        log.end_offset = max(latest[key].offset, log.start_offset)
 
 
 async def look_up_times(
@@ -257,43 +258,41 @@ async def look_up_times(
     isolation = READ_COMMITTED if options.read_committed else READ_UNCOMMITTED
     for limit in (options.starting, options.ending):
         wanted = {key: limit.timestamp if limit.timestamps is None else limit.timestamps.get(key) for key in logs}
-        asked = {key: AtTime(time) for key, time in wanted.items() if time is not None}
-        if asked:
-            offsets, is_known = await _offsets(cluster, asked, isolation)
-            if not is_known:
-                raise OptionError(f"{limit.name}: these brokers are too old to find offsets by time; say offsets")
-            _note(logs, asked, offsets)
+        asked = {key: time for key, time in wanted.items() if time is not None}
+        if asked and not await _note_times(cluster, logs, asked, isolation):
+            raise OptionError(f"{limit.name}: these brokers are too old to find offsets by time; say offsets")
     if logs and filters.first_timestamp is not None:
-        asked = dict.fromkeys(logs, AtTime(filters.first_timestamp))
-        offsets, is_known = await _offsets(cluster, asked, isolation)
-        if is_known:
-            _note(logs, asked, offsets)
+        await _note_times(cluster, logs, dict.fromkeys(logs, filters.first_timestamp), isolation)
 
 
-def _note(
-    logs: Mapping[TopicPartition, BrokerLog], asked: Mapping[TopicPartition, AtTime], offsets: dict[TopicPartition, int]
-) -> None:
+async def _note_times(
+    cluster: Cluster, logs: Mapping[TopicPartition, BrokerLog], asked: Mapping[TopicPartition, int], isolation: int
+) -> bool:
+    """Fill in the offset of a time of each; return False where brokers do not know times of records."""
+    found = await _offsets(cluster, {key: AtTime(time) for key, time in asked.items()}, isolation)
+    if any(at.offset >= 0 and at.timestamp < 0 <= asked[key] for key, at in found.items()):
+        return False
     for key, time in asked.items():
-        logs[key].times[time.timestamp_ms] = offsets[key] if offsets[key] >= 0 else None
+        logs[key].times[time] = found[key].offset if found[key].offset >= 0 else None
+    return True
 
 
 async def _offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, str | AtTime], isolation: int
-) -> tuple[dict[TopicPartition, int], bool]:
-    """Return offsets, -1 where no record is that young, and whether the brokers know times of records at all."""
+) -> dict[TopicPartition, FoundOffset]:
+    """Return what brokers answer; offsets are -1 where no record is that young."""
     try:
         answers = await find_offsets(cluster, dict(wanted), isolation)
     except KafkaError as error:
         if error.code != Error.UNSUPPORTED_VERSION or not isolation:
             raise
         answers = await find_offsets(cluster, dict(wanted))  # a broker without transactions
-    found, is_known = {}, True
+    found = {}
     for key, answer in answers.items():
         if isinstance(answer, KafkaError):
             raise answer
-        found[key] = answer.offset
-        is_known = is_known and (answer.offset < 0 or answer.timestamp >= 0)
-    return found, is_known
+        found[key] = answer
+    return found
 
 
 # Tasks

@@ -189,6 +189,11 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         ({"first_timestamp": START_MS + 150_500}, {}, range(151, 200)),
         ({"first_timestamp": START_MS + 999_000}, {}, range(0)),
         ({"end_timestamp": START_MS + 3_000}, {}, range(3)),
+        # Brokers have other meanings for -1 to -6; all records are younger.
+        *(({"first_timestamp": time}, {}, range(200)) for time in range(-7, 1)),
+        *(({}, {"startingTimestamp": time}, range(200)) for time in range(-7, 1)),
+        ({}, {"startingOffsetsByTimestamp": -1, "endingOffsetsByTimestamp": START_MS + 3_000}, range(3)),
+        ({}, {"endingTimestamp": -1}, range(0)),
         ({"topics": frozenset(["empty"])}, {}, range(0)),
         ({}, {"startingTimestamp": START_MS + 9_001, "endingTimestamp": START_MS + 12_000}, range(10, 12)),
         ({}, {"startingOffsets": 0, "endingOffsets": 500, "failOnDataLoss": "false"}, range(200)),
