@@ -112,28 +112,33 @@ def ranges_of(options: Options, filters: Filters, logs: Logs) -> list[Range]:
 
 def _range(options: Options, filters: Filters, key: TopicPartition, log: Log, logs: Logs) -> Range:
     latest = logs.end_of(log)
-    first = resolved(options.starting, key, log, latest, options.no_match)
-    end = resolved(options.ending, key, log, latest, TO_LATEST)
+    first = _there(options, options.starting, key, log, latest, options.no_match)
+    end = _there(options, options.ending, key, log, latest, TO_LATEST)
     if first > end:
         raise OptionError(
             f"{log} would begin at {first} and end before it, at {end}: look at {options.starting.name} and "
             f"{options.ending.name}"
         )
-    if first < log.start_offset or end > latest:
-        lost = (
-            f"{options.starting.name}: {log} begins at {log.start_offset}, what was before it has been deleted: "
-            f"there is no {first}"
-            if first < log.start_offset
-            else f"{options.ending.name}: {log} ends at {latest}, there is nothing up to {end}"
-        )
-        if options.fail_on_data_loss:
-            raise DataLoss(lost)
-        first, end = max(first, log.start_offset), min(end, latest)
     if filters.first_offset is not None:
         first = max(first, filters.first_offset)
     if filters.end_offset is not None:
         end = min(end, filters.end_offset)
     return Range(log, first, end)
+
+
+def _there(options: Options, limit: Limit, key: TopicPartition, log: Log, latest: int, no_match: str) -> int:
+    """Return the offset that a limit stands for, or what is nearest to it in the log."""
+    offset = resolved(limit, key, log, latest, no_match)
+    if log.start_offset <= offset <= latest:
+        return offset
+    if options.fail_on_data_loss:
+        lost = (
+            f"begins at {log.start_offset}, what was before it has been deleted: there is no {offset}"
+            if offset < log.start_offset
+            else f"ends at {latest}, there is nothing up to {offset}"
+        )
+        raise DataLoss(f"{limit.name}: {log} {lost}")
+    return min(max(offset, log.start_offset), latest)
 
 
 def resolved(limit: Limit, key: TopicPartition, log: Log, latest: int, no_match: str) -> int:

@@ -216,7 +216,7 @@ def test_a_filter_for_younger_records_begins_where_they_do(orders: Broker) -> No
         ({"subscribe": "order"}, OptionError, "there is no topic order at 127.0.0.1:.*; did you mean orders"),
         ({"assign": '{"orders":[0,4]}'}, OptionError, r"orders has no partition 4 here, only \[0\]"),
         ({"subscribePattern": "^x"}, OptionError, r"no topic matches \^x; there are empty, orders"),
-        ({"startingOffsets": 201}, OptionError, "would begin at 201 and end before it, at 200"),
+        ({"startingOffsets": 201}, DataLoss, "orders-0 ends at 200, there is nothing up to 201; set failOnDataLoss"),
         ({"endingOffsets": 201}, DataLoss, "orders-0 ends at 200, there is nothing up to 201; set failOnDataLoss"),
         ({"startingOffsets": '{"orders":{"1":0}}'}, OptionError, "orders-0 must have one, orders-1 will not be read"),
         ({"startingTimestamp": START_MS + 999_000}, OptionError, "no record that is not older"),

@@ -90,7 +90,6 @@ def test_other_directories_are_no_partitions(tmp_path: Path) -> None:
         ({"assign": '{"orders":[0,1]}'}, r"assign: orders has no partition 1 here, only \[0\]"),
         ({"assign": '{"orderz":[0]}'}, "assign: there is no topic orderz in"),
         ({"startingOffsets": '{"orders":{"1":0}}'}, "orders-0 must have one.*orders-1 will not be read"),
-        ({"startingOffsets": 11}, "orders-0 would begin at 11 and end before it, at 10"),
         ({"startingTimestamp": START_MS + 10_000}, "no record that is not older than 1700000010000; set"),
         ({"startingTimestamp": START_MS + 5_000, "endingTimestamp": START_MS + 2_000}, "begin at 5 and end before"),
     ],
@@ -121,6 +120,26 @@ def test_a_log_begins_where_its_checkpoint_says(tmp_path: Path) -> None:
     with pytest.raises(DataLoss, match="orders-0 begins at 17, what was before it has been deleted: there is no 3"):
         tasks_of(tmp_path, startingOffsets=3)
     assert offsets(read(tmp_path, startingOffsets=3, failOnDataLoss="false")) == [*range(17, 50)]
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"startingOffsets": 2, "endingOffsets": 5}, "startingOffsets: orders-0 begins at 17, .*there is no 2"),
+        ({"endingOffsets": 5}, "endingOffsets: orders-0 begins at 17, .*there is no 5"),
+        ({"startingOffsets": 60}, "startingOffsets: orders-0 ends at 50, there is nothing up to 60"),
+        ({"startingOffsets": 60, "endingOffsets": 70}, "startingOffsets: orders-0 ends at 50"),
+    ],
+)
+def test_a_range_outside_of_the_log_is_data_loss_and_else_empty(
+    told: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    """Retention may have taken all that was asked for, and a log may have been cut."""
+    written(tmp_path, 50)
+    (tmp_path / LOG_STARTS).write_bytes(format_offsets({("orders", 0): 17}))
+    with pytest.raises(DataLoss, match=reason):
+        tasks_of(tmp_path, **told)
+    assert read(tmp_path, **told, failOnDataLoss="false") == []
 
 
 def test_a_log_ends_at_its_high_watermark(tmp_path: Path) -> None:
