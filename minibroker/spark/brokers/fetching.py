@@ -6,7 +6,9 @@ What must hold: an answer holds whole what lies at the offset asked for, or says
 since the query was planned (retention, truncation, a topic made anew) is data loss, never an empty answer.
 An answer without records below the end of the task is a stall like any other, and never the end by itself: Kafka
 answers so whenever a remote read of tiered storage takes longer than remote.fetch.max.wait.ms. Only where the topic is
-compacted, and nothing has come for CLEANED_MS, has the cleaner removed what was there.
+compacted, and nothing has come for CLEANED_MS, has the cleaner removed what was there. A high watermark below the end
+of the task is waited for too, as that of a new leader lags. Where it stays there, ListOffsets is asked: a leader that
+does not know yet where its log ends says so there (Kafka from 2.2 on), and what it says else is the end.
 Not here: decoding (rows.py).
 """
 
@@ -134,7 +136,7 @@ class Fetcher:
             except KafkaError as error:
                 sent, empty_since_ms = None, -1
                 if error.code == Error.OFFSET_OUT_OF_RANGE:
-                    return await self._out_of_range(offset)
+                    return self._out_of_range(offset, *await self._bounds())
                 if await self._is_gone(error):
                     self._lose(f"{self}: the topic was deleted, or made anew, since the query was planned")
                     return None
@@ -143,6 +145,10 @@ class Fetcher:
                 self._cluster.forget(self.task.topic)
                 problem = str(error)
             if clock.steady_ms() >= give_up_ms:
+                with suppress(KafkaError):
+                    start, latest = await self._bounds()
+                    if latest < self.task.end_offset:
+                        return self._out_of_range(offset, start, latest)
                 raise NothingCame(
                     f"{self}: nothing came at offset {offset} within {self._options.poll_timeout_ms} ms "
                     f"(kafkaConsumer.pollTimeoutMs): {problem}"
@@ -205,7 +211,8 @@ class Fetcher:
         found = (await self._cluster.metadata([self.task.topic]))[self.task.topic]
         return bool(found.error) or self.task.partition not in found.partitions
 
-    async def _out_of_range(self, offset: int) -> FetchAnswer | None:
+    async def _bounds(self) -> list[int]:
+        """Return where the log begins and ends now; transactions that are open are no loss."""
         key = self.task.topic, self.task.partition
         bounds = []
         for end in ("earliest", "latest"):
@@ -213,7 +220,9 @@ class Fetcher:
             if isinstance(found, KafkaError):
                 raise found
             bounds.append(found.offset)
-        start, latest = bounds
+        return bounds
+
+    def _out_of_range(self, offset: int, start: int, latest: int) -> FetchAnswer | None:
         self._lose(
             f"{self}: offset {offset} was there when the query was planned; now the log begins at {start} and ends at "
             f"{latest}"

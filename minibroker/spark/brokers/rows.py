@@ -56,7 +56,8 @@ class WireTaskReader(RowReader):
                 sent = runner.run(fetcher.send(behind))
             if len(answer.records):
                 offset = yield from self._decode(answer, offset)
-        if self._missing > 0 and not self.left_out and runner.run(fetcher.is_never_compacted()):
+        is_told = self.left_out or fetcher.lost
+        if self._missing > 0 and not is_told and runner.run(fetcher.is_never_compacted()):
             self._notice_missing("although the topic is not compacted")
 
     def _decode(self, answer: FetchAnswer, first_offset: int) -> Generator[pa.RecordBatch, None, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from minibroker import Broker
 from minibroker.client import Cluster, Producer
 from minibroker.client.admin import Admin
+from minibroker.client.offsets import EARLIEST
 from minibroker.errors import Error
 from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP
@@ -21,6 +23,7 @@ from minibroker.log.directory import split_name
 from minibroker.log.records import Record
 from minibroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from minibroker.schema.types import NO_ID
 from minibroker.spark.brokers import fetching
 from minibroker.spark.brokers import planning as wire_planning
@@ -324,9 +327,68 @@ async def test_a_query_is_planned_where_a_loop_runs_already(orders: Broker) -> N
 
 
 def test_what_never_comes_is_waited_for_as_long_as_it_was_said(orders: Broker) -> None:
+    orders.faults.add(api="Fetch", error="NOT_LEADER_OR_FOLLOWER", times=1000)
     told = asked(orders, kafkaConsumer_pollTimeoutMs=150)
-    with pytest.raises(NothingCame, match=r"nothing came at offset 200 within 150 ms .*: the log at .* ends at 200"):
-        list(WireTaskReader(Task("orders", 0, 190, 210), told).batches())
+    try:
+        with pytest.raises(NothingCame, match=r"nothing came at offset 190 within 150 ms .*: NOT_LEADER_OR_FOLLOWER"):
+            list(WireTaskReader(Task("orders", 0, 190, 200), told).batches())
+    finally:
+        orders.faults.clear()
+
+
+@pytest.mark.parametrize("first_offset", [190, 200, 205])
+def test_a_log_that_lost_its_end_is_data_loss(first_offset: int, orders: Broker) -> None:
+    """An unclean election, or a crash, after a micro-batch was planned: it must not be tried for ever."""
+    task, patience = Task("orders", 0, first_offset, 210), 150
+    lost = rf"offset {max(200, first_offset)} was there when the query was planned; now the log .* ends at 200"
+    with pytest.raises(DataLoss, match=f"{lost}; set failOnDataLoss"):
+        list(WireTaskReader(task, asked(orders, kafkaConsumer_pollTimeoutMs=patience)).batches())
+    told = asked(orders, kafkaConsumer_pollTimeoutMs=patience, failOnDataLoss="false")
+    reader = WireTaskReader(task, told)
+    assert offsets(list(rows_of(reader))) == list(range(first_offset, 200))
+    assert [bool(re.search(lost, each)) for each in reader.left_out] == [True]
+    assert reader.noticed == []
+
+
+@pytest.mark.parametrize(
+    ("late", "code", "stable", "told"),
+    [
+        (4, Error.NONE, 3, None),
+        (10_000, Error.NONE, 1, DataLoss),
+        (10_000, Error.OFFSET_NOT_AVAILABLE, 1, NothingCame),
+        (10_000, Error.NONE, 3, NothingCame),  # a transaction is open
+    ],
+)
+async def test_a_high_watermark_that_lags_is_no_data_loss(
+    late: int, code: int, stable: int, told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new leader has all that was committed, and learns from its followers that it was."""
+    monkeypatch.setattr(wire_planning, "TASK_RETRIES", 1)
+    batch = build_batch(2, [Record(None, b"x")] * 3, base_offset=0)
+    Topic, Row = FetchResponse.FetchableTopicResponse, ListOffsetsResponse.ListOffsetsTopicResponse
+
+    def fetched(request: Any, _: int) -> FetchResponse:
+        is_late = len(broker.asked(FetchRequest)) <= late
+        end, records = (1, b"") if is_late else (3, batch)
+        data = Topic.PartitionData(partition_index=0, error_code=0, high_watermark=end, records=records)
+        return FetchResponse(responses=[Topic(topic="orders", topic_id=NO_ID, partitions=[data])])
+
+    def listed(request: Any, _: int) -> ListOffsetsResponse:
+        offset = 0 if request.topics[0].partitions[0].timestamp == EARLIEST else stable
+        row = Row.ListOffsetsPartitionResponse(partition_index=0, error_code=code, timestamp=-1, offset=offset)
+        return ListOffsetsResponse(topics=[Row(name="orders", partitions=[row])])
+
+    ranges = {"ApiVersions": (0, 0), "Metadata": (0, 1), "Fetch": (4, 11), "ListOffsets": (1, 5)}
+    async with ScriptedBroker({FetchRequest: fetched, ListOffsetsRequest: listed}, ranges) as broker:
+        options = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": "orders"}
+        patience = "150" if told else "20000"
+        reader = WireTaskReader(Task("orders", 0, 0, 3), parse(options | {"kafkaConsumer.pollTimeoutMs": patience}))
+        read = asyncio.to_thread(lambda: list(rows_of(reader)))
+        if told is None:
+            assert len(await read) == 3
+        else:
+            with pytest.raises(told, match="ends at 1"):
+                await read
 
 
 def test_a_broker_that_comes_back_is_asked_again(tmp_path: Path) -> None:
