@@ -79,16 +79,19 @@ OPTIONS = OptionTable(
     | whether a stream commits its offsets to a group, for others to see; not with `path`
     groupIdPrefix | group_prefix: text | spark-kafka-source
     | how the name of that group begins, without kafka.group.id
+    kafka.fetch.max.wait.ms | fetch_wait_ms: number | 500 |
+    kafka.max.partition.fetch.bytes | fetch_bytes: number | 8388608 |
+    kafka.request.timeout.ms | call_timeout_ms: number from 1 | 30000 |
     """,
     settings="""
         allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset
         check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms default.api.timeout.ms
-        enable.auto.commit enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
+        enable.auto.commit enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.min.bytes
         group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms interceptor.classes
-        key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records
-        metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters
+        key.deserializer max.poll.interval.ms max.poll.records metadata.max.age.ms
+        metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters
         metrics.num.samples metrics.recording.level metrics.sample.window.ms partition.assignment.strategy
-        receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms
+        receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms
         retry.backoff.ms security.protocol security.providers send.buffer.bytes session.timeout.ms
         socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms value.deserializer
     """,
@@ -129,6 +132,9 @@ class Options:
     retry_pause_ms: int
     commits: bool  # whether a stream's offsets are committed to a group
     group_prefix: str
+    fetch_wait_ms: int
+    fetch_bytes: int
+    call_timeout_ms: int
     kafka: dict[str, str]  # the rest of what consumers are told, without `kafka.`
     must_match: bool = True  # whether a pattern that no topic matches is an error; Spark takes it for an empty table
     columns: list[str] | None = None  # the schema that a query gives: None is all there are

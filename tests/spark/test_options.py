@@ -146,6 +146,12 @@ def test_what_has_no_meaning_for_files_is_taken_all_the_same() -> None:
         (PATH | {"includeHeaders": "yes"}, "true or false"),
         (PATH | {"mode": "permissive"}, "fail or skip or quarantine"),
         (PATH | {"endOfLog": "end"}, "checkpoint or logEnd"),
+        (WIRE | {"kafka.request.timeout.ms": "30s"}, "kafka.request.timeout.ms is '30s': it must be a number from 1"),
+        (WIRE | {"kafka.request.timeout.ms": "0"}, "a number from 1"),
+        (WIRE | {"kafka.max.partition.fetch.bytes": "1MB"}, "kafka.max.partition.fetch.bytes is '1MB'"),
+        (WIRE | {"kafka.max.partition.fetch.bytes": "-5"}, "a number from 0"),
+        (WIRE | {"kafka.max.partition.fetch.bytes": "99999999999"}, "a number from 0 to 2147483647"),
+        (WIRE | {"kafka.fetch.max.wait.ms": "x"}, "kafka.fetch.max.wait.ms is 'x'"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(told: dict[str, str], reason: str) -> None:

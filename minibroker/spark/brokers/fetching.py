@@ -40,7 +40,6 @@ from minibroker.spark.ranges import DataLoss, Task
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
 
-FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 100  # what is planned is there; only behind what cleaning has removed a broker waits in vain
 PAUSE_MS, PAUSE_MS_MAX = 20, 1_000
 CLEANUP_POLICY = "cleanup.policy"
@@ -86,8 +85,8 @@ class Fetcher:
         self._options = options
         self._cluster = open_cluster(options, is_planning=False)
         self._isolation = READ_COMMITTED if options.read_committed else READ_UNCOMMITTED
-        self._bytes = _setting(options, "max.partition.fetch.bytes", FETCH_BYTES)
-        self._wait_ms = min(_setting(options, "fetch.max.wait.ms", WAIT_MS), WAIT_MS)
+        self._bytes = max(1, options.fetch_bytes)
+        self._wait_ms = min(options.fetch_wait_ms, WAIT_MS)
         self._cleaned_ms = min(CLEANED_MS, options.poll_timeout_ms)
         self._policy: list[bool | None] = []  # of the topic, once it was asked for: is_compacted
 
@@ -262,8 +261,3 @@ def _only(response: FetchResponse, where: str) -> PartitionData | None:
                 raise error_of(data.error_code, where)
             return data
     return None
-
-
-def _setting(options: Options, name: str, default: int) -> int:
-    text = options.kafka.get(name, "")
-    return int(text) if text.isdigit() and int(text) else default

@@ -34,7 +34,6 @@ from minibroker.spark.options import Options
 from minibroker.spark.ranges import Range, Report, Task, check_all_there
 
 NO_CREATION = 4  # from this version of Metadata on, asking for a topic need not make it
-CALL_TIMEOUT_MS = 30_000
 TASK_RETRIES, TASK_PAUSE_MS = 10, 20  # of a single question; a task as a whole waits for kafkaConsumer.pollTimeoutMs
 COMMITTED_BY = "minibroker-spark"  # in the metadata of each commit: what has something else is not ours
 
@@ -165,12 +164,11 @@ def group_of(options: Options) -> str:
 def open_cluster(options: Options, *, is_planning: bool = True) -> Cluster:
     """Return a client for the brokers of a query. Planning is as patient as the options say, tasks in shorter steps."""
     patience = (options.retries, options.retry_pause_ms) if is_planning else (TASK_RETRIES, TASK_PAUSE_MS)
-    timeout = options.kafka.get("request.timeout.ms", "")
     try:
         return Cluster(
             options.servers,
             client_id=options.kafka.get("client.id", "minibroker-spark"),
-            timeout_ms=int(timeout) if timeout.isdigit() else CALL_TIMEOUT_MS,
+            timeout_ms=options.call_timeout_ms,
             retry_count=patience[0],
             retry_pause_ms=patience[1],
             security=Security.of(options.kafka),
