@@ -73,7 +73,9 @@ OPTIONS = OptionTable(
     minOffsetsPerTrigger | trigger_offsets_min: positive | | how many offsets a micro-batch waits for
     maxTriggerDelay | trigger_delay_ms: duration | 15m | how long it waits for them
     kafkaConsumer.pollTimeoutMs | poll_timeout_ms: positive | 120000 | how long to wait for records; not with `path`
-    fetchOffset.numRetries | retries: positive | 3 | how often to ask again for offsets; not with `path`
+    kafka.default.api.timeout.ms | api_timeout_ms: number from 1 | 60000
+    | how long to ask for offsets until brokers answer; not with `path`
+    fetchOffset.numRetries | retries: positive | 3 | how often to do so again; not with `path`
     fetchOffset.retryIntervalMs | retry_pause_ms: positive | 1000 | how long to wait in between; not with `path`
     commitOffsets | commits: flag | false
     | whether a stream commits its offsets to a group, for others to see; not with `path`
@@ -85,7 +87,7 @@ OPTIONS = OptionTable(
     """,
     settings="""
         allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset
-        check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms default.api.timeout.ms
+        check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms
         enable.auto.commit enable.metrics.push exclude.internal.topics fetch.max.bytes fetch.min.bytes
         group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms interceptor.classes
         key.deserializer max.poll.interval.ms max.poll.records metadata.max.age.ms
@@ -128,7 +130,8 @@ class Options:
     trigger_offsets_min: int | None
     trigger_delay_ms: int
     poll_timeout_ms: int
-    retries: int  # of asking for offsets
+    api_timeout_ms: int  # of asking for offsets
+    retries: int  # of doing so for that long
     retry_pause_ms: int
     commits: bool  # whether a stream's offsets are committed to a group
     group_prefix: str
@@ -136,6 +139,7 @@ class Options:
     fetch_bytes: int
     call_timeout_ms: int
     kafka: dict[str, str]  # the rest of what consumers are told, without `kafka.`
+    is_stream: bool
     must_match: bool = True  # whether a pattern that no topic matches is an error; Spark takes it for an empty table
     columns: list[str] | None = None  # the schema that a query gives: None is all there are
 
@@ -162,6 +166,7 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> Options:
     told = OPTIONS.by_true_names(given)
     found = Options()
     vars(found).update(OPTIONS.values(told))
+    found.is_stream = streaming
     if found.paths and found.servers:
         raise OptionError("path and kafka.bootstrap.servers are both set: say one, files or brokers")
     if not found.paths and not found.servers:

@@ -4,8 +4,9 @@
 
 Ranges are cut as Spark's Kafka source cuts them: one task for each partition, more if `maxRecordsPerPartition` or
 `minPartitions` want it, pieces of the same number of offsets.
-What must hold: the tasks of a partition follow each other without a gap. Asking is repeated `fetchOffset.numRetries`
-times; what fails then, fails the query while it is planned.
+What must hold: the tasks of a partition follow each other without a gap. What fails for a passing reason is asked again
+for as long as the connector's admin client does so (`_patiently`): a stream outlives the restart of a broker, and a
+leader that was killed, whom metadata name until its session ends. What fails then, fails the query.
 Spark: brokers below 0.11 are refused; here those from 0.10 on are asked in their versions.
 The client is asyncio; who calls waits for it, also where a loop runs already, as in a notebook.
 Not here: ranges (minibroker/spark/ranges.py), reading (rows.py).
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -35,6 +36,9 @@ from minibroker.spark.ranges import Range, Report, Task, check_all_there
 
 NO_CREATION = 4  # from this version of Metadata on, asking for a topic need not make it
 TASK_RETRIES, TASK_PAUSE_MS = 10, 20  # of a single question; a task as a whole waits for kafkaConsumer.pollTimeoutMs
+PAUSE_MS, PAUSE_MS_MAX = 20, 1_000
+COMMIT_MS = 3_000  # the next micro-batch commits for this one too
+TOLD_MS = 3_000  # whoever waits longer is told for what
 COMMITTED_BY = "minibroker-spark"  # in the metadata of each commit: what has something else is not ours
 
 
@@ -85,7 +89,7 @@ class BrokerLogs:
                 await look_up_times(cluster, options, wanted, filters)
             return found
 
-        return self._run(ask())
+        return self._run(self._patiently(ask, self._patience_ms))
 
     def end_of(self, log: BrokerLog) -> int:
         return log.end_offset
@@ -111,10 +115,10 @@ class BrokerLogs:
             return
         group = group_of(self._options)
         try:
-            problem = self._run(self._commit(group, offsets))
+            problem = self._run(self._patiently(partial(self._commit, group, offsets), lambda: COMMIT_MS))
         except KafkaError as error:
             if error.code.retriable:
-                return  # the next micro-batch commits for this one too; or a topic has been deleted
+                return  # or a topic has been deleted
             problem = str(error)
         if problem:
             self._cannot_commit = True
@@ -146,6 +150,30 @@ class BrokerLogs:
             self._connection = open_cluster(self._options)
         return self._connection
 
+    def _patience_ms(self) -> int:
+        """Return how long to ask. As with the connector a batch waits once only for whom nobody has reached yet, as
+        its address may be wrong; nobody may be there to start a stream again."""
+        options = self._options
+        again = options.retries if options.is_stream or self._cluster().nodes else 0
+        return options.api_timeout_ms + again * (options.retry_pause_ms + options.api_timeout_ms)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], patience_ms: Callable[[], int]) -> T:
+        """Return what is answered; ask again for so long while what fails may pass."""
+        clock, pause_ms, is_told = self._cluster().clock, PAUSE_MS, False
+        begun_ms = clock.steady_ms()
+        while True:
+            try:
+                return await ask()
+            except (KafkaError, NoBroker) as error:
+                waited_ms = clock.steady_ms() - begun_ms
+                if (isinstance(error, KafkaError) and not error.code.retriable) or waited_ms >= patience_ms():
+                    raise
+                if waited_ms >= TOLD_MS and not is_told:
+                    print(f"minibroker: asking again for up to {patience_ms() / 1000:g} s: {error}", file=sys.stderr)
+                    is_told = True
+            await clock.sleep(pause_ms)
+            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:
             self._loop = _Loop()
@@ -162,15 +190,14 @@ def group_of(options: Options) -> str:
 
 
 def open_cluster(options: Options, *, is_planning: bool = True) -> Cluster:
-    """Return a client for the brokers of a query. Planning is as patient as the options say, tasks in shorter steps."""
-    patience = (options.retries, options.retry_pause_ms) if is_planning else (TASK_RETRIES, TASK_PAUSE_MS)
+    """Return a client for the brokers of a query. While planning it asks once, and `_patiently` has the patience."""
     try:
         return Cluster(
             options.servers,
             client_id=options.kafka.get("client.id", "minibroker-spark"),
             timeout_ms=options.call_timeout_ms,
-            retry_count=patience[0],
-            retry_pause_ms=patience[1],
+            retry_count=0 if is_planning else TASK_RETRIES,
+            retry_pause_ms=TASK_PAUSE_MS,
             security=Security.of(options.kafka),
         )
     except SecurityError as error:

@@ -44,7 +44,7 @@ from tests.spark.served import adopt, random_directory, served
 
 pytestmark = pytest.mark.filterwarnings("ignore:minibroker.Broker")
 
-QUICK = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
+QUICK = {"kafka.default.api.timeout.ms": "100", "fetchOffset.retryIntervalMs": "1"}
 RANDOM_TOPICS = 8
 
 
