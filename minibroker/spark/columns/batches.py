@@ -105,32 +105,50 @@ class Units:
     def are_transactional(self) -> Bools:
         return np.asarray((self.magics == 2) & (self.attributes & TRANSACTIONAL_BIT != 0))
 
-    def outside(self, offsets: tuple[int | None, int | None], timestamps: tuple[int | None, int | None]) -> Bools:
-        """Return which units hold nothing in these ranges, ends excluded, so need not be opened."""
+    @property
+    def end_before_they_begin(self) -> Bools:
+        """Which batches of v2 say what cannot be."""
+        return np.asarray((self.magics == 2) & (self.last_offsets < self.base_offsets))
+
+    def outside(
+        self, offsets: tuple[int | None, int | None], timestamps: tuple[int | None, int | None]
+    ) -> tuple[Bools, Bools]:
+        """Return which units hold nothing in these ranges, ends excluded, so need not be opened.
+
+        And which of them say so by their place alone. The rest do by fields that the checksum covers: it must be right.
+        """
         first, end = offsets
-        out = np.zeros(len(self), np.bool_)
+        by_place, out = np.zeros(len(self), np.bool_), np.zeros(len(self), np.bool_)
         if first is not None:
             # A wrapper that says 0 may have its true offsets within.
-            out |= (~self.are_wrappers | (self.last_offsets > 0)) & (self.last_offsets < first)
+            below = (~self.are_wrappers | (self.last_offsets > 0)) & (self.last_offsets < first)
+            out |= below & ~self.end_before_they_begin
+            by_place |= below & (self.magics < 2)
         if end is not None:
-            out |= ~self.are_wrappers & (self.base_offsets >= end)
+            behind = ~self.are_wrappers & (self.base_offsets >= end)
+            out |= behind
+            # The first message may be a wrapper, of what is before the end, that has lost its codec.
+            next_message = np.flatnonzero(behind & (self.magics < 2))[:1]
+            by_place |= behind
+            by_place[next_message] = False
         oldest, newest_end = timestamps
         if oldest is not None:
             out |= (self.magics == 2) & (self.max_timestamps < oldest)
         if newest_end is not None:
             out |= self.append_times & (self.max_timestamps >= newest_end)
-        return out
+        return out, by_place
 
 
 def find_misplaced(units: Units, min_offset: int, limit_offset: int | None) -> Bools:
     """Return which units cannot be where they are by their offsets, which no checksum covers in format v2.
 
-    Offsets rise. Of two neighbours that do not, the first is wrong if the second one follows what is before both.
+    Offsets rise. Of two neighbours that do not, the first is wrong if the second one follows what is before both; a
+    batch that ends before it begins is wrong in any case.
     """
-    wrong = np.zeros(len(units), np.bool_)
+    wrong = units.end_before_they_begin
     # A wrapper that says 0 does not say where it is.
     known = np.flatnonzero(~(units.are_wrappers & (units.last_offsets <= 0)))
-    first, last = units.base_offsets[known], units.last_offsets[known]
+    first, last = units.base_offsets[known], np.maximum(units.base_offsets, units.last_offsets)[known]
     before = np.concatenate((np.array([min_offset - 1], np.int64), last[:-1]))[: len(known)]
     falls = first <= before
     jumped = falls[1:] & (first[1:] > before[:-1])
@@ -138,7 +156,7 @@ def find_misplaced(units: Units, min_offset: int, limit_offset: int | None) -> B
     falls[:-1] |= jumped
     if limit_offset is not None:
         falls |= last >= limit_offset
-    wrong[known] = falls
+    wrong[known] |= falls
     return wrong
 
 

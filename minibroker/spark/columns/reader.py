@@ -175,15 +175,15 @@ class ColumnReader:
             units, aborted, self._error = units[:judged], aborted[:judged], error
         self._counted_to, missing = count_missing(units, self._counted_to, self._offsets[1])
         self.missing += missing
-        inside = ~units.outside(self._offsets, self._timestamps)
+        outside, by_place = units.outside(self._offsets, self._timestamps)
         self._units = units
         self._misplaced = np.zeros(len(units), np.bool_)
         if self._min_offset is not None:
             self._misplaced = find_misplaced(units, self._min_offset, self._limit_offset)
             self._min_offset = max([self._min_offset, *(units.last_offsets[~self._misplaced] + 1).tolist()[-1:]])
         # Not only of those that are shown: a flipped bit may be what hides one.
-        self._checked = inside & self._check_crc
-        self._shown = inside & ~aborted
+        self._checked = ~by_place & self._check_crc
+        self._shown = ~outside & ~aborted
         if not self._control:
             self._shown &= ~units.are_control
 

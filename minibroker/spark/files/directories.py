@@ -41,6 +41,8 @@ from minibroker.stored.producers import AbortedTxn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from minibroker.log.batches import Batch
+    from minibroker.log.records import Record
 
     class PartitionFilter(Protocol):
         """Which partitions a query reads; `Options` says it."""
@@ -172,7 +174,9 @@ class PartitionFiles:
             for place in segment.hop(position):
                 if may_be_torn:
                     segment.check_batch(place)
-                self._end_offset, self._end_position = place.last_offset + 1, place.end_position
+                # One that ends before it begins is broken, and to be read by somebody who finds that.
+                self._end_offset = max(place.last_offset, place.base_offset) + 1
+                self._end_position = place.end_position
                 is_proven = is_proven or place.last_offset == named
         except ProtocolError:
             pass  # a batch that is being written, or was
@@ -211,8 +215,8 @@ class PartitionFiles:
                 record = next(
                     (
                         record
-                        for batch in segment.batches_from_time(timestamp, self.start_offset)
-                        for record in batch.records()
+                        for batch in segment.batches_near(timestamp, self.start_offset)
+                        for record in _records_from(batch, timestamp)
                         if record.timestamp >= timestamp and record.offset >= self.start_offset
                     ),
                     None,
@@ -307,6 +311,12 @@ class PartitionFiles:
                     continue
                 return offset
         return 0
+
+
+def _records_from(batch: Batch, timestamp: int) -> Iterable[Record]:
+    """Return the records of a batch, none if all are older by its header; that is believed if its checksum is right."""
+    batch.check_crc()
+    return batch.records() if batch.max_timestamp >= timestamp else ()
 
 
 def topic_id_in(storage: ReadOnlyStorage, directory: str) -> bytes:

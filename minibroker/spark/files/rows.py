@@ -151,13 +151,8 @@ class TaskReader(RowReader):
 
     def _find(self, segment: ReadOnlySegment, first_offset: int, end_offset: int) -> tuple[int, int]:
         """Return between which bytes the offsets are; where headers are broken the index must do."""
-        begin, end = 0, segment.size_bytes
-        if first_offset > segment.base_offset:
-            try:
-                place = segment.find(first_offset)
-                begin = place.position if place is not None else end
-            except ProtocolError:
-                _, begin = segment.offset_index.entry_before(first_offset)
+        end = segment.size_bytes
+        begin = self._begin(segment, first_offset) if first_offset > segment.base_offset else 0
         try:
             place = segment.find(end_offset)
             # The batch that ends behind may begin before; of a wrapper of v0 or v1 only the records say so.
@@ -166,6 +161,24 @@ class TaskReader(RowReader):
         except ProtocolError:
             pass
         return begin, end
+
+    def _begin(self, segment: ReadOnlySegment, first_offset: int) -> int:
+        """Return from where to read so that nothing from an offset on is missed.
+
+        Where there is a gap at the offset, that is from the batch before it on, which may only say that it ends there:
+        who reads it looks at the checksum.
+        """
+        _, known = segment.offset_index.entry_before(first_offset)
+        try:
+            place = segment.find(first_offset)
+            if place is not None and place.base_offset <= first_offset:
+                return place.position
+            end = segment.size_bytes if place is None else place.position
+            _, known = segment.offset_index.entry_before(first_offset)  # which may have been made anew
+            before = (each.position for each in segment.hop(known) if each.end_position >= end)
+            return min(next(before, end), end)
+        except ProtocolError:
+            return known
 
     def _goes_on(self, segment: ReadOnlySegment, place: Place) -> bool:
         """Return whether what follows has higher offsets; if not one of the two batches lies, and all is read."""

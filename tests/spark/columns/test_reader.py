@@ -17,6 +17,7 @@ from minibroker.errors import CorruptCrc, DecompressionLimit, InvalidMagic, Inva
 from minibroker.log.batches import batches
 from minibroker.log.build import build_batch, build_transaction_marker
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
+from minibroker.log.formats import APPEND_TIME, CREATE_TIME, HEADER_BYTES
 from minibroker.log.index import TransactionIndex
 from minibroker.log.memory_storage import MemoryStorage
 from minibroker.log.records import Record
@@ -24,7 +25,7 @@ from minibroker.spark.columns import arrays as column_arrays
 from minibroker.spark.columns import opening as column_opening
 from minibroker.spark.columns import reader as columns_module
 from minibroker.spark.columns.batches import Units
-from minibroker.spark.columns.opening import Opened, open_units
+from minibroker.spark.columns.opening import COVERED_FROM, Opened, open_units
 from minibroker.spark.columns.reader import ColumnReader
 from minibroker.spark.columns.record_starts import _Hops, find_starts
 from minibroker.spark.columns.varints import BufferView
@@ -268,6 +269,38 @@ def test_what_is_broken_is_refused_as_record_by_record(name: str) -> None:
     assert (rows, errors) == one_by_one(chunk, check_crc=False)
     assert len(errors) == 1
     assert len(rows) == 6
+
+
+RANGES: list[dict[str, Any]] = [
+    {},
+    {"first_offset": 12},
+    {"first_offset": 14, "end_offset": 16},
+    {"end_offset": 12},
+    {"first_timestamp": 1600000000001},
+    {"end_timestamp": 1600000000002},
+    {"first_offset": 11, "end_offset": 14, "first_timestamp": 1600000000001, "end_timestamp": 1600000000002},
+]
+
+
+@pytest.mark.parametrize("timestamp_type", [CREATE_TIME, APPEND_TIME])
+@pytest.mark.parametrize(("magic", "codec"), [(2, NONE), (2, GZIP), (1, GZIP), (0, GZIP)])
+@pytest.mark.parametrize("wanted", RANGES, ids=str)
+def test_no_flipped_bit_under_the_checksum_hides_a_row(
+    wanted: dict[str, Any], magic: int, codec: int, timestamp_type: int
+) -> None:
+    """The headers of three batches, of offsets 10 to 18: every bit of the second one, whatever the query leaves out."""
+    stamped = {} if timestamp_type == CREATE_TIME else {"timestamp_type": 1, "max_timestamp": 1600000000001}
+    records = [Record(b"k", b"v", (), 1600000000000 + n) for n in range(3)]
+    built = [build_batch(magic, records, base_offset=base, codec=codec, **stamped) for base in (10, 13, 16)]
+    chunk, begin = b"".join(built), len(built[0])
+    whole = offsets(chunk, **wanted)
+    for bit in range((begin + COVERED_FROM[magic]) * 8, (begin + (HEADER_BYTES if magic == 2 else 34)) * 8):
+        spoiled = bytearray(chunk)
+        spoiled[bit // 8] ^= 1 << bit % 8
+        try:
+            assert offsets(bytes(spoiled), **wanted) == whole, f"byte {bit // 8 - begin}, bit {bit % 8}"
+        except ProtocolError:
+            continue
 
 
 def test_messages_within_have_checksums_of_their_own() -> None:

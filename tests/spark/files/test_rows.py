@@ -17,6 +17,7 @@ from minibroker.log.index import TXN_ENTRY
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
 from minibroker.spark.columns.rows_of_query import ROWS, CorruptBatch
+from minibroker.spark.files.directories import Unreadable
 from minibroker.spark.files.rows import TaskReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.ranges import DataLoss
@@ -32,6 +33,7 @@ from tests.spark.logs import (
     offsets,
     one_by_one,
     open_at,
+    promise,
     read,
     rows_of,
     tasks_of,
@@ -296,6 +298,63 @@ def test_an_offset_that_no_checksum_covers_hides_nothing(
     with pytest.raises(CorruptBatch, match="cannot be here"):
         for task in tasks_of(tmp_path, maxBytesPerPartition=bytes_max):
             list(rows_of(TaskReader(task, asked(tmp_path), chunk_bytes=chunk_bytes)))
+
+
+DELTAS = [-1, -(1 << 31), 0, 3, 100_000]
+WANTED: list[dict[str, Any]] = [
+    {},
+    {"startingOffsets": 45},
+    {"startingOffsets": 49},
+    {"endingOffsets": 47},
+    {"endingOffsets": 51},
+]
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("wanted", WANTED, ids=str)
+def test_a_batch_that_ends_elsewhere_by_its_header_hides_nothing(
+    wanted: dict[str, Any], delta: int, tmp_path: Path
+) -> None:
+    written(tmp_path, 100, per_batch=5, segment_bytes=1 << 20)
+    promise(tmp_path, {("orders", 0): 100})
+    position = position_of(tmp_path, 45)
+    data = bytearray((tmp_path / SEGMENT).read_bytes())
+    data[position + 23 : position + 27] = delta.to_bytes(4, "big", signed=True)
+    (tmp_path / SEGMENT).write_bytes(data)
+    with pytest.raises(CorruptBatch):
+        read(tmp_path, **wanted)
+    (task,) = tasks_of(tmp_path, **wanted)
+    reader = TaskReader(task, asked(tmp_path, mode="skip"))
+    first, end = wanted.get("startingOffsets", 0), wanted.get("endingOffsets", 100)
+    assert offsets(list(rows_of(reader))) == [each for each in range(first, end) if not 45 <= each < 50]
+    assert len(reader.left_out) == 1
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_the_last_batch_ends_elsewhere_by_its_header_and_is_found(delta: int, tmp_path: Path) -> None:
+    written(tmp_path, 100, per_batch=5, segment_bytes=1 << 20)
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    position = position_of(tmp_path, 95)
+    data = bytearray((tmp_path / SEGMENT).read_bytes())
+    data[position + 23 : position + 27] = delta.to_bytes(4, "big", signed=True)
+    (tmp_path / SEGMENT).write_bytes(data)
+    with pytest.raises(CorruptBatch):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("byte", [35, 39, 42])
+def test_a_time_that_a_header_says_wrong_hides_nothing(byte: int, tmp_path: Path) -> None:
+    written(tmp_path, 100, per_batch=5, segment_bytes=1 << 20)
+    path, position = tmp_path / SEGMENT, position_of(tmp_path, 45)
+    for bit in range(8):
+        was = path.read_bytes()[position + byte]
+        spoil(path, position + byte, was ^ 1 << bit)
+        times = Filters(first_timestamp=START_MS + 46_000)
+        with pytest.raises(CorruptBatch):
+            read(tmp_path, filters=times)
+        with pytest.raises(Unreadable, match="cannot look for the time"):
+            read(tmp_path, startingTimestamp=START_MS + 46_000)
+        spoil(path, position + byte, was)
 
 
 def test_what_lies_outside_the_range_is_not_looked_at(broken: Path) -> None:
