@@ -102,18 +102,34 @@ class DataLoss(Exception):
         super().__init__(f"{text}; set failOnDataLoss to false to read what is there")
 
 
-def ranges_of(options: Options, filters: Filters, logs: Logs) -> list[Range]:
-    """Return the range of each partition that the filters let through."""
+def reporting(fail_on_data_loss: bool, tell: Callable[[str], None]) -> Report:
+    """Return what is done with data loss: it ends the query, or is told, each once."""
+    known: set[str] = set()
+
+    def report(text: str) -> None:
+        if fail_on_data_loss:
+            raise DataLoss(text)
+        if text not in known:
+            known.add(text)
+            tell(f"data loss, {text}")
+
+    return report
+
+
+def ranges_of(options: Options, filters: Filters, logs: Logs, report: Report) -> list[Range]:
+    """Return the range of each partition that the filters let through; report what of it is not there."""
     found = logs.find(filters, must_be_there=True)
     for limit in (options.starting, options.ending):
         limit.check_names_all(found)
-    return [_range(options, filters, key, log, logs) for key, log in found.items() if filters.lets_through(*key)]
+    return [
+        _range(options, filters, key, log, logs, report) for key, log in found.items() if filters.lets_through(*key)
+    ]
 
 
-def _range(options: Options, filters: Filters, key: TopicPartition, log: Log, logs: Logs) -> Range:
+def _range(options: Options, filters: Filters, key: TopicPartition, log: Log, logs: Logs, report: Report) -> Range:
     latest = logs.end_of(log)
-    first = _there(options, options.starting, key, log, latest, options.no_match)
-    end = _there(options, options.ending, key, log, latest, TO_LATEST)
+    first = _there(options.starting, key, log, latest, options.no_match, report)
+    end = _there(options.ending, key, log, latest, TO_LATEST, report)
     if first > end:
         raise OptionError(
             f"{log} would begin at {first} and end before it, at {end}: look at {options.starting.name} and "
@@ -126,18 +142,17 @@ def _range(options: Options, filters: Filters, key: TopicPartition, log: Log, lo
     return Range(log, first, end)
 
 
-def _there(options: Options, limit: Limit, key: TopicPartition, log: Log, latest: int, no_match: str) -> int:
+def _there(limit: Limit, key: TopicPartition, log: Log, latest: int, no_match: str, report: Report) -> int:
     """Return the offset that a limit stands for, or what is nearest to it in the log."""
     offset = resolved(limit, key, log, latest, no_match)
     if log.start_offset <= offset <= latest:
         return offset
-    if options.fail_on_data_loss:
-        lost = (
-            f"begins at {log.start_offset}, what was before it has been deleted: there is no {offset}"
-            if offset < log.start_offset
-            else f"ends at {latest}, there is nothing up to {offset}"
-        )
-        raise DataLoss(f"{limit.name}: {log} {lost}")
+    lost = (
+        f"begins at {log.start_offset}, what was before it has been deleted: there is no {offset}"
+        if offset < log.start_offset
+        else f"ends at {latest}, there is nothing up to {offset}"
+    )
+    report(f"{limit.name}: {log} {lost}")
     return min(max(offset, log.start_offset), latest)
 
 

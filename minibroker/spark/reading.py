@@ -16,35 +16,41 @@ import pyarrow as pa
 from minibroker.spark.columns.rows_of_query import RowReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options
-from minibroker.spark.ranges import ranges_of
+from minibroker.spark.ranges import ranges_of, reporting
 from minibroker.spark.workers import naming_packages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from minibroker.spark.ranges import Logs, Range
+    from minibroker.spark.ranges import Logs, Range, Report
 
 
-def logs_of(options: Options) -> Logs:
+def say(text: str) -> None:
+    """Tell where Spark keeps what its workers say."""
+    print(f"minibroker: {text}", file=sys.stderr)
+
+
+def logs_of(options: Options, report: Report) -> Logs:
     if options.is_path:
         from minibroker.spark.files.planning import FileLogs
 
-        return FileLogs(options)
+        return FileLogs(options, report)
     from minibroker.spark.brokers.planning import BrokerLogs
 
     return BrokerLogs(options)
 
 
-def all_ranges(options: Options, filters: Filters | None = None) -> list[Range]:
-    """Return what a query reads of each partition, also where that is nothing."""
-    with closing(logs_of(options)) as logs:
-        return ranges_of(options, filters or Filters(), logs)
+def all_ranges(options: Options, filters: Filters | None = None, tell: Callable[[str], None] = say) -> list[Range]:
+    """Return what a query reads of each partition, also where that is nothing; `tell` is told of data loss."""
+    report = reporting(options.fail_on_data_loss, tell)
+    with closing(logs_of(options, report)) as logs:
+        return ranges_of(options, filters or Filters(), logs, report)
 
 
-def plan(options: Options, filters: Filters | None = None) -> list[Any]:
-    """Return the tasks of a query, by topic, partition and offset."""
-    filters = filters or Filters()
-    with closing(logs_of(options)) as logs:
-        return logs.tasks(ranges_of(options, filters, logs), filters)
+def plan(options: Options, filters: Filters | None = None, tell: Callable[[str], None] = say) -> list[Any]:
+    """Return the tasks of a query, by topic, partition and offset; `tell` is told of data loss."""
+    filters, report = filters or Filters(), reporting(options.fail_on_data_loss, tell)
+    with closing(logs_of(options, report)) as logs:
+        return logs.tasks(ranges_of(options, filters, logs, report), filters)
 
 
 def reader_of(task: Any, options: Options, filters: Filters | None = None) -> RowReader:
@@ -55,11 +61,6 @@ def reader_of(task: Any, options: Options, filters: Filters | None = None) -> Ro
     from minibroker.spark.brokers.rows import WireTaskReader
 
     return WireTaskReader(task, options, filters)
-
-
-def say(text: str) -> None:
-    """Tell where Spark keeps what its workers say."""
-    print(f"minibroker: {text}", file=sys.stderr)
 
 
 def read(

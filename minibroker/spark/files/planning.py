@@ -21,7 +21,7 @@ from minibroker.spark.files.directories import Part, PartitionFiles, find_partit
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import Numbers, TopicPartition
 from minibroker.spark.options import LOG_END, Options
-from minibroker.spark.ranges import DataLoss, Range, Report, Task, check_all_there
+from minibroker.spark.ranges import Range, Report, Task, check_all_there
 from minibroker.stored.producers import AbortedTxn
 
 
@@ -80,8 +80,10 @@ class AbortedOfRange:
 class FileLogs:
     """The logs of a query."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: Options, report: Report):
+        """report: is told of logs that end before what their directory promises."""
         self._options = options
+        self._report = report
 
     def find(self, filters: Filters, *, must_be_there: bool) -> dict[TopicPartition, PartitionFiles]:
         paths = self._options.paths
@@ -98,8 +100,8 @@ class FileLogs:
         promised = log.high_watermark
         if promised is None or self._options.end_of_log == LOG_END:
             return log.end_offset
-        if promised > log.end_offset and self._options.fail_on_data_loss:
-            raise DataLoss(
+        if promised > log.end_offset:
+            self._report(
                 f"{log} in {log.root.path} should reach to {promised}, its high watermark, and ends at "
                 f"{log.end_offset}: the directory was copied while it changed, or has been cut"
             )

@@ -15,14 +15,15 @@ without either.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from minibroker.log.checkpoints import format_id, parse_id
 from minibroker.schema.types import NO_ID
 from minibroker.spark.option_values import Numbers, TopicPartition
 from minibroker.spark.options import Options
-from minibroker.spark.ranges import DataLoss, Log, Report, resolved
+from minibroker.spark.ranges import Log, Report, resolved
+from minibroker.spark.ranges import reporting as reporting
 
 ID_SIGN = "#"  # between the name of a topic and its id
 
@@ -151,17 +152,6 @@ def ranges_between(
         elif end[key] > first:
             found[key] = first, end[key]
     return found
-
-
-def reporting(fail_on_data_loss: bool, tell: Callable[[str], None]) -> Report:
-    """Return what is done with data loss: it ends the query, or is told."""
-
-    def report(text: str) -> None:
-        if fail_on_data_loss:
-            raise DataLoss(text)
-        tell(f"minibroker: data loss, {text}")
-
-    return report
 
 
 def told(partitions: Collection[TopicPartition]) -> str:

@@ -12,7 +12,6 @@ Not here: rules for offsets (offsets.py), asking for them (planning.py of files/
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -26,7 +25,7 @@ from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import TopicPartition
 from minibroker.spark.options import Options
 from minibroker.spark.ranges import Log
-from minibroker.spark.reading import logs_of, read
+from minibroker.spark.reading import logs_of, read, say
 from minibroker.spark.streams.offsets import (
     Admission,
     Bound,
@@ -60,9 +59,9 @@ class _Stream:
 
     def __init__(self, options: Options):
         self.options = options
-        self.logs = logs_of(options)
+        self.logs = logs_of(options, lambda text: self.report(text))
         self.admission = Admission(options)
-        self.report = reporting(options.fail_on_data_loss, lambda text: print(text, file=sys.stderr))
+        self.report = reporting(options.fail_on_data_loss, say)
         self.first: Json | None = None  # of a new query: asked for once, as the latest moves on
         self.planned: Json | None = None  # where the last micro-batch ends, which may be under way
         self.committed: Json | None = None

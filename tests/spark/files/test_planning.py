@@ -20,6 +20,7 @@ from minibroker.spark.files.rows import TaskReader
 from minibroker.spark.filters import Filters
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.ranges import DataLoss
+from minibroker.spark.reading import all_ranges, plan
 from tests.spark.logs import (
     START_MS,
     asked,
@@ -164,6 +165,23 @@ def test_a_high_watermark_behind_the_end_means_that_something_is_missing(tmp_pat
     assert len(read(tmp_path, failOnDataLoss="false")) == 50
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_what_is_cut_off_a_range_is_told_once(isolation: str, tmp_path: Path) -> None:
+    written(tmp_path, 50)
+    promise(tmp_path, {("orders", 0): 51})
+    (tmp_path / LOG_STARTS).write_bytes(format_offsets({("orders", 0): 17}))
+    options = asked(tmp_path, failOnDataLoss="false", startingOffsets=3, kafka_isolation_level=isolation)
+    for planned in (plan, all_ranges):
+        told: list[str] = []
+        planned(options, tell=told.append)
+        end, begin = told
+        assert end.startswith("data loss, orders-0 in ")
+        assert "should reach to 51" in end
+        assert begin == (
+            "data loss, startingOffsets: orders-0 begins at 17, what was before it has been deleted: there is no 3"
+        )
+
+
 def test_broken_checkpoints_are_none(tmp_path: Path) -> None:
     written(tmp_path, 20)
     for name in (LOG_STARTS, RECOVERY_POINTS, "replication-offset-checkpoint"):
@@ -248,7 +266,7 @@ def test_open_transactions_hold_the_end_back(state: str, tmp_path: Path) -> None
     assert offsets(read(tmp_path)) == [0, 1, 3, 6, 7]
     promise(tmp_path, {("orders", 0): 4})  # the marker is not committed yet
     assert offsets(read(tmp_path, **told)) == []
-    logs = FileLogs(asked(tmp_path, **told))
+    logs = FileLogs(asked(tmp_path, **told), print)
     of_stream = logs.tasks(logs.again({("orders", 0): (0, 1)}, {}, print), Filters())
     assert [row for task in of_stream for row in rows_of(TaskReader(task, asked(tmp_path, **told)))] == []
     promise(tmp_path, {("orders", 0): 6})

@@ -99,9 +99,7 @@ def test_ranges_between_two_offsets(
 ) -> None:
     said: list[str] = []
     assert ranges_between(start, end, begins, reporting(False, said.append)) == ranges
-    assert [
-        text.removeprefix("minibroker: data loss, ")[: len(part)] for text, part in zip(said, told, strict=True)
-    ] == told
+    assert [text.removeprefix("data loss, ")[: len(part)] for text, part in zip(said, told, strict=True)] == told
     assert len(said) == len(told)
     if told:
         with pytest.raises(DataLoss, match="set failOnDataLoss to false"):
