@@ -6,7 +6,7 @@ There is a task for each topic and size of batches: it reads the topic's sample,
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minibroker.clock import LoopClock
@@ -53,6 +53,7 @@ BATCH_BYTES = "1KiB,4KiB,16KiB,64KiB,256KiB,1MiB"
 SAMPLE_BYTES = "4MiB"
 SECONDS = 0.5
 TOPICS_MAX = 8
+TOLD_MAX = 20  # sentences about what the samples lack
 UNITS = {"": 1, "k": 1000, "m": 10**6, "g": 10**9, "t": 10**12} | {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
 
@@ -113,20 +114,23 @@ def codecs(
     load = load or Load()
     if load.replicas < 1 or load.consumers < 0 or load.rate <= 0 or load.link <= 0 or seconds < 0:
         raise OptionError("costs: there is at least one replica, and no rate, link or time below zero")
-    place, problems = None if html is None else ReportFile(html), list[str]()
+    place, told = None if html is None else ReportFile(html), list[str]()
     chosen = list(dict.fromkeys([Setting(NONE), *(settings or settings_of(SETTINGS))]))
     sizes = sorted(set(batch_bytes or [size_of("", each) for each in BATCH_BYTES.split(",")]))
     with progress.step("planning"):
-        pieces, notes = _planned(source, sample_bytes or size_of("", SAMPLE_BYTES))
+        pieces, notes = _planned(source, sample_bytes or size_of("", SAMPLE_BYTES), told.append)
     works = [Work(topic, pieces[topic], size, chosen, seconds) for topic in pieces for size in sizes]
     with progress.step(f"measuring {len(chosen)} settings on {len(sizes)} sizes of batches"):
-        measured = [each for found in run_tasks(spark, measure, works) for each in found]
+        found = run_tasks(spark, measure, works)
+    measured = [each for of_work, _ in found for each in of_work]
+    told += dict.fromkeys(text for _, of_work in found for text in of_work)  # all sizes are of the same sample
+    problems = told[:TOLD_MAX] + ([f"{len(told) - TOLD_MAX} more like these"] if len(told) > TOLD_MAX else [])
     by_topic = {name: rows for name in pieces if (rows := [each for each in measured if each.topic == name])}
     if not by_topic:
-        raise OptionError("there is no record to measure on")
+        raise OptionError("; ".join(["there is no record to measure on", *problems[:1]]))
     if empty := pieces.keys() - by_topic.keys():
         notes.append(f"without a record: {', '.join(sorted(empty))}")
-    advice = {name: advise(found, goal, load) for name, found in by_topic.items()}
+    advice = {name: advise(rows, goal, load) for name, rows in by_topic.items()}
     for name, each in advice.items():
         wanted = " ".join(f"{key}={value}" for key, value in each.properties.items())
         notes.append(f"{name}: take {wanted}, {each.reason}")
@@ -142,11 +146,13 @@ def codecs(
     return Summary("codecs", figures, tables, problems, notes)
 
 
-def _planned(source: Mapping[str, str], sample_bytes: int) -> tuple[dict[str, list[Piece]], list[str]]:
+def _planned(
+    source: Mapping[str, str], sample_bytes: int, tell: Callable[[str], None]
+) -> tuple[dict[str, list[Piece]], list[str]]:
     """Return what to read of each topic, and what should be said of it."""
     check_mode(OPTIONS.by_true_names(source))
     options = parse({**source, "includeHeaders": "true"})
-    tasks = plan(options)
+    tasks = plan(options, tell=tell)
     names, notes = list(dict.fromkeys(task.topic for task in tasks)), []
     if len(names) > TOPICS_MAX:
         notes.append(f"only the first {TOPICS_MAX} of {len(names)} topics were measured; name others with --topic")

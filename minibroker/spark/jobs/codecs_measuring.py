@@ -47,10 +47,12 @@ def pieces_of(tasks: Sequence[Any], options: Options, size_bytes: int) -> list[P
     return [Piece(tasks[len(tasks) * number // count], options, -(-size_bytes // count)) for number in range(count)]
 
 
-def read_piece(piece: Piece) -> list[pa.RecordBatch]:
+def read_piece(piece: Piece, told: list[str] | None = None) -> list[pa.RecordBatch]:
+    """Return the records of a run; `told` gets what was left out of it, or looks odd."""
     found: list[pa.RecordBatch] = []
     left = piece.size_bytes
-    batches = reader_of(piece.task, piece.options).batches()
+    reader = reader_of(piece.task, piece.options)
+    batches = reader.batches()
     length = pc.binary_length  # pyright: ignore[reportAttributeAccessIssue]  # made when it is imported
     try:
         for batch in batches:
@@ -62,6 +64,8 @@ def read_piece(piece: Piece) -> list[pa.RecordBatch]:
                 break
     finally:
         batches.close()
+    if told is not None:
+        told += [*(f"left out {text}" for text in reader.left_out), *reader.noticed]
     return found
 
 
@@ -125,16 +129,17 @@ class Work(NamedTuple):
     seconds: float  # CPU time for each setting, about
 
 
-def measure(work: Work) -> list[Measurement]:
-    """Measure all settings on batches of one size; nothing if there is no record."""
-    sections, records = sections_of([read_piece(piece) for piece in work.pieces], work.batch_bytes)
+def measure(work: Work) -> tuple[list[Measurement], list[str]]:
+    """Measure all settings on batches of one size, nothing if there is no record; and what the sample lacks."""
+    told: list[str] = []
+    sections, records = sections_of([read_piece(piece, told) for piece in work.pieces], work.batch_bytes)
     if not sections:
-        return []
+        return [], told
     trials = [Trial(setting, sections, work.seconds * 1000 / ROUNDS, thread_ms) for setting in work.settings]
     for _ in range(ROUNDS):
         for trial in trials:
             trial.run()
-    return [trial.measured(work, records) for trial in trials]
+    return [trial.measured(work, records) for trial in trials], told
 
 
 def sections_of(runs: Sequence[list[pa.RecordBatch]], batch_bytes: int) -> tuple[list[bytes], list[int]]:

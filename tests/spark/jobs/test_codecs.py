@@ -17,7 +17,7 @@ from minibroker.log.build import build_batch
 from minibroker.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from minibroker.log.formats import HEADER_BYTES
 from minibroker.log.records import Record
-from minibroker.spark.jobs.codecs import _tables, settings_of, size_of
+from minibroker.spark.jobs.codecs import _tables, codecs, settings_of, size_of
 from minibroker.spark.jobs.codecs_advice import Load, advise, compare, cost_of, reference_bytes, way_seconds
 from minibroker.spark.jobs.codecs_measuring import (
     ROUNDS,
@@ -36,7 +36,7 @@ from minibroker.spark.jobs.codecs_report import codecs_report
 from minibroker.spark.option_values import OptionError
 from minibroker.spark.options import Options, parse
 from minibroker.spark.reading import plan
-from tests.spark.logs import START_MS, open_at
+from tests.spark.logs import START_MS, open_at, promise
 from tests.spark.session import Session
 from tests.spark.test_same_as_spark_kafka import adopt, served
 
@@ -145,7 +145,7 @@ def test_sections_are_those_of_batches_built_record_by_record(tmp_path: Path) ->
 def test_ratios_are_those_of_the_codecs(tmp_path: Path) -> None:
     options = topic_of(tmp_path, some_records(600))
     pieces = pieces_of(plan(options), options, 1 << 20)
-    found = measure(Work("orders", pieces, 4 * KIB, [*ALL, Setting(ZSTD, 9)], 0.05))
+    found, _ = measure(Work("orders", pieces, 4 * KIB, [*ALL, Setting(ZSTD, 9)], 0.05))
     sections, _ = sections_of([read_piece(pieces[0])], 4 * KIB)
     for each in found:
         codec, level = each.setting
@@ -323,6 +323,22 @@ def test_the_report_is_one_page_that_needs_nothing_else() -> None:
         assert text in words, text
     widths = {table.name: max(map(len, table.as_text().splitlines())) for table in tables}
     assert widths["measured"] < 100, "a terminal shows it"
+
+
+def test_what_the_samples_lack_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic_of(tmp_path, some_records(200))
+    promise(tmp_path, {("orders", 0): 201})
+    path = tmp_path / "orders-0/00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    monkeypatch.setattr("minibroker.spark.jobs.codecs.run_tasks", lambda spark, do, works: [do(work) for work in works])
+    source = {"path": str(tmp_path), "subscribe": "orders", "mode": "skip", "failOnDataLoss": "false"}
+    found = codecs(None, source=source, settings=[Setting(LZ4)], batch_bytes=[KIB, 4 * KIB], seconds=0)
+    lost, broken = found.problems
+    assert lost.startswith("data loss, orders-0 in ")
+    assert broken.startswith("left out orders-0, offsets 0 to 49, byte 0 of ")
+    assert found.status == 1
 
 
 @pytest.mark.interop
