@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from minibroker.errors import ProtocolError
@@ -33,7 +33,7 @@ from minibroker.log.producers import ProducerStates
 from minibroker.log.read_only_segment import ReadOnlySegment, WholeSegment
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.recovery import finish_swaps
-from minibroker.log.segment import SWAP, Segment
+from minibroker.log.segment import DELETED, SWAP, Segment
 from minibroker.log.snapshots import load_producers, load_snapshot_file, snapshot_offsets, snapshot_path
 from minibroker.schema.types import NO_ID
 from minibroker.spark.option_values import OptionError, TopicPartition
@@ -48,6 +48,10 @@ if TYPE_CHECKING:
         """Which partitions a query reads; `Options` says it."""
 
         def wants(self, topic: str, partition: int) -> bool: ...
+
+
+INDEXES = (".index", ".timeindex")
+GONE = f".log{DELETED}"  # it is to go, and so are its indexes
 
 
 class Unreadable(ProtocolError):
@@ -79,6 +83,7 @@ class Root:
         self.log_starts = self._read(LOG_STARTS)
         self.recovery_points = self._read(RECOVERY_POINTS)
         self.cleaner_offsets = self._read(CLEANER_OFFSETS)
+        self.has_cleaner_notes = self.storage.exists(CLEANER_OFFSETS)  # also without an entry
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -103,6 +108,9 @@ class PartitionFiles:
         self.parts = list(self._parts(names))
         self._aborting = {int(name[:20]) for name in names if name[20:] == ".txnindex" and name[:20].isdigit()}
         self._bases = [part.base_offset for part in self.parts]
+        # Of segments of which only indexes are left.
+        self.index_bases = {int(name[:20]) for name in names if name[20:] in INDEXES and name[:20].isdigit()}
+        self.index_bases -= {*self._bases, *(int(name[:20]) for name in names if name.endswith(GONE))}
         start = root.log_starts.get((topic, partition), 0)
         self.start_offset = max(start, self._bases[0]) if self._bases else start
         self.high_watermark = root.high_watermarks.get((topic, partition))  # None: nobody has noted it
@@ -119,8 +127,12 @@ class PartitionFiles:
     @property
     def was_never_cleaned(self) -> bool:
         """Whether the cleaner has notes, and none of this log."""
-        notes = self.root.cleaner_offsets
-        return bool(notes) and (self.topic, self.partition) not in notes
+        return self.root.has_cleaner_notes and not self.cleaned_to
+
+    @property
+    def cleaned_to(self) -> int:
+        """Up to which offset the cleaner has been, by its notes."""
+        return self.root.cleaner_offsets.get((self.topic, self.partition), 0)
 
     def _parts(self, names: list[str]) -> Iterable[Part]:
         for name in names:
@@ -181,6 +193,52 @@ class PartitionFiles:
         except ProtocolError:
             pass  # a batch that is being written, or was
         return is_proven
+
+    @property
+    def bytes_behind(self) -> int:
+        """How many bytes lie behind the last whole batch."""
+        return self.parts[-1].size_bytes - self._end_position if self.parts and self.end_offset >= 0 else 0
+
+    def missing_end(self) -> str:
+        """Say that the log ends before its high watermark; nothing if it does not."""
+        promised = self.high_watermark
+        if promised is None or promised <= self.end_offset:
+            return ""
+        return (
+            f"{self} in {self.root.path} should reach to {promised}, its high watermark, and ends at "
+            f"{self.end_offset}: the directory was copied while it changed, or has been cut"
+        )
+
+    def missing_segments(self, first_offset: int, end_offset: int) -> Iterator[str]:
+        """Say of which segments in a range the batches have gone for certain: their indexes lie there, with entries.
+
+        Of those that the cleaner made into one with the segment before it a crash may have left indexes.
+        """
+        empty = {part.base_offset for part in self.parts[:-1] if not part.size_bytes}
+        for base in sorted(self.index_bases | empty):
+            index = self.index_of(base)
+            behind = self.next_base(index)
+            if behind is None or base >= end_offset or behind <= max(first_offset, self.start_offset):
+                continue
+            if base in empty:
+                what = "is empty, and its indexes are not"
+            elif base < max(self._bases[0], self.cleaned_to) or self._reach(index) > base:
+                continue
+            else:
+                what = "is not there, and its indexes are"
+            paths = [f"{self.directory}/{base:020}{suffix}" for suffix in INDEXES]
+            if any(self.storage.exists(path) and self.storage.size_bytes(path) for path in paths):
+                yield f"{self} in {self.root.path}: the segment that begins at {base} {what}"
+
+    def _reach(self, index: int) -> int:
+        """Return where a segment ends; somewhere behind it if that cannot be told."""
+        segment = self.segment(index)
+        try:
+            return segment.next_offset()
+        except ProtocolError:
+            return 1 << 62
+        finally:
+            segment.close()
 
     def is_older(self, index: int, timestamp: int) -> bool:
         """Return whether all of a segment is older; False also if only its batches could say.

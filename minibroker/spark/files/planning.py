@@ -100,11 +100,8 @@ class FileLogs:
         promised = log.high_watermark
         if promised is None or self._options.end_of_log == LOG_END:
             return log.end_offset
-        if promised > log.end_offset:
-            self._report(
-                f"{log} in {log.root.path} should reach to {promised}, its high watermark, and ends at "
-                f"{log.end_offset}: the directory was copied while it changed, or has been cut"
-            )
+        if lost := log.missing_end():
+            self._report(lost)
         return max(min(promised, log.end_offset), log.start_offset)
 
     def again(
@@ -136,6 +133,8 @@ class FileLogs:
             most = max(min(most, -(-total // options.partitions_min)), 1)
         tasks: list[FileTask] = []
         for found in ranges:
+            for lost in found.log.missing_segments(found.first_offset, found.end_offset):
+                self._report(lost)
             aborted = AbortedOfRange(self._aborted_in(found) if options.read_committed else [])
             pieces = (piece for stretch in _stretches(found, filters) for piece in _split(found.log, stretch, most))
             if options.records_max is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minibroker.log.build import build_batch, build_transaction_marker
-from minibroker.log.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS, format_offsets
+from minibroker.log.checkpoints import CLEAN_SHUTDOWN, CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, format_offsets
 from minibroker.log.index import OFFSET_ENTRY, TIME_ENTRY
 from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.records import Record
@@ -180,6 +181,58 @@ def test_what_is_cut_off_a_range_is_told_once(isolation: str, tmp_path: Path) ->
         assert begin == (
             "data loss, startingOffsets: orders-0 begins at 17, what was before it has been deleted: there is no 3"
         )
+
+
+def merged(root: Path) -> None:
+    """Do what the cleaner does of two segments, but for the index of the second one."""
+    first, second = (root / f"orders-0/{base:020}.log" for base in bases(root)[:2])
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    second.unlink()
+
+
+def test_a_segment_of_which_only_indexes_are_left_is_data_loss(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    written(whole, 100, per_batch=5)
+    first, base, behind = bases(whole)
+    assert (first, base, behind) == (0, 40, 80)
+    name = f"orders-0/{base:020}.log"
+
+    def told(harm: Callable[[Path], object], **options: object) -> list[str]:
+        root = tmp_path / "data"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(whole, root)
+        harm(root)
+        if lost := list(map(str, _told(root, **options))):
+            with pytest.raises(DataLoss, match=f"the segment that begins at {base} "):
+                tasks_of(root, **options)
+        return lost
+
+    def _told(root: Path, **options: object) -> list[str]:
+        found: list[str] = []
+        plan(asked(root, failOnDataLoss="false", **options), tell=found.append)
+        return found
+
+    (gone,) = told(lambda root: (root / name).unlink())
+    assert gone.endswith(f"the segment that begins at {base} is not there, and its indexes are")
+    (emptied,) = told(lambda root: (root / name).write_bytes(b""))
+    assert emptied.endswith(f"the segment that begins at {base} is empty, and its indexes are not")
+    for wanted in ({"endingOffsets": base}, {"startingOffsets": behind}):
+        assert told(lambda root: (root / name).unlink(), **wanted) == []
+    assert told(lambda root: (root / name).unlink(), startingOffsets=base + 1) == [gone]
+    # What may have been cleaning, or is to go.
+    assert told(merged) == []
+    assert told(lambda root: (root / name).rename(root / f"{name}.deleted")) == []
+    assert told(lambda root: (root / f"orders-0/{0:020}.log").unlink()) == []
+
+    def cleaned(root: Path) -> None:
+        (root / name).unlink()
+        (root / CLEANER_OFFSETS).write_bytes(format_offsets({("orders", 0): behind}))
+
+    def emptied_by_cleaning(root: Path) -> None:
+        for path in (root / "orders-0").glob(f"{base:020}.*"):
+            path.write_bytes(b"")
+
+    assert told(cleaned) == told(emptied_by_cleaning) == []
 
 
 def test_broken_checkpoints_are_none(tmp_path: Path) -> None:
