@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     Offsets = dict[tuple[str, int], int]
 
+INDEXES = (".index", ".timeindex", ".txnindex")
 SWAP_SUFFIXES = (".cleaned", ".swap", ".tmp")  # .deleted files wait a minute, and a clean stop leaves them
 
 
@@ -226,9 +227,12 @@ class LogVerifier:
 
     def begin(self) -> Iterator[Problem]:
         self.verified.logs += 1
+        segments = {name[:20] for name in self._names if name[20:].startswith(".log")}  # also those that are to go
         for name in self._names:
             if name.endswith(SWAP_SUFFIXES):
                 yield Problem(self._path(name), "", "is left of a crash; the next start finishes or drops it")
+            elif name[20:] in INDEXES and name[:20].isdigit() and name[:20] not in segments:
+                yield Problem(self._path(name), "", f"there is no {name[:20]}.log; the next start drops its indexes")
         try:
             self.epochs = read_leader_epochs(self.storage, self.directory)
         except ProtocolError as error:

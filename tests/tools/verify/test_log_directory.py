@@ -74,6 +74,7 @@ DAMAGE = {
     "an index entry that points into a batch": (f"format2-0/{FIRST}.index", change(7, b"\x01"), "no batch begins at"),
     "an index that names another offset": (f"format2-0/{FIRST}.index", change(3, b"\x7f"), "entry 0"),
     "an index that ends within an entry": (f"format2-0/{FIRST}.index", cut, "ends within an entry"),
+    "an index without its segment": (f"format2-0/{7:020}.index", make, f"there is no {7:020}.log"),
     "a missing index": (f"format2-0/{FIRST}.index", Path.unlink, "is missing"),
     "a wrong time": (f"format2-0/{FIRST}.timeindex", change(5, b"\x01"), "largest so far"),
     "a missing time index": (f"format2-0/{FIRST}.timeindex", Path.unlink, "is missing"),
