@@ -164,10 +164,21 @@ class NewLog:
             start, behind = part.base_offset, files.next_base(index) or files.end_offset
             if start <= self.end_offset:
                 yield SegmentWork(
-                    *(files.root.path, target, files.directory, start, self.end_offset, self.manner),
+                    *(files.root.path, target, files.directory, start, self.end_offset, files.next_base(index)),
+                    self.manner,
                     *(settings.segment_bytes, settings.index_interval_bytes),
                     [each for each in aborted if each.first_offset < behind and each.last_offset >= start],
                 )
+
+    def problems(self) -> Iterator[str]:
+        """Say what the log has lost for certain."""
+        files = self.files
+        if lost := files.missing_end():
+            yield f"{lost}; so does the new log"
+        if files.bytes_behind and files.root.was_clean:
+            yield f"{files} in {files.root.path}: the last {files.bytes_behind} bytes are no whole batch, and left out"
+        for lost in files.missing_segments(0, self.end_offset):
+            yield f"{lost}: what was in it is missing"
 
     def keeps(self, name: str) -> bool:
         """Return whether a file is of the new log too. Of old batches neither producers nor leaders are known."""
@@ -206,8 +217,9 @@ def _finish(storage: OsStorage, logs: Sequence[NewLog], written: Sequence[Writte
     directory = LogDirectory(storage)
     directory.start()
     ends = {(log.files.topic, log.files.partition): log.end_offset for log in logs}
-    directory.cleaner_offsets = {key: min(offset, ends[key]) for key, offset in directory.cleaner_offsets.items()}
-    directory.write_cleaner_offsets()
+    if storage.exists(CLEANER_OFFSETS):
+        directory.cleaner_offsets = {key: min(offset, ends[key]) for key, offset in directory.cleaner_offsets.items()}
+        directory.write_cleaner_offsets()
     for key, log in zip(ends, logs, strict=True):
         opened = directory.open(*key, log.settings, now_ms=0)
         _write_producers(storage, log, opened.producers)
@@ -266,12 +278,25 @@ def _summary(target: str, logs: Sequence[NewLog], written: Sequence[WrittenSegme
     for each in written:
         if each.directory in changed:
             counts[each.directory].update(each.counts, segments=len(each.segments))
+    problems = [text for log in logs for text in log.problems()]
+    problems += [text for each in written for text in each.problems]
     rows = [(name, log.end_offset, *(counts[name][what] for what in columns)) for name, log in changed.items()]
     sums = sum(counts.values(), Counter[str]())
     lost = [(name, sums[name]) for name in LOST if sums[name]]
     notes, root = [f"the new directory is {target}"], logs[0].files.root
     if not root.was_clean:
         notes.append(f"no broker has stopped in order in {root.path}: what one writes now is not in the new directory")
+    missing = Counter[str]()
+    for each in written:
+        missing[each.directory] += each.counts["missing"]
+    for log in logs:
+        count = missing[log.files.directory]
+        if count and not log.files.cleaned_to:
+            never = "the cleaner has no note of the log" if log.files.was_never_cleaned else "nobody notes a cleaning"
+            notes.append(f"{log.files}: {count} offsets have no record, and {never}: is a segment missing?")
+        if early := [base for base in log.files.index_bases if base < log.files.start_offset]:
+            said = ", ".join(map(str, sorted(early)))
+            notes.append(f"{log.files}: of the segments that begin at {said} only indexes are left: deleted, or lost?")
     cut = sum(log.end_offset < log.files.end_offset for log in changed.values())
     if cut:
         notes.append(
@@ -280,7 +305,7 @@ def _summary(target: str, logs: Sequence[NewLog], written: Sequence[WrittenSegme
     figures = {"logs rewritten": len(changed), "logs copied": len(logs) - len(changed)}
     figures |= {name: sums[name] for name in ("bytes before", "bytes")}
     tables = [Table("logs", ("log", "end", *columns), rows), Table("lost", ("what", "count"), lost)]
-    return Summary("rewrite", figures, tables, notes=notes)
+    return Summary("rewrite", figures, tables, problems, notes)
 
 
 # The command

@@ -51,6 +51,7 @@ class SegmentWork(NamedTuple):
     directory: str
     base_offset: int
     end_offset: int  # what ends behind it is left out
+    next_base: int | None  # where the segment behind it begins, None: it is the last
     manner: Manner
     segment_bytes: int
     index_interval_bytes: int
@@ -63,6 +64,7 @@ class WrittenSegments(NamedTuple):
     directory: str
     segments: list[tuple[int, str, int]]  # base offset, suffix, the offset behind
     counts: Counter[str]
+    problems: list[str]
 
 
 def write_segment(work: SegmentWork) -> WrittenSegments:
@@ -70,7 +72,7 @@ def write_segment(work: SegmentWork) -> WrittenSegments:
     storage = ReadOnlyStorage(work.source)
     finish_swaps(storage, work.directory)
     source = Segment(storage, work.directory, work.base_offset)
-    written = WrittenSegments(work.directory, [], Counter())
+    written = WrittenSegments(work.directory, [], Counter(), _problems(work, source))
     for new in _rewritten(work, source, written.counts):
         written.segments.append((new.base_offset, new.suffix, new.next_offset()))
         written.counts["bytes"] += new.size_bytes
@@ -78,6 +80,18 @@ def write_segment(work: SegmentWork) -> WrittenSegments:
         new.storage.set_modified_ms(new.path, source.modified_ms)
     source.close()
     return written
+
+
+def _problems(work: SegmentWork, source: Segment) -> list[str]:
+    """Say that a segment was cut: its index names batches that lie behind its end."""
+    last = max((position for _, position in source.offset_index.entries()), default=-1)
+    # Of one that is empty with an index the driver says it; the last one's end has its own rules.
+    if work.next_base is None or last < source.size_bytes or not source.size_bytes:
+        return []
+    return [
+        f"{work.source}/{source.path} has been cut: it ends at byte {source.size_bytes}, "
+        f"and its index names a batch at byte {last}"
+    ]
 
 
 def _begin(work: SegmentWork, base_offset: int) -> Segment:
@@ -121,11 +135,12 @@ def _converted(work: SegmentWork, source: Segment, counts: Counter[str]) -> Iter
 
 def _kept(work: SegmentWork, scan: Iterable[Batch], counts: Counter[str]) -> Iterator[Batch]:
     """Yield the batches that stay; count them, and what they and the others lose."""
-    transactions = Transactions()
+    transactions, reached = Transactions(), work.base_offset
     transactions.add_aborted(work.aborted)
     for batch in scan:
         if batch.last_offset >= work.end_offset:
             break
+        reached = batch.next_offset
         counts["bytes before"] += batch.size_bytes
         counts["batches before"] += 1
         magic = batch.magic if work.manner.magic is None else work.manner.magic
@@ -142,6 +157,7 @@ def _kept(work: SegmentWork, scan: Iterable[Batch], counts: Counter[str]) -> Ite
             yield batch
         if batch.next_offset >= work.end_offset:
             break  # what is behind may be half written
+    counts["missing"] += max(min(work.next_base or work.end_offset, work.end_offset) - reached, 0)
 
 
 def _count_lost(batch: Batch, magic: int, counts: Counter[str]) -> None:

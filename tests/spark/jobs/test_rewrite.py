@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from minibroker.client import Cluster, Producer
 from minibroker.errors import ProtocolError
+from minibroker.log.batches import batches
 from minibroker.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -37,7 +39,7 @@ from tests.interop import kafka
 from tests.interop.test_kafka_reads_our_logs import complaints
 from tests.log.written import write_logs
 from tests.spark.jobs.test_verify import here
-from tests.spark.logs import every_batch, one_by_one, tree
+from tests.spark.logs import every_batch, one_by_one, promise, tree, written
 from tests.spark.served import served
 from tests.spark.session import Session
 
@@ -318,6 +320,63 @@ async def produce(root: Path, count: int) -> None:
         async with Cluster(broker.bootstrap_servers) as cluster, Producer(cluster) as producer:
             sent = [producer.send("orders", b"%d" % number, key=b"k%d" % number) for number in range(count)]
             await asyncio.gather(*sent)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut(path: Path) -> None:
+    """Leave one batch."""
+    path.write_bytes(path.read_bytes()[: next(batches(path.read_bytes())).size_bytes])
+
+
+def remove_all(path: Path) -> None:
+    for each in path.parent.glob(f"{path.stem}.*"):
+        each.unlink()
+
+
+@pytest.mark.parametrize(
+    ("place", "harm", "problem", "note"),
+    [
+        (-1, empty, "should reach to 100, its high watermark, and ends at 80", ""),
+        (-1, cut, "should reach to 100, its high watermark, and ends at 85", ""),
+        (1, empty, "the segment that begins at 40 is empty, and its indexes are not", "40 offsets"),
+        (1, remove, "the segment that begins at 40 is not there, and its indexes are", "40 offsets"),
+        (0, remove, "", "orders-0: of the segments that begin at 0 only indexes are left: deleted, or lost?"),
+        (1, cut, "00000000000000000040.log has been cut: it ends at byte 120", "35 offsets"),
+        (1, remove_all, "", "orders-0: 40 offsets have no record, and nobody notes a cleaning: is a segment missing?"),
+    ],
+)
+def test_what_a_log_has_lost_is_told(
+    place: int, harm: Callable[[Path], None], problem: str, note: str, tmp_path: Path, without_spark: None
+) -> None:
+    written(tmp_path / "data", 100, per_batch=5)
+    promise(tmp_path / "data", {("orders", 0): 100})
+    paths = sorted((tmp_path / "data/orders-0").glob("*.log"))
+    assert [int(path.stem) for path in paths] == [0, 40, 80]
+    harm(paths[place])
+    summary = job.rewrite(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="gzip")
+    assert (summary.status, len(summary.problems)) == ((1, 1) if problem else (0, 0))
+    assert problem in "".join(summary.problems)
+    assert len(summary.notes) == (3 if note else 2)
+    assert note in summary.notes[-1]
+
+
+def test_bytes_that_are_no_batch_are_told_where_the_stop_was_clean(
+    logs: Path, tmp_path: Path, without_spark: None
+) -> None:
+    source = shutil.copytree(logs, tmp_path / "data")
+    path = max((source / "trimmed-0").glob("*.log"))
+    path.write_bytes(path.read_bytes() + bytes(7))
+    summary = job.rewrite(None, str(source), str(tmp_path / "new"), codec="gzip")
+    (problem,) = summary.problems
+    assert "trimmed-0 in" in problem
+    assert "the last 7 bytes are no whole batch" in problem
 
 
 # With Spark, brokers, and Kafka's own eyes
