@@ -161,19 +161,20 @@ def find_misplaced(units: Units, min_offset: int, limit_offset: int | None) -> B
 
 
 def count_missing(units: Units, first_offset: int, end_offset: int | None) -> tuple[int, int]:
-    """Return the offset behind the last unit, and how many have no record from the first on.
+    """Return the offset behind the last unit, and how many have no record from the first on, and before the end.
 
-    Those are counted by the headers of batches v2 that begin before the end.
+    Those are counted by the headers of batches v2.
     """
     if not len(units):
         return first_offset, 0
     behind = units.last_offsets + 1
-    before = np.concatenate((np.array([first_offset], np.int64), behind[:-1]))
+    before = np.maximum(np.concatenate((np.array([first_offset], np.int64), behind[:-1])), first_offset)
     missing = behind - units.counts - np.minimum(units.base_offsets, before)
-    counted = units.magics == 2
     if end_offset is not None:
-        counted &= units.base_offsets < end_offset
-    return int(behind[-1]), int(missing[counted].sum())
+        # Of one that begins behind the end there is only the gap before it.
+        missing = np.where(units.base_offsets < end_offset, missing, np.maximum(end_offset - before, 0))
+    counted = (units.magics == 2) & (behind > first_offset)
+    return max(int(behind[-1]), first_offset), int(missing[counted].sum())
 
 
 def find_units(

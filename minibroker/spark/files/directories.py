@@ -377,6 +377,19 @@ def _records_from(batch: Batch, timestamp: int) -> Iterable[Record]:
     return batch.records() if batch.max_timestamp >= timestamp else ()
 
 
+def has_been_cut(root: str, segment: Segment, reach: int) -> bool:
+    """Return whether a segment that ends there ended elsewhere once: its index names a batch behind its end.
+
+    That on the disk is asked: who has read the segment may have made it anew in memory.
+    """
+    found = ReadOnlySegment(ReadOnlyStorage(root), segment.directory, segment.base_offset, suffix=segment.suffix)
+    try:
+        last = found.offset_index.entries()[-1:]
+        return any(offset >= reach and position >= segment.size_bytes for offset, position in last)
+    finally:
+        found.close()
+
+
 def topic_id_in(storage: ReadOnlyStorage, directory: str) -> bytes:
     """Return the id that a partition's directory notes; 16 zeros if it notes none, or none that can be read."""
     try:

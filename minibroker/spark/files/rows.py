@@ -24,7 +24,7 @@ from minibroker.log.segment import DELETED, SWAP, Place
 from minibroker.schema.types import NO_ID
 from minibroker.spark.columns.reader import GROUP_BYTES
 from minibroker.spark.columns.rows_of_query import BROKEN_BYTES_MAX, RowReader
-from minibroker.spark.files.directories import topic_id_in
+from minibroker.spark.files.directories import has_been_cut, topic_id_in
 from minibroker.spark.files.planning import FileTask
 from minibroker.spark.filters import Filters
 from minibroker.spark.options import Options
@@ -145,7 +145,10 @@ class TaskReader(RowReader):
                     yield from self._broken(lost, "offsets unknown", data, size_bytes, path, position)
                     position = behind
                 wanted_bytes = self._chunk_bytes
-            self._missing += max(end_offset - next_offset, 0)
+            if end_offset > next_offset:
+                self._missing += end_offset - next_offset
+                if end_offset == limit_offset and has_been_cut(self.task.root, segment, next_offset):
+                    raise DataLoss(f"{path} has been cut: its index names batches behind its end")
         finally:
             file.close()
 

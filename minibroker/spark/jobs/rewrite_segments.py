@@ -24,6 +24,7 @@ from minibroker.log.read_only_storage import ReadOnlyStorage
 from minibroker.log.recovery import finish_swaps
 from minibroker.log.segment import CLEANED, OFFSET_DELTA_MAX, OFFSET_MAX, Segment
 from minibroker.log.storage import OsStorage
+from minibroker.spark.files.directories import has_been_cut
 from minibroker.spark.jobs.tasks import attempt
 from minibroker.stored.producers import AbortedTxn
 
@@ -72,26 +73,18 @@ def write_segment(work: SegmentWork) -> WrittenSegments:
     storage = ReadOnlyStorage(work.source)
     finish_swaps(storage, work.directory)
     source = Segment(storage, work.directory, work.base_offset)
-    written = WrittenSegments(work.directory, [], Counter(), _problems(work, source))
+    written = WrittenSegments(work.directory, [], Counter(), [])
     for new in _rewritten(work, source, written.counts):
         written.segments.append((new.base_offset, new.suffix, new.next_offset()))
         written.counts["bytes"] += new.size_bytes
         new.close()
         new.storage.set_modified_ms(new.path, source.modified_ms)
+    # Of one that is empty the driver says it; the last one's end has its own rules.
+    missing, behind = written.counts["missing"], work.next_base or 0
+    if missing and behind and source.size_bytes and has_been_cut(work.source, source, behind - missing):
+        written.problems.append(f"{work.source}/{source.path} has been cut: its index names batches behind its end")
     source.close()
     return written
-
-
-def _problems(work: SegmentWork, source: Segment) -> list[str]:
-    """Say that a segment was cut: its index names batches that lie behind its end."""
-    last = max((position for _, position in source.offset_index.entries()), default=-1)
-    # Of one that is empty with an index the driver says it; the last one's end has its own rules.
-    if work.next_base is None or last < source.size_bytes or not source.size_bytes:
-        return []
-    return [
-        f"{work.source}/{source.path} has been cut: it ends at byte {source.size_bytes}, "
-        f"and its index names a batch at byte {last}"
-    ]
 
 
 def _begin(work: SegmentWork, base_offset: int) -> Segment:

@@ -405,6 +405,35 @@ def test_a_segment_that_was_cut_is_no_silent_gap(tmp_path: Path) -> None:
     assert offsets(read(tmp_path, mode="skip")) == [offset for offset in range(100) if offset != last_of_it]
 
 
+def test_a_segment_that_was_cut_between_batches_is_data_loss(tmp_path: Path) -> None:
+    written(tmp_path, 100)
+    paths = sorted((tmp_path / "orders-0").glob("*.log"))
+    third = list(batches(paths[1].read_bytes()))[2]
+    paths[1].write_bytes(paths[1].read_bytes()[: third.position])
+    with pytest.raises(DataLoss, match=rf"{paths[1].name} has been cut: its index names batches behind its end"):
+        read(tmp_path)
+    (task,) = tasks_of(tmp_path)
+    reader = TaskReader(task, asked(tmp_path, failOnDataLoss="false"))
+    missing = set(range(100)) - set(offsets(list(rows_of(reader))))
+    assert missing == {*range(third.base_offset, int(paths[2].stem))}
+    assert len(reader.left_out) == 1
+    assert read(tmp_path, endingOffsets=third.base_offset + 1) != []  # nobody has come to its end
+    paths[1].with_suffix(".index").unlink()  # where it may have been cleaning nothing is said
+    assert set(offsets(read(tmp_path))) == set(range(100)) - missing
+
+
+def test_an_offset_that_moves_the_last_batch_behind_the_end_is_told(tmp_path: Path) -> None:
+    written(tmp_path, 100, segment_bytes=1 << 20)
+    promise(tmp_path, {("orders", 0): 100})
+    (tmp_path / CLEANER_OFFSETS).write_bytes(format_offsets({}))
+    spoil(tmp_path / SEGMENT, position_of(tmp_path, 99) + 5, 1)
+    (task,) = tasks_of(tmp_path)
+    reader = TaskReader(task, asked(tmp_path))
+    assert offsets(list(rows_of(reader))) == [*range(99)]
+    (told,) = reader.noticed
+    assert told.startswith("orders-0: 1 of the offsets 0 to 99 have no record")
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
 def test_offsets_without_a_record_are_told_where_the_cleaner_has_never_been(chunk_bytes: int, tmp_path: Path) -> None:
     written(tmp_path, 100)

@@ -348,7 +348,7 @@ def remove_all(path: Path) -> None:
         (1, empty, "the segment that begins at 40 is empty, and its indexes are not", "40 offsets"),
         (1, remove, "the segment that begins at 40 is not there, and its indexes are", "40 offsets"),
         (0, remove, "", "orders-0: of the segments that begin at 0 only indexes are left: deleted, or lost?"),
-        (1, cut, "00000000000000000040.log has been cut: it ends at byte 120", "35 offsets"),
+        (1, cut, "00000000000000000040.log has been cut: its index names batches behind its end", "35 offsets"),
         (1, remove_all, "", "orders-0: 40 offsets have no record, and nobody notes a cleaning: is a segment missing?"),
     ],
 )
