@@ -113,7 +113,7 @@ class TaskReader(RowReader):
         """Read the offsets of a segment that lie between two; behind the segment the log goes on at the limit."""
         position, end = self._find(segment, first_offset, end_offset)
         file, path = self._storage.open(segment.path), self._storage.real_path(segment.path)
-        wanted_bytes, next_offset = self._chunk_bytes, first_offset
+        wanted_bytes, next_offset, is_told = self._chunk_bytes, first_offset, False
         try:
             min_offset = segment.base_offset
             while position < end:
@@ -143,11 +143,11 @@ class TaskReader(RowReader):
                     size_bytes = behind - position
                     data = file.read_at(position, min(size_bytes, BROKEN_BYTES_MAX))
                     yield from self._broken(lost, "offsets unknown", data, size_bytes, path, position)
-                    position = behind
+                    position, is_told = behind, True
                 wanted_bytes = self._chunk_bytes
             if end_offset > next_offset:
                 self._missing += end_offset - next_offset
-                if end_offset == limit_offset and has_been_cut(self.task.root, segment, next_offset):
+                if not is_told and end_offset == limit_offset and has_been_cut(self.task.root, segment, next_offset):
                     raise DataLoss(f"{path} has been cut: its index names batches behind its end")
         finally:
             file.close()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from minibroker.cleaner.cleaner import Scan
 from minibroker.cleaner.transactions import Transactions
-from minibroker.errors import ProtocolError, UnknownCodec
+from minibroker.errors import InvalidValue, ProtocolError, UnknownCodec
 from minibroker.log.batches import Batch, batches
 from minibroker.log.compression import ZSTD
 from minibroker.log.convert import RUN_BYTES_MAX, convert
@@ -126,11 +126,13 @@ def _converted(work: SegmentWork, source: Segment, counts: Counter[str]) -> Iter
         raise scan.placed(error) from None
 
 
-def _kept(work: SegmentWork, scan: Iterable[Batch], counts: Counter[str]) -> Iterator[Batch]:
+def _kept(work: SegmentWork, scan: Iterator[Batch], counts: Counter[str]) -> Iterator[Batch]:
     """Yield the batches that stay; count them, and what they and the others lose."""
     transactions, reached = Transactions(), work.base_offset
     transactions.add_aborted(work.aborted)
     for batch in scan:
+        if batch.magic == 2:
+            _check_place(work, scan, batch, reached)
         if batch.last_offset >= work.end_offset:
             break
         reached = batch.next_offset
@@ -151,6 +153,22 @@ def _kept(work: SegmentWork, scan: Iterable[Batch], counts: Counter[str]) -> Ite
         if batch.next_offset >= work.end_offset:
             break  # what is behind may be half written
     counts["missing"] += max(min(work.next_base or work.end_offset, work.end_offset) - reached, 0)
+
+
+def _check_place(work: SegmentWork, scan: Iterator[Batch], batch: Batch, reached: int) -> None:
+    """Raise for a batch that cannot be where it is by its offsets, the first of which no checksum covers."""
+    first, last = batch.base_offset, batch.last_offset
+    is_wrong = first < reached or (work.next_base is not None and last >= work.next_base)
+    if not is_wrong and last >= work.end_offset > reached:
+        # It seems to be behind the end, and there is a gap before it.
+        try:
+            following = next(scan, None)
+        except ProtocolError:
+            following = None  # what is behind may be half written
+        is_wrong = following is not None and following.magic == 2 and following.base_offset <= last
+    if is_wrong:
+        reason = f"a batch with the offsets {first} to {last} cannot be here"
+        raise InvalidValue(reason, batch.position, "batch.base_offset")
 
 
 def _count_lost(batch: Batch, magic: int, counts: Counter[str]) -> None:
