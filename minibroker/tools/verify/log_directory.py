@@ -34,20 +34,21 @@ from minibroker.log.meta_properties import read_meta_properties
 from minibroker.log.producers import Producer, ProducerStates
 from minibroker.log.segment import Segment
 from minibroker.log.snapshots import load_snapshot_file, snapshot_offsets
-from minibroker.stored.producers import AbortedTxn
 from minibroker.tools.verify.segment_findings import (
-    NOTHING,
     Findings,
     Problem,
+    aborted_in,
     are_numbered,
     epoch_problem,
     read_segment,
     sequence_problem,
 )
+from minibroker.tools.verify.transaction_findings import NOTHING, row_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from minibroker.log.storage import Storage
+    from minibroker.stored.producers import AbortedTxn
 
     Offsets = dict[tuple[str, int], int]
 
@@ -269,14 +270,17 @@ class LogVerifier:
             yield Problem(segment.path, "", f"begins before {self.next_offset}, where the segment before it ends")
         self.verified.batches += found.batches
         self.verified.records += found.records
-        aborted: list[AbortedTxn] = []
-        yield from self._join(segment, found, aborted)
+        before = {producer_id: first_offset for first_offset, producer_id in self.producers.open_transactions.items()}
+        yield from self._join(segment, found)
         yield from found.problems
         yield from found.index_problems
-        yield from _check_transaction_index(segment, aborted, exact=self.start_offset == 0 and not self.has_gaps)
+        # Where cleaning took markers or their records away, nothing can be said.
+        is_whole = self.start_offset == 0 and not self.has_gaps
+        if is_whole and found.transactions is not None and not found.transactions.agrees(before):
+            yield from _transaction_problems(segment, aborted_in(segment, before))
         segment.close()
 
-    def _join(self, segment: Segment, found: Findings, aborted: list[AbortedTxn]) -> Iterator[Problem]:
+    def _join(self, segment: Segment, found: Findings) -> Iterator[Problem]:
         """Compare where a segment begins with what came before it."""
         if found.first is not None:
             first_offset, position = found.first
@@ -297,9 +301,8 @@ class LogVerifier:
                 reason = sequence_problem(known, batch, max(self._gap_end, batch.gap_end))
                 if reason:
                     yield Problem(segment.path, f"batch at byte {batch.position}", reason)
-            ended = self.producers.apply(batch)
-            if ended is not None:
-                aborted.append(ended)
+            self.producers.apply(batch)
+        self.producers.on_high_watermark_updated(self.next_offset)  # nobody waits for replicas here
         self._gap_end = max(self._gap_end, found.gap_end)
 
     def _check_snapshots(self, upto: int) -> Iterator[Problem]:
@@ -339,18 +342,13 @@ def _shown(producer: Producer) -> str:
     return f"epoch {producer.epoch}, last sequence {producer.last_sequence}, {transaction}"
 
 
-def _check_transaction_index(segment: Segment, aborted: list[AbortedTxn], *, exact: bool) -> Iterator[Problem]:
-    """Compare with the markers in the log. Where cleaning took them or their records away, nothing can be said."""
-    path = segment.transaction_index.path
-    try:
-        entries = segment.transaction_index.entries()
-    except ProtocolError as error:
-        yield Problem(path, "", str(error))
-        return
-    if exact:
-        for number, entry in enumerate(entries):
-            if entry not in aborted:
-                yield Problem(path, f"entry {number}", f"{entry} is not what the log gives")
-        for missing in aborted:
-            if missing not in entries:
-                yield Problem(path, "", f"{missing} is missing")
+def _transaction_problems(segment: Segment, aborted: list[AbortedTxn]) -> Iterator[Problem]:
+    """Yield where an index is not what the log gives."""
+    path, entries = segment.transaction_index.path, segment.transaction_index.entries()
+    due, there = set(map(row_of, aborted)), set(map(row_of, entries))
+    for number, entry in enumerate(entries):
+        if row_of(entry) not in due:
+            yield Problem(path, f"entry {number}", f"{entry} is not what the log gives")
+    for missing in aborted:
+        if row_of(missing) not in there:
+            yield Problem(path, "", f"{missing} is missing")

@@ -1,10 +1,11 @@
 """Verification of a segment: its batches to the last record, and its two sparse indexes against them.
 
 Problems of a segment alone are found here. What depends on the batches before it is noted: first and last offsets,
-epochs, and of producers the few batches from which all of their state follows (`ProducerBatch`), so that
-log_directory.py, which puts the segments of a log together, finds the same as a reader of the whole log. What has been
-found can go to another process.
-Not here: snapshots, markers against `.txnindex`, checkpoints of the directory.
+epochs, of producers the few batches from which all of their state follows (`ProducerBatch`), of transactions those
+that may have begun before it (transaction_findings.py), so that log_directory.py, which puts the segments of a log
+together, finds the same as a reader of the whole log. What has been found can go to another process, and is no more
+for more batches or transactions.
+Not here: snapshots, checkpoints of the directory.
 """
 
 from __future__ import annotations
@@ -13,28 +14,28 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Container
+from types import MappingProxyType
 
 from minibroker.errors import ProtocolError
 from minibroker.log.batches import SEQUENCE_MAX, Batch, batches
 from minibroker.log.checkpoints import LEADER_EPOCHS
 from minibroker.log.epochs import LeaderEpochs
-from minibroker.log.formats import CREATE_TIME
+from minibroker.log.formats import ABORT, CREATE_TIME
 from minibroker.log.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
-from minibroker.log.producers import BATCHES_KEPT, ProducerStates
-from minibroker.log.records import Record
+from minibroker.log.producers import BATCHES_KEPT, Producer, ProducerStates
+from minibroker.log.records import Record, control_type
+from minibroker.tools.verify.transaction_findings import NOTHING, TransactionFindings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from minibroker.log.batches import Batch
-    from minibroker.log.producers import AnyBatch, Producer
+    from minibroker.log.producers import AnyBatch
     from minibroker.log.records import Record
     from minibroker.log.segment import Segment
-
-
-NOTHING = -1
+    from minibroker.stored.producers import AbortedTxn
 
 
 class Problem:
@@ -70,7 +71,7 @@ class ProducerBatch:
         "producer_id",
     )
 
-    def __init__(self, batch: Batch, gap_end: int, *, is_first: bool, control: Record | None):
+    def __init__(self, batch: Batch, gap_end: int, control: Record | None):
         self.producer_id = batch.producer_id
         self.producer_epoch = batch.producer_epoch
         self.base_sequence = batch.base_sequence
@@ -83,7 +84,7 @@ class ProducerBatch:
         self.control = control
         self.position = batch.position
         self.gap_end = gap_end  # where in the segment the last gap before the batch ends
-        self.is_first = is_first  # nothing in the segment says what was due here
+        self.is_first = False  # nothing in the segment says what was due here
 
 
 class Findings:
@@ -98,7 +99,8 @@ class Findings:
         self.gap_end = NOTHING  # the first offset behind the last gap between batches
         self.first_epoch: tuple[int, int] | None = None  # of the first batch that has one, and where that lies
         self.last_epoch = NOTHING
-        self.told: list[ProducerBatch] = []  # in the order of their offsets
+        self.told: list[ProducerBatch] = []  # in the order of their offsets; of each producer a dozen at most
+        self.transactions: TransactionFindings | None = None  # None: .txnindex cannot be read
 
 
 def read_segment(
@@ -119,19 +121,38 @@ def read_segment(
     reader = _Reader(segment, epochs, log_start)
     reader.has_sequences = has_sequences
     reader.sound = sound
+    found, unread = reader.found, []
+    try:
+        found.transactions = TransactionFindings(segment.transaction_index.entries())
+    except ProtocolError as error:
+        unread.append(Problem(segment.transaction_index.path, "", str(error)))
     reader.read()
-    found = reader.found
     found.index_problems += check_form(segment, segment.offset_index, is_active)
     found.index_problems += check_form(segment, segment.time_index, is_active)
     found.index_problems += check_offset_index(segment, reader)
     found.index_problems += check_time_index(segment, reader)
+    found.index_problems += unread
     return found
+
+
+def aborted_in(segment: Segment, before: Mapping[int, int]) -> list[AbortedTxn]:
+    """Return all transactions that a segment aborts. before: the open ones, as producers and where each began."""
+    reader = _Reader(segment, None, None, before)
+    reader.sound = range(segment.size_bytes)  # somebody has looked at the records
+    reader.read()
+    return reader.aborted
 
 
 class _Reader:
     """Goes over the batches of a segment."""
 
-    def __init__(self, segment: Segment, epochs: LeaderEpochs | None, log_start: int | None) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        epochs: LeaderEpochs | None,
+        log_start: int | None,
+        before: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         self.segment = segment
         self.found = Findings()
         # Of each batch: where it lies, its last offset, its largest timestamp.
@@ -140,10 +161,12 @@ class _Reader:
         self.sound: Container[int] = ()
         self._epochs = epochs
         self._log_start = log_start
-        self._producers = _Producers()
+        self._before = before
+        self.aborted: list[AbortedTxn] = []
 
     def read(self) -> None:
         segment, found = self.segment, self.found
+        self._producers = _Producers(self._before, found.transactions)
         try:
             for batch, following in _with_following(batches(segment.view(0, segment.size_bytes), strict=True)):
                 if batch.magic == 2:
@@ -157,7 +180,9 @@ class _Reader:
         except ProtocolError as error:
             position = self.positions[-1] if self.positions else 0
             self._add(f"behind the batch at byte {position}", str(error))
-        found.told = self._producers.told()
+        found.told, self.aborted = self._producers.told(), self._producers.aborted
+        if found.transactions is not None:
+            found.transactions.end()
 
     def _add(self, place: str, reason: str) -> None:
         self.found.problems.append(Problem(self.segment.path, place, reason))
@@ -258,41 +283,94 @@ def epoch_problem(epoch: int, before: int) -> str:
     return f"leader epoch {epoch} comes behind {before}"
 
 
-class _Producers:
-    """The producers of a segment, from nothing on, and which of their batches tell all that is to be told."""
+class _Told:
+    """Which batches of a producer tell a reader of the whole log all that it has to know of it."""
 
     def __init__(self) -> None:
+        self.firsts: list[ProducerBatch] = []  # the first marker, the first of another epoch, the first with data
+        self.ended: list[ProducerBatch] = []  # where the first transaction begins that ends here, and its marker
+        self.last_marker: ProducerBatch | None = None
+        self.begin: ProducerBatch | None = None  # of the open transaction
+        self.last: deque[ProducerBatch] = deque(maxlen=BATCHES_KEPT)
+        self._epoch: int | None = None  # of the markers so far
+        self._is_known = False  # what comes next is known from batches of this segment
+
+    def take(self, batch: ProducerBatch, *, begins: bool) -> None:
+        if not self._is_known:
+            is_same = batch.is_control and batch.producer_epoch == self._epoch
+            if not is_same:
+                batch.is_first = True
+                self.firsts.append(batch)
+            self._is_known = not batch.is_control or not (is_same or self._epoch is None)
+            self._epoch = batch.producer_epoch
+        if batch.is_control:
+            if not self.ended:
+                self.ended = [batch] if self.begin is None else [self.begin, batch]
+            self.last_marker, self.begin = batch, None
+        else:
+            self.last.append(batch)
+            self.begin = batch if begins else self.begin
+
+    def batches(self) -> Iterator[ProducerBatch]:
+        """Yield them. To whoever applies them a transaction in between is none: its marker is not among them."""
+        open_at = self.begin.position if self.begin is not None else None
+        for batch in (*self.firsts, *self.last):
+            is_open = open_at is not None and batch.position >= open_at
+            batch.is_transactional = batch.is_transactional and (is_open or batch in self.ended)
+            yield batch
+        yield from self.ended
+        yield from filter(None, (self.last_marker, self.begin))
+
+
+class _Producers:
+    """The producers of a segment, from nothing on, and what is to be told of them."""
+
+    def __init__(self, before: Mapping[int, int], transactions: TransactionFindings | None) -> None:
+        """before: as far as that is known, which producers had begun transactions, and where."""
         self._states = ProducerStates()
-        self._told: dict[int, ProducerBatch] = {}  # by position
-        self._last: dict[int, deque[ProducerBatch]] = {}  # by producer id
-        self._in_transaction: set[int] = set()
+        for producer_id, first_offset in before.items():
+            self._states.producers[producer_id] = Producer()
+            self._states.producers[producer_id].transaction_first_offset = first_offset
+            self._states.open_transactions[first_offset] = producer_id
+        self._transactions = transactions
+        self._told: dict[int, _Told] = {}  # by producer id
+        self._emptied: dict[int, ProducerBatch] = {}  # markers that the cleaner has emptied: they have an epoch
+        self.aborted: list[AbortedTxn] = []
 
     def take(self, batch: Batch, gap_end: int) -> str:
         """Note a batch; return what is wrong with its sequence numbers, as far as the segment tells."""
-        producer_id = batch.producer_id
-        known = self._states.producers.get(producer_id)
-        is_first = known is None or not known.batches
-        reason = "" if is_first or known is None else sequence_problem(known, batch, gap_end)
-        begins_epoch = known is None or known.epoch != batch.producer_epoch
-        self._states.apply(batch)
+        producer_id, states = batch.producer_id, self._states
+        known = states.producers.get(producer_id)
+        reason = "" if known is None else sequence_problem(known, batch, gap_end)
+        first_offset = None if known is None else known.transaction_first_offset
+        aborted = states.apply(batch)
         control = next(batch.records(), None) if batch.is_control else None
-        told = ProducerBatch(batch, gap_end, is_first=is_first, control=control)
-        if batch.is_control:
-            self._in_transaction.discard(producer_id)
-        else:
-            self._last.setdefault(producer_id, deque(maxlen=BATCHES_KEPT)).append(told)
-        begins = batch.is_transactional and not batch.is_control and producer_id not in self._in_transaction
-        if begins:
-            self._in_transaction.add(producer_id)
-        if is_first or begins_epoch or begins or batch.is_control:
-            self._told[batch.position] = told
+        told = ProducerBatch(batch, gap_end, control)
+        if batch.is_control and control is None:
+            told.is_first = True
+            if producer_id not in self._told:
+                self._emptied.setdefault(producer_id, told)
+            return reason
+        begins = first_offset is None and batch.is_transactional and not batch.is_control
+        self._told.setdefault(producer_id, _Told()).take(told, begins=begins)
+        if control is not None:
+            self._take_marker(batch, NOTHING if first_offset is None else first_offset, control, aborted)
         return reason
 
+    def _take_marker(self, batch: Batch, first_offset: int, control: Record, aborted: AbortedTxn | None) -> None:
+        self._states.on_high_watermark_updated(batch.next_offset)  # nobody waits for replicas here
+        if aborted is not None:
+            self.aborted.append(aborted)
+        if self._transactions is not None:
+            stable_offset = next(iter(self._states.open_transactions), batch.last_offset + 1)
+            due = batch.producer_id, first_offset, batch.last_offset, stable_offset
+            self._transactions.take(due, is_abort=control_type(control) == ABORT)
+
     def told(self) -> list[ProducerBatch]:
-        for last in self._last.values():
-            for each in last:
-                self._told[each.position] = each
-        return [self._told[position] for position in sorted(self._told)]
+        found = {each.position: each for each in self._emptied.values()}
+        for of_producer in self._told.values():
+            found |= {each.position: each for each in of_producer.batches()}
+        return [found[position] for position in sorted(found)]
 
 
 def sequence_problem(producer: Producer, batch: AnyBatch | ProducerBatch, gap_end: int) -> str:
