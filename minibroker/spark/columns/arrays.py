@@ -6,7 +6,8 @@ Not here: numbers, which numpy has already (rows.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,3 +96,25 @@ def headers_of(records: list[Record]) -> pa.ListArray:
     """Return the headers of single records."""
     lists = [[{"key": key, "value": value} for key, value in record.headers] for record in records]
     return pa.array(lists, HEADERS)
+
+
+# Rows
+
+
+def by_value(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """Yield the values of a column, which has no null, and the rows of each in their order.
+
+    They are copied once, whatever many values there are, and of those that somebody keeps no others stay in memory.
+    """
+    values = rows[column].unique().to_pylist()
+    if len(values) <= 1:
+        yield from ((value, rows) for value in values)
+        return
+    encoded = rows[column].dictionary_encode()  # in the same order
+    codes = np.asarray(encoded.indices)
+    narrow = codes.astype(np.uint16) if len(values) <= 1 << 16 else codes
+    order = np.argsort(narrow, kind="stable")  # of 16 bits in one pass
+    begin = 0
+    for value, end in zip(values, np.cumsum(np.bincount(codes)).tolist(), strict=True):
+        yield value, rows.take(pa.array(order[begin:end]))
+        begin = end

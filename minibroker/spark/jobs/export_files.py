@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from minibroker.spark.arrow_map import map_in_arrow
+from minibroker.spark.columns.arrays import by_value
 from minibroker.spark.folders import Folder
 from minibroker.spark.jobs.tasks import grouped
 
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 SCHEMA = "_common_metadata"
 HIDDEN, GONE = ".export-", ".gone"
 BUFFER_BYTES = 64 << 20  # of rows that wait to be a row group; of all files that a task writes
+PIECE_BYTES = 1024  # that some rows take besides what is in them
 FILES_MAX = 64  # open at once
 FILE_BYTES = 128 << 20  # of small files together
 ROW_GROUP_ROWS = 1 << 20
 BAD = "bad"  # a column of rows that could not be parsed: counted, not written
 RESULTS = "topic string, files bigint, records bigint, bytes bigint, bad bigint"
 RESULTS_NAMES = [column.split()[0] for column in RESULTS.split(", ")]
-NAME = re.compile(r"(\d{8}-\d{6}-\d{4})(?:-(\d{8}-\d{6}-\d{4}))?\.parquet")
+NAME = re.compile(r"(\d{8,}-\d{6,}-\d{4,})(?:-(\d{8,}-\d{6,}-\d{4,}))?\.parquet")
 # What rises from record to record; all else gets dictionaries, as long as these are small.
 ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
 
@@ -93,7 +94,11 @@ class ParquetFile:
 
     def add(self, rows: pa.RecordBatch) -> None:
         self._waiting.append(rows)
-        self.waiting_bytes += rows.nbytes
+        self.waiting_bytes += rows.nbytes + PIECE_BYTES
+
+    @property
+    def written_bytes(self) -> int:
+        return 0 if self._sink is None else int(self._sink.tell())
 
     def flush(self) -> None:
         rows = without_empty(pa.Table.from_batches(self._waiting)).cast(self.lake.schema)
@@ -115,8 +120,9 @@ class ParquetFile:
         if self._waiting:
             self.flush()
         self._writer.close()
-        size_bytes = int(self._sink.tell())
+        size_bytes = self.written_bytes
         self._sink.close()
+        self._writer = self._sink = None  # they hold what they have written of pages and columns
         return size_bytes
 
     def show(self) -> None:
@@ -133,24 +139,36 @@ class LakeWriter:
         self.lake, self.attempt = lake, attempt
         self.prefix = f"{batch:08d}-{task:06d}"
         self._files: dict[Key, ParquetFile] = {}
+        self._open: dict[Key, ParquetFile] = {}  # those of them that are on the disk already
+        self._waiting_bytes = 0  # of all files
         self._closed: list[ParquetFile] = []
         self._numbers: dict[Key, int] = {}  # of files that were begun
         self._done: dict[str, list[int]] = {}  # topic -> as in RESULTS
 
     def write(self, rows: pa.RecordBatch) -> None:
-        for topic, of_topic in _by(rows, "topic"):
+        for topic, of_topic in by_value(rows, "topic"):
             bad = of_topic[BAD].true_count if BAD in rows.schema.names else 0
             self._count(topic, records=len(of_topic), bad=bad)
-            for date, each in _by(of_topic, "date"):
+            for date, each in by_value(of_topic, "date"):
                 key = topic, date
                 if key not in self._files:
                     self._files[key] = self._begun(key)
+                before = self._files[key].waiting_bytes
                 self._files[key].add(each.select(self.lake.schema.names))
-        while sum(each.waiting_bytes for each in self._files.values()) > BUFFER_BYTES:
-            if len(self._files) > FILES_MAX:
-                self._close_all()  # later rows of these dates get files of their own
-            else:
-                max(self._files.values(), key=lambda each: each.waiting_bytes).flush()
+                self._waiting_bytes += self._files[key].waiting_bytes - before
+        if self._waiting_bytes > BUFFER_BYTES:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Write the most of what waits, until half of it is left: dates of which little comes wait for more."""
+        for key, file in sorted(self._files.items(), key=lambda item: -item[1].waiting_bytes):
+            self._waiting_bytes -= file.waiting_bytes
+            file.flush()
+            self._open[key] = file
+            if len(self._open) > FILES_MAX:  # later rows of that date get a file of their own
+                self._close(max(self._open, key=lambda key: self._open[key].written_bytes))
+            if self._waiting_bytes <= BUFFER_BYTES // 2:
+                return
 
     def close(self) -> Iterator[pa.RecordBatch]:
         self._close_all()
@@ -167,23 +185,20 @@ class LakeWriter:
         return ParquetFile(self.lake, f"topic={topic}/date={date}/{self.prefix}-{number:04d}.parquet", self.attempt)
 
     def _close_all(self) -> None:
-        for (topic, _), file in self._files.items():
-            self._count(topic, files=1, size_bytes=file.close())
-        self._closed += self._files.values()
-        self._files.clear()
+        for key in [*self._files]:
+            self._close(key)
+
+    def _close(self, key: Key) -> None:
+        file = self._files.pop(key)
+        self._open.pop(key, None)
+        self._waiting_bytes -= file.waiting_bytes
+        self._count(key[0], files=1, size_bytes=file.close())
+        self._closed.append(file)
 
     def _count(self, topic: str, *, files: int = 0, records: int = 0, size_bytes: int = 0, bad: int = 0) -> None:
         found = self._done.setdefault(topic, [0, 0, 0, 0])
         for place, count in enumerate((files, records, size_bytes, bad)):
             found[place] += count
-
-
-def _by(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """Yield the values of a column, and the rows of each."""
-    values = rows[column]
-    found = values.unique()
-    for value in found:
-        yield value.as_py(), rows if len(found) == 1 else rows.filter(pc.call_function("equal", [values, value]))
 
 
 def writing(lake: Lake, batch: int, rows: ArrowFunction | None = None) -> ArrowFunction:
@@ -246,13 +261,14 @@ def dates_of(timestamps: pa.Array) -> pa.Array:
 
 
 def files_of(folder: Folder) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the folders of dates, with the names of the files in each and how many bytes they have."""
+    """Yield the folders of dates, with the files in each, in their order, and how many bytes they have."""
     for topic in folder.list():
         if topic.base_name.startswith("topic="):
             for date in folder.list(topic.base_name):
                 where = f"{topic.base_name}/{date.base_name}"
-                found = folder.list(where)
-                yield where, {each.base_name: each.size for each in found if NAME.fullmatch(each.base_name)}
+                found = [each for each in folder.list(where) if NAME.fullmatch(each.base_name)]
+                found.sort(key=lambda each: _limits(each.base_name))
+                yield where, {each.base_name: each.size for each in found}
 
 
 def clean(folder: Folder, unfinished: int | None) -> bool:
@@ -273,18 +289,25 @@ def clean(folder: Folder, unfinished: int | None) -> bool:
 
 def surplus(names: Iterable[str], unfinished: int | None = None) -> list[str]:
     """Return the files of a micro-batch that is repeated, and those whose rows are in another one too."""
-    found, reached = [], ""
+    found: list[str] = []
+    reached: tuple[int, ...] = ()
     by_end = sorted(names, key=lambda name: _limits(name)[1], reverse=True)
     for name in sorted(by_end, key=lambda name: _limits(name)[0]):  # of those that begin alike the longest first
         first, last = _limits(name)
-        if last <= reached or (first == last and int(first[:8]) == unfinished):
+        if last <= reached or (first == last and first[0] == unfinished):
             found.append(name)
         else:
             reached = last
     return found
 
 
-def _limits(name: str) -> tuple[str, str]:
+def _limits(name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return micro-batch, task and number of the first and the last file of which rows are in it."""
+    first, last = _ends(name)
+    return tuple(map(int, first.split("-"))), tuple(map(int, last.split("-")))
+
+
+def _ends(name: str) -> tuple[str, str]:
     match = NAME.fullmatch(name)
     assert match is not None, name
     return match[1], match[2] or match[1]
@@ -298,7 +321,7 @@ class SmallFiles:
 
     def __init__(self, where: str, names: list[str]):
         self.where, self.names = where, names
-        self.name = f"{where}/{_limits(names[0])[0]}-{_limits(names[-1])[1]}.parquet"
+        self.name = f"{where}/{_ends(names[0])[0]}-{_ends(names[-1])[1]}.parquet"
 
 
 def small_files(folder: Folder, small_bytes: int) -> Iterator[SmallFiles]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from minibroker.log.batches import crc32c
+from minibroker.spark.columns.arrays import by_value
 from minibroker.spark.columns.building import Part, RowColumns
 from minibroker.spark.columns.partitions import NO_PARTITION, partitions_of
 from minibroker.spark.columns.varints import Int64s
@@ -103,17 +104,9 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
     if topic is not None:
         yield topic, batch
         return
-    topics = batch.column("topic")
-    if topics.null_count:
+    if batch.column("topic").null_count:
         raise BadRow("a row has no topic: fill the column topic, or set the option topic")
-    encoded = topics.dictionary_encode()
-    codes = np.asarray(encoded.indices)
-    counts = np.bincount(codes).tolist()
-    ordered = batch if len(counts) == 1 else batch.take(pa.array(np.argsort(codes, kind="stable")))
-    begin = 0
-    for name, count in zip(encoded.dictionary.to_pylist(), counts, strict=True):
-        yield name, ordered.slice(begin, count)
-        begin += count
+    yield from by_value(batch, "topic")
 
 
 # Partitions

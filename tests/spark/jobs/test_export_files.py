@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from minibroker.errors import StorageError
+from minibroker.spark.columns.arrays import by_value
 from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs import export_files
 from minibroker.spark.jobs.export_files import (
@@ -88,6 +89,66 @@ def test_a_task_holds_a_bounded_number_of_bytes_and_of_files(tmp_path: Path, mon
     written(lake, 1, *(rows(first, 10, dates=10) for first in range(100, 200, 10)))
     assert offsets_in(tmp_path) == list(range(200))
     assert any(name.endswith("-0001.parquet") for name in names_in(tmp_path))
+
+
+def test_dates_of_which_little_comes_wait_while_others_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_files, "BUFFER_BYTES", 50_000)
+    monkeypatch.setattr(export_files, "PIECE_BYTES", 10)
+    monkeypatch.setattr(export_files, "FILES_MAX", 4)
+    writer = LakeWriter(lake_at(tmp_path), 0, 0, attempt=7)
+    most = 0
+    for number in range(20):
+        writer.write(rows(1000 * number, 900))
+        writer.write(rows(1000 * number + 900, 50, dates=30))
+        assert writer._waiting_bytes == sum(file.waiting_bytes for file in writer._files.values()) <= 50_000
+        most = max(most, len(writer._open))
+    list(writer.close())
+    assert len(names_in(tmp_path)) == 30, "one for each date"
+    assert most == 1
+    assert len(offsets_in(tmp_path)) == 20 * 950
+
+
+@pytest.mark.parametrize("column", ["topic", "date"])
+def test_rows_are_copied_once_whatever_many_values_they_are_sorted_out_by(column: str) -> None:
+    counts, sizes = (4, 400), []
+    for count in counts:
+        batch = rows(0, 4000, dates=count)
+        topics = pa.array([f"topic-{number % count}" for number in range(4000)])
+        batch = batch.set_column(batch.schema.get_field_index("topic"), "topic", topics)
+        before = pa.total_allocated_bytes()
+        found = list(by_value(batch, column))
+        sizes.append(pa.total_allocated_bytes() - before)
+        assert [len(some) for _, some in found] == [4000 // count] * count
+        assert all(some["offset"].to_pylist() == list(range(at, 4000, count)) for at, (_, some) in enumerate(found))
+        kept = found[0][1]
+        before = pa.total_allocated_bytes()
+        del found, batch
+        assert before - pa.total_allocated_bytes() > 100_000 * (count - 1) // count, "what nobody keeps is gone"
+        del kept
+    assert sizes[1] < 8 * sizes[0]
+
+
+def test_more_files_of_a_date_than_four_digits_count_are_files_too(tmp_path: Path) -> None:
+    names = [f"00000001-000000-{number:04d}.parquet" for number in (9998, 9999, 10000, 10001)]
+    where = "topic=a/date=2024-01-01"
+    folder = Folder(str(tmp_path))
+    for name in names:
+        folder.write(f"{where}/{name}", b"x")
+    (group,) = small_files(folder, 150)
+    assert (group.names, group.name) == (names, f"{where}/{together(names[0], names[-1])}")
+    assert surplus([*names, together(*names[1:])]) == names[1:]
+    assert surplus(names, 1) == names
+    clean(folder, unfinished=1)
+    assert names_in(tmp_path) == []
+
+
+def test_a_file_that_is_closed_holds_no_writer(tmp_path: Path) -> None:
+    writer = LakeWriter(lake_at(tmp_path), 0, 0, attempt=7)
+    writer.write(rows(0, 10, dates=3))
+    list(writer.close())
+    assert [(file._writer, file._sink) for file in writer._closed] == [(None, None)] * 3
 
 
 def test_a_task_shows_its_files_last_of_all(tmp_path: Path) -> None:
