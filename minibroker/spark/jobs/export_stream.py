@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -40,6 +40,7 @@ assert set(COLUMNS) == {*ROWS.names, "date"}
 TOLD_MAX = 20  # sentences of one task
 SAMPLE_PARTITIONS, SAMPLE_RECORDS = 64, 1000  # of a partition, if its first batch of Arrow has so many
 TASK_OFFSETS_MIN = 100_000  # about; fewer are not worth a task, nor a file
+TASK_TOPICS_MAX = 64  # a topic is a file at least, whatever is in it
 _Reader: Any = streams.StreamReader if streams.limits is None else streams.AdmittingStreamReader
 
 
@@ -115,14 +116,21 @@ class TaskStreamReader(_Reader):
             first, last = ranges.get(name, (task.first_offset, task.end_offset))
             ranges[name] = [min(first, task.first_offset), max(last, task.end_offset)]
         tell(self.notes, ranges=ranges)
-        return [InputPartition(pickle.dumps(each)) for each in grouped(tasks, _offsets, TASK_OFFSETS_MIN)]
+        return [InputPartition(pickle.dumps(each)) for each in works_of(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
         yield (partition.value,)
 
 
-def _offsets(task: Any) -> int:
-    return int(task.end_offset - task.first_offset)
+def works_of(tasks: Sequence[Any]) -> Iterator[list[Any]]:
+    """Yield what one task of Spark is to read."""
+    first = {task.topic: task for task in reversed(tasks)}
+
+    def size_of(task: Any) -> int:
+        size = int(task.end_offset - task.first_offset)
+        return size + (TASK_OFFSETS_MIN // TASK_TOPICS_MAX if task is first[task.topic] else 0)
+
+    return grouped(tasks, size_of, TASK_OFFSETS_MIN)
 
 
 # Rows

@@ -127,13 +127,11 @@ def values_of(columns: StructType) -> str:
 def grown(there: Any, wanted: Any, where: str) -> Any:
     """Return a type with all fields of two; raise OptionError if one has lost some, or they are otherwise different."""
     if isinstance(there, StructType) and isinstance(wanted, StructType):
-        if lost := [name for name in there.names if name not in wanted.names]:
+        old, new = ({each.name: each.dataType for each in kind} for kind in (there, wanted))
+        if lost := [name for name in old if name not in new]:
             raise OptionError(f"--schema has no {where}.{lost[0]} any more: columns stay, only new ones can be added")
-        old = [
-            StructField(each.name, grown(each.dataType, wanted[each.name].dataType, f"{where}.{each.name}"))
-            for each in there
-        ]
-        return StructType([*old, *(each for each in wanted if each.name not in there.names)])
+        both = [StructField(name, grown(kind, new[name], f"{where}.{name}")) for name, kind in old.items()]
+        return StructType([*both, *(each for each in wanted if each.name not in old)])
     if isinstance(there, ArrayType) and isinstance(wanted, ArrayType):
         return ArrayType(grown(there.elementType, wanted.elementType, f"{where}[]"))
     if there.simpleString() != wanted.simpleString():

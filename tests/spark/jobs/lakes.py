@@ -73,3 +73,43 @@ def kept_while_running(spark: Any, *, checkpoint: str) -> list[str]:
     job.columns = columns_of("binary", "binary", None)
     job.export(is_one=False)
     return [*target.seen, spark.conf.get(PROGRESS_KEPT)]
+
+
+def works(spark: Any, *, topics: int, partitions: int, records: int) -> Any:
+    """Return how many logs, and of how many topics, each task of Spark reads of a micro-batch."""
+    from types import SimpleNamespace
+
+    from minibroker.spark.jobs.export_stream import works_of
+
+    tasks = [
+        SimpleNamespace(topic=f"topic-{topic}", first_offset=0, end_offset=records)
+        for topic in range(topics)
+        for _ in range(partitions)
+    ]
+    return [[len(work), len({task.topic for task in work})] for work in works_of(tasks)]
+
+
+class CountedName(str):
+    """The name of a field; how often names were compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.compared += 1
+        return str.__eq__(self, other)
+
+
+def compared_names(spark: Any, *, fields: int) -> int:
+    """Return how many names are compared when as many fields are those of the run before, but for one."""
+    from pyspark.sql.types import LongType, StructField, StructType  # pyright: ignore
+
+    from minibroker.spark.jobs.export_targets import grown
+
+    there, wanted = (
+        StructType([StructField(CountedName(f"field{number}"), LongType()) for number in range(fields + more)])
+        for more in (0, 1)
+    )
+    CountedName.compared = 0
+    assert grown(there, wanted, "json") == wanted
+    return CountedName.compared

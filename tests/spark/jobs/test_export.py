@@ -259,3 +259,17 @@ def test_fields_that_differ_only_in_case_are_refused_if_they_are_guessed(spark: 
     assert refused["error"].startswith("OptionError: --values json: ID and id differ only in case of letters, ")
     assert spark.call(f"{LAKES}:exported", path=str(root), **told, schema="id INT")["records"] == 2
     assert spark.call(f"{LAKES}:rows", target=told["target"], columns="json.id") == [[1], [None]]
+
+
+def test_a_task_has_a_bounded_number_of_topics(spark: Session) -> None:
+    works = spark.call(f"{LAKES}:works", topics=500, partitions=3, records=10)
+    assert sum(topics for _, topics in works) <= 500 + len(works), "a topic stays together, but at the edges"
+    assert max(topics for _, topics in works) <= 65
+    assert sum(logs for logs, _ in works) == 1500
+    assert spark.call(f"{LAKES}:works", topics=1, partitions=1500, records=10) == [[1500, 1]]
+    assert spark.call(f"{LAKES}:works", topics=2, partitions=2, records=100_000) == [[1, 1]] * 4
+
+
+def test_fields_of_the_run_before_are_found_by_their_names(spark: Session) -> None:
+    some, many = (spark.call(f"{LAKES}:compared_names", fields=fields) for fields in (50, 500))
+    assert many < 20 * some
