@@ -201,7 +201,7 @@ class Commit:
                     topic,
                     partitions=-1,
                     replication_factor=-1,
-                    assignments=[(number, [broker.node_id]) for number in range(plan.new_topic.partitions)],
+                    assignments=[(number, [broker.node_id]) for number in range(plan.topic_plan(topic).partitions)],
                     configs=self.options.new_configs,
                 )
             except KafkaError as error:

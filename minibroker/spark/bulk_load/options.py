@@ -57,6 +57,7 @@ class LoadOptions:
     segment_bytes: int | None
     index_interval_bytes: int | None
     buffer_bytes: int
+    partition_counts: dict[str, int]  # of new topics that get another number of them
     node_id: int | None  # None: nobody said; a new directory gets 1
     cluster_id: str
     release: str | None
@@ -84,6 +85,7 @@ def parse_load(given: Mapping[str, str], default_configs: Mapping[str, str] | No
     if found.batch_bytes < BATCH_BYTES_MIN:
         raise OptionError(f"batchBytes is {found.batch_bytes}: batches have at least {BATCH_BYTES_MIN}")
     found.partitions = positive("partitions", told["partitions"]) if "partitions" in told else None
+    found.partition_counts = {}
     found.node_id = number("nodeId", told["nodeId"]) if "nodeId" in told else None
     found.codec = CODEC_NAMES.index(found.codec_name)
     found.level = level_of("level", told.get("level", ""), found.codec_name)

@@ -64,7 +64,9 @@ class Plan(NamedTuple):
     options: LoadOptions
 
     def topic_plan(self, name: str) -> TopicPlan:
-        return self.topics.get(name) or self.new_topic._replace(name=name)
+        there, new = self.topics.get(name), self.new_topic
+        count = self.options.partition_counts.get(name, new.partitions)
+        return there or new._replace(name=name, partitions=count)
 
     def directory(self, topic: TopicPlan, partition: int) -> str:
         """Return where segments of a partition are staged."""

@@ -17,7 +17,16 @@ from minibroker.clock import LoopClock
 from minibroker.log.compression import CODEC_NAMES
 from minibroker.spark.arrow_map import with_arrays
 from minibroker.spark.jobs.arguments import add_repeated, add_target_arguments, pairs_of, target_options
-from minibroker.spark.jobs.loading_files import DROP, WRONG, Choice, as_records, format_of, mode_of, opened
+from minibroker.spark.jobs.loading_files import (
+    DROP,
+    WRONG,
+    Choice,
+    as_records,
+    format_of,
+    mode_of,
+    opened,
+    partition_counts,
+)
 from minibroker.spark.jobs.loading_generator import RULE, generated, parse_spec
 from minibroker.spark.jobs.progress import QUIET, Progress
 from minibroker.spark.jobs.summary import Summary, Table, sums_of
@@ -77,7 +86,10 @@ def run(spark: Any, options: argparse.Namespace, progress: Progress) -> Summary:
     told = pairs_of("--read-option", options.read_option)
     rows = opened(spark, options.files, options.format or format_of(options.files), told)
     mode = mode_of(told)
-    return load_checked(spark, as_records(rows, choice, mode), mode, target, progress)
+    records = as_records(rows, choice, mode)
+    needs_counts = choice.partition_column and "path" in target and options.partitions is None
+    counts = partition_counts(rows, choice) if needs_counts else {}
+    return load_checked(spark, records, mode, target, progress, counts)
 
 
 def made_up(spark: Any, rule: str, choice: Choice) -> Any:
@@ -91,16 +103,17 @@ def made_up(spark: Any, rule: str, choice: Choice) -> Any:
     return generated(spark, parse_spec(rule)).withColumn("topic", sql.lit(choice.topic))
 
 
-def load_checked(spark: Any, rows: Any, mode: str, target: Mapping[str, str], progress: Progress) -> Summary:
-    """Write rows that have WRONG, and count those where it says something."""
+def load_checked(
+    spark: Any, rows: Any, mode: str, target: Mapping[str, str], progress: Progress, counts: Mapping[str, int]
+) -> Summary:
+    """Write rows that have WRONG, and count those where it says something. counts: see `load`."""
     from pyspark.sql import Observation  # pyright: ignore
     from pyspark.sql import functions as sql  # pyright: ignore
 
     seen = Observation()
     rows = rows.observe(seen, sql.count(WRONG).alias("count"), sql.min(WRONG).alias("first"))
-    done = load(
-        spark, (rows.where(sql.col(WRONG).isNull()) if mode == DROP else rows).drop(WRONG), target, progress=progress
-    )
+    rows = (rows.where(sql.col(WRONG).isNull()) if mode == DROP else rows).drop(WRONG)
+    done = load(spark, rows, target, counts=counts, progress=progress)
     found = seen.get
     done.figures["dropped" if mode == DROP else "not parsed"] = found["count"]
     if found["count"]:
@@ -115,14 +128,20 @@ def load(
     target: Mapping[str, str],
     *,
     job: str = "import",
+    counts: Mapping[str, int] | None = None,
     progress: Progress = QUIET,
     clock: Clock | None = None,
 ) -> Summary:
-    """Write rows with the columns that the data source takes; `target` are its options."""
+    """Write rows with the columns that the data source takes; `target` are its options.
+
+    counts: how many partitions topics get that are made in a directory, where it is not the same number for all.
+    """
     clock = clock or LoopClock()
     began_ms = clock.steady_ms()
-    write = _into_directory if "path" in target else _to_brokers
-    figures, tables, notes = write(rows, target, progress)
+    if "path" in target:
+        figures, tables, notes = _into_directory(rows, target, counts or {}, progress)
+    else:
+        figures, tables, notes = _to_brokers(rows, target, progress)
     seconds = max(clock.steady_ms() - began_ms, 1) / 1000
     figures |= {"seconds": round(seconds, 3), "records per second": round(figures["records"] / seconds)}
     return Summary(job, figures, tables, notes=notes)
@@ -131,11 +150,12 @@ def load(
 _Written = tuple[dict[str, Any], list[Table], list[str]]  # figures, tables, notes
 
 
-def _into_directory(rows: Any, target: Mapping[str, str], progress: Progress) -> _Written:
+def _into_directory(rows: Any, target: Mapping[str, str], counts: Mapping[str, int], progress: Progress) -> _Written:
     from minibroker.spark.bulk_load.options import parse_load
     from minibroker.spark.load import load_with
 
     options = parse_load(target, KEPT)
+    options.partition_counts = dict(counts)
     done = load_with(rows, options, progress=progress)
     names = ["topic", "partition", "first", "end", "segments", "bytes"]
     loaded = [

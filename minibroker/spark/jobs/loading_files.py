@@ -33,9 +33,12 @@ RECORDS_DDL = (  # ROWS, as Spark is told of them
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
 ALL_AS_JSON = "json"
+TASKS_MAX = 5000  # that write; of more partitions than these some fall together
+NUMBERS_A_TASK = 24  # so many numbers for each task, and none is without one
 FAIL, KEEP, DROP = MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 # Columns beside those of files: a line of JSON as it stands; one that cannot be read; what is wrong with a record.
 LINE, BROKEN, WRONG = "__line", "__broken", "__wrong"
+TASK = "__task"
 
 
 class Choice(NamedTuple):
@@ -153,9 +156,8 @@ def as_records(frame: Any, choice: Choice, mode: str) -> Any:
     if (topic is None) == (choice.topic is None):
         raise OptionError("say where the records go: --topic NAME, or --topic-column COLUMN" if topic is None else
                           "--topic and --topic-column are both there: say one")  # fmt: skip
-    if is_export:  # each of its partitions in its order
-        frame = frame.repartition(*(name for name in ("topic", "partition") if name in types))
-        frame = frame.sortWithinPartitions("partition", "offset")
+    if is_export:
+        frame = in_order(frame, [name for name in ("topic", "partition") if name in types])
     columns = {"topic": sql.col(_quoted(topic)).cast("string") if topic else sql.lit(choice.topic)}
     wrong = [sql.concat(sql.lit("a line cannot be read: "), sql.substring(BROKEN, 1, 60))] * (BROKEN in frame.columns)
     key = choice.key or ("key" if is_export else None)
@@ -181,6 +183,39 @@ def as_records(frame: Any, choice: Choice, mode: str) -> Any:
     if mode == FAIL:
         value = sql.when(columns[WRONG].isNull(), value).otherwise(sql.raise_error(columns[WRONG]))
     return frame.select(value.alias("value"), *(column.alias(name) for name, column in columns.items()))
+
+
+def in_order(frame: Any, columns: Sequence[str]) -> Any:
+    """Return an export's rows so that a task has one of its logs, in its order; of files of lines some, perhaps.
+
+    Spark gives a row to a task by a hash, by which logs fall together. So each log gets a number whose hash is that of
+    a task of its own; which logs there are, these two columns of the files say.
+    """
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    if BROKEN in frame.columns:  # lines would have to be read twice
+        return frame.repartition(*columns).sortWithinPartitions(*columns, "offset")
+    found = frame.select(*columns).distinct()
+    logs = sorted(map(tuple, found.collect()), key=str)
+    count = max(1, min(len(logs), TASKS_MAX))
+    hashed = frame.sparkSession.range(NUMBERS_A_TASK * count).selectExpr("id", f"pmod(hash(id), {count}) AS task")
+    numbers = dict(map(tuple, hashed.groupBy("task").agg(sql.min("id")).collect()))
+    schema = found.schema.add(TASK, "long")
+    of_logs = [(*log, numbers.get(place % count, 0)) for place, log in enumerate(logs)]
+    told = sql.broadcast(frame.sparkSession.createDataFrame(of_logs, schema))
+    frame = frame.join(told, list(columns), "left").repartition(count, TASK).drop(TASK)
+    return frame.sortWithinPartitions(*columns, "offset")
+
+
+def partition_counts(frame: Any, choice: Choice) -> dict[str, int]:
+    """Return how many partitions each topic needs for the partitions that a column names."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    named = choice.topic_column or "topic"
+    topic = sql.lit(choice.topic) if choice.topic else sql.col(_quoted(named)).cast("string")
+    partition = sql.col(_quoted(choice.partition_column or "partition")).try_cast("int")
+    counted = frame.where(partition >= 0).groupBy(topic.alias("topic")).agg(sql.max(partition) + 1)
+    return dict(map(tuple, counted.collect()))
 
 
 def _value(sql: Any, types: Mapping[str, str], choice: Choice, has_lines: bool) -> Any:

@@ -29,6 +29,34 @@ def _done(spark: Any, job: Any, words: list[str]) -> Any:
         return {"error": reason_of(error) or f"{type(error).__name__}: {error}"}
 
 
+def works(spark: Any, *, logs: int, topics: int) -> Any:
+    """Return which logs each task writes of an export with so many, and whether their offsets rise in it."""
+    from pyspark.sql import functions as sql
+
+    from minibroker.spark.jobs.loading_files import in_order
+
+    rows = spark.range(logs * topics * 20).selectExpr(
+        f"concat('topic-', id % {topics}) AS topic",
+        f"cast(id div {topics} % {logs} AS int) AS partition",
+        "1000 - id AS offset",
+        "array(named_struct('key', 'h')) AS headers",
+    )
+    placed = in_order(rows.repartition(5), ["topic", "partition"])
+    placed = placed.select(
+        "*", sql.spark_partition_id().alias("task"), sql.monotonically_increasing_id().alias("place")
+    )
+    found = placed.groupBy("task").agg(
+        sql.count_distinct("topic", "partition"),
+        sql.count("*"),
+        sql.expr("array_sort(collect_list(struct(place, topic, partition, offset)))"),
+    )
+    whole = []
+    for _, count, records, listed in found.collect():
+        offsets = [(row["topic"], row["partition"], row["offset"]) for row in listed]
+        whole.append([count, records, offsets == sorted(offsets)])
+    return whole
+
+
 def files(spark: Any, *, folder: str) -> None:
     """Write the same three rows in several formats."""
     rows = spark.sql(

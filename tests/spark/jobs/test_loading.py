@@ -192,6 +192,32 @@ def test_an_export_comes_back_as_it_was(spark: Session, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.interop
+def test_topics_that_are_made_have_the_partitions_that_their_records_name(spark: Session, tmp_path: Path) -> None:
+    lines = [
+        {"topic": topic, "partition": partition, "offset": 0, "ts": START, "key": "k", "payload": "v"}
+        for topic, partition in (("orders", 0), ("orders", 4), ("users", 1))
+    ]
+    (tmp_path / "lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = (tmp_path / "lines", "--format", "records", "--topic-column", "topic", "--partition-column", "partition")
+    assert imported(spark, *words, "--to-path", tmp_path / "data")["records"] == 3
+    assert [row[:2] for row in rows(spark, tmp_path / "data")] == [("orders", 0), ("orders", 4), ("users", 1)]
+    with Broker(data_dir=tmp_path / "data") as broker:
+        assert len(broker.records("orders")) == 2
+        assert [len(list(tmp_path.glob(f"data/{topic}-*"))) for topic in ("orders", "users")] == [5, 2]
+    told = refused(spark, *words, "--to-path", tmp_path / "few", "--partitions", 4)
+    assert told.startswith("partition 4: topic orders has 4, counted from 0: one that is made in a directory gets ")
+    assert "--partitions" in told
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.parametrize(("logs", "topics"), [(20, 1), (30, 4)])
+def test_a_task_writes_one_partition_in_its_order(spark: Session, logs: int, topics: int) -> None:
+    assert spark.call(f"{LOADS}:works", logs=logs, topics=topics) == [[1, 20, True]] * (logs * topics)
+
+
+@pytest.mark.slow
+@pytest.mark.interop
 def test_records_by_a_rule_are_the_same_on_any_number_of_tasks(spark: Session, tmp_path: Path) -> None:
     rule = "records=34000,keys=500,skew=1,size=uniform:80:120,late=0.1:1000"
     one = spark.call(f"{LOADS}:generated", rule=rule, tasks=1)
