@@ -192,7 +192,10 @@ def cut(
     }
     problems = _broken(reader, source)
     if found.whole:
-        problems.append(f"{found.whole} records have keys or values that are no JSON: they are masked as a whole")
+        problems.append(
+            f"{found.whole} records have keys or values of which a mask cannot tell what to leave: "
+            "they are masked as a whole"
+        )
     if not found.partitions:
         problems.append("nothing was found to take")
     table = Table("partitions", ["topic", "partition", "records"], found.partitions)

@@ -3,13 +3,15 @@
     parse_masks(["key=hash", "value.customer.email=fake", "orders:header.trace=null"])
 
     hash    a code of the content: hexadecimal digits, for whole numbers a number
-    fake    letters become other letters, digits other digits, all else stays: what looks like a mail still does
+    fake    letters become other letters, digits other digits, signs of ASCII stay: what looks like a mail still does
     redact  ***, 0, false, [] or {}
     null    null; a value that becomes null is a tombstone
 
 What must hold: the same content under the same salt becomes the same, in whatever topic, as key or as a field, number
-or text; so what could be joined still can. Without the salt nobody can try contents until one fits. What a mask cannot
-look into is masked as a whole: nothing is let through because it was no JSON.
+or text; so what could be joined still can. Without the salt nobody can try contents until one fits. Nothing is let
+through because it was not of the form that was expected: what is no JSON, has a field twice, or has a text or number
+where an object with the field should be, is masked as a whole; names of fields and headers are met in capitals, too; in
+an object that is masked the names of fields are content as all else.
 Values in which nothing is masked keep their bytes; others are written anew, as compact JSON with their fields in order.
 Not here: which records (slice.py).
 """
@@ -20,8 +22,10 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
+from unicodedata import normalize
 
 import pyarrow as pa
 
@@ -101,54 +105,70 @@ class Masker:
     def __init__(self, masks: Sequence[Mask], salt: str):
         self._masks = masks
         self._salt = salt.encode()
+        self._placed: dict[tuple[str, str], list[_Placed]] = {}  # by topic and place
 
     def masked(self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[Header] | None) -> Masked:
         """Return key, value and headers, and the bits of the masks that met something."""
-        masks = [mask for mask in self._masks if mask.topic in ("", topic)]
-        key, met = self._content(key, [mask for mask in masks if mask.place == "key"])
-        value, more = self._content(value, [mask for mask in masks if mask.place == "value"])
-        named = {".".join(mask.path): mask for mask in masks if mask.place == "header"}
+        key, met = self._content(key, self._masks_of(topic, "key"))
+        value, more = self._content(value, self._masks_of(topic, "value"))
+        named = self._masks_of(topic, "header")
         kept: list[Header] = []
         for name, data in headers or ():
-            mask = named.get(name)
-            if mask is not None:
-                more |= mask.bit
-                data = None if data is None else self.whole(data, mask.how)
+            for mask in named:
+                if _folded(name) == mask.name:
+                    more |= mask.bit
+                    data = None if data is None else self.whole(data, mask.how)
             kept.append((name, data))
         return key, value, None if headers is None else kept, met | more
 
-    def _content(self, data: bytes | None, masks: list[Mask]) -> tuple[bytes | None, int]:
+    def _masks_of(self, topic: str, place: str) -> list[_Placed]:
+        """Return the masks of a place, deep fields first: what is masked with all that is in it has them no more."""
+        found = self._placed.get((topic, place))
+        if found is None:
+            masks = [mask for mask in self._masks if mask.place == place and mask.topic in ("", topic)]
+            found = self._placed[topic, place] = [_Placed(mask, masks) for mask in masks]
+            if place != "header":
+                found.sort(key=lambda mask: -len(mask.path))
+        return found
+
+    def _content(self, data: bytes | None, masks: list[_Placed]) -> tuple[bytes | None, int]:
         """Mask a key or value; return it, and the bits of what was met."""
         if not masks or data is None:
             return data, 0
         all_bits = sum(mask.bit for mask in masks)
-        for mask in masks:
-            if not mask.path:
-                return self.whole(data, mask.how), all_bits
+        wholes = [mask for mask in masks if not mask.path]
+        for mask in wholes:
+            data = None if data is None else self.whole(data, mask.how)
+        if wholes or data is None:
+            return data, all_bits
         try:
-            document = json.loads(data, parse_float=_Fraction)
+            document = json.loads(data, parse_float=_Fraction, parse_constant=_refuse, object_pairs_hook=_object)
+            met = sum(mask.bit for mask in masks if self._walk(document, mask, mask.path))
+            text = json.dumps(document, ensure_ascii=False, separators=(",", ":")) if met else ""
         except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict | list):
             # No place for a field: a text in which it may stand somehow, or something in another format.
-            return self.whole(data, masks[0].how), WHOLE | all_bits
-        met = sum(mask.bit for mask in masks if self._walk(document, mask.path, mask.how))
-        if not met:
-            return data, 0
-        text = _Fraction.WRITTEN.sub(r"\1", json.dumps(document, ensure_ascii=False, separators=(",", ":")))
-        return text.encode("utf-8", "surrogatepass"), met
+            return self.whole(data, min(masks, key=lambda mask: mask.bit).how), WHOLE | all_bits
+        return _Fraction.WRITTEN.sub(r"\1", text).encode("utf-8", "surrogatepass") if met else data, met
 
-    def _walk(self, document: Any, path: list[str], how: str) -> int:
-        """Mask the fields at a path, in each element of lists on the way; return how many there were."""
+    def _walk(self, document: Any, mask: _Placed, path: tuple[str, ...]) -> int:
+        """Mask the fields at a path, in each element of lists on the way; return how many there were.
+
+        Raises ValueError at what has no fields and is not null: what is to be masked may stand there.
+        """
         if isinstance(document, list):
-            return sum(self._walk(each, path, how) for each in document)
+            return sum(self._walk(each, mask, path) for each in document)
         if not isinstance(document, dict):
-            return 0
-        hits = self._walk(document[path[0]], path[1:], how) if len(path) > 1 and path[0] in document else 0
-        name = ".".join(path)  # a field may have dots in its name
-        if name in document:
-            document[name] = self.of_json(document[name], how)
-            hits += 1
+            if document is None or mask.is_covered:
+                return 0
+            raise ValueError(f"no object with {path[0]}, but {type(document).__name__}")
+        hits = 0
+        for name, value in document.items():
+            rest = _rest_of(path, name)
+            if rest:
+                hits += self._walk(value, mask, rest)
+            elif rest is not None:
+                document[name] = self.of_json(value, mask.how)
+                hits += 1
         return hits
 
     # One content
@@ -171,7 +191,11 @@ class Masker:
         if isinstance(value, list):
             return [self.of_json(each, how) for each in value]
         if isinstance(value, dict):
-            return {name: self.of_json(each, how) for name, each in value.items()}
+            made: dict[str, Any] = {}
+            for name, each in value.items():
+                other = self._of_text(name, how)
+                made[self._code(name).hex() if other in made else other] = self.of_json(each, how)
+            return made
         if isinstance(value, bool):
             return bool(self._code(f"bool {value}")[0] & 1)
         if isinstance(value, int):
@@ -207,12 +231,48 @@ class Masker:
                 is_first = index == 0 or not (text[index - 1].isdigit() or text[index - 1] == ".")
                 has_more = text[index + 1 : index + 2].isdigit()
                 out.append(str(code % 9 + 1) if is_first and has_more and character != "0" else str(code % 10))
-            elif character.isalpha() and not is_number:
+            elif is_number or (character.isascii() and not character.isalpha()):
+                out.append(character)
+            else:  # also vowels and signs of other scripts, which are no letters to Unicode
                 letter = chr(ord("a") + code % 26)
                 out.append(letter.upper() if character.isupper() else letter)
-            else:
-                out.append(character)
         return "".join(out)
+
+
+class _Placed:
+    """A mask as it is looked for in one topic."""
+
+    def __init__(self, mask: Mask, beside: Sequence[Mask]):
+        self.path = tuple(map(_folded, mask.path))
+        self.name = ".".join(self.path)
+        self.how, self.bit = mask.how, mask.bit
+        # Whether another mask takes what is above: then a text in place of an object is that one's.
+        above = [tuple(map(_folded, other.path)) for other in beside if len(other.path) < len(mask.path)]
+        self.is_covered = any(self.path[: len(path)] == path for path in above)
+
+
+@lru_cache(4096)
+def _folded(name: str) -> str:
+    """Return what names have in common that somebody may take for the same."""
+    return normalize("NFKC", name).casefold()
+
+
+@lru_cache(4096)
+def _rest_of(path: tuple[str, ...], name: str) -> tuple[str, ...] | None:
+    """Return what is left of a path behind a field; a field may have dots in its name. None: it is not on the path."""
+    name = _folded(name)
+    return next((path[end:] for end in range(1, len(path) + 1) if ".".join(path[:end]) == name), None)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a field comes twice: readers differ in which of them they take")
+    return found
+
+
+def _refuse(constant: str) -> Never:
+    raise ValueError(f"{constant} is no JSON")
 
 
 class _Fraction(str):

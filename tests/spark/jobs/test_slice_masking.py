@@ -72,8 +72,9 @@ def test_what_is_redacted_keeps_its_type_and_null_is_null() -> None:
 def test_objects_and_lists_are_masked_leaf_by_leaf() -> None:
     found = value_of(masker("value.who=hash"), {"who": {"name": "anna", "tags": ["a", True, None, 2.5]}})
     assert isinstance(found, dict)
-    assert re.fullmatch("[0-9a-f]{32}", found["who"]["name"])
-    text, flag, nothing, number = found["who"]["tags"]
+    (first, name), (second, tags) = found["who"].items()
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in (first, second, name))
+    text, flag, nothing, number = tags
     assert len(text) == 32
     assert isinstance(flag, bool)
     assert nothing is None
@@ -82,7 +83,7 @@ def test_objects_and_lists_are_masked_leaf_by_leaf() -> None:
 
 def test_what_is_not_masked_keeps_its_bytes() -> None:
     made = masker("value.a=hash", "users:value.b=hash")
-    for data in (b'{ "b": 1.10,  "c":"\\u00e4" }', b"[ 1, 2 ]"):
+    for data in (b'{ "b": 1.10,  "c":"\\u00e4" }', b"[ { }, null ]", b" null"):
         assert made.masked("orders", None, data, None) == (None, data, None, 0)
     kept = made.masked(
         "orders", None, b'{"c":1.10, "d":1E+5, "a":null, "e":"\\u00e4", "f":12345678901234567890}', None
@@ -91,15 +92,107 @@ def test_what_is_not_masked_keeps_its_bytes() -> None:
     assert made.masked("users", None, b'{"b":"x"}', None)[1] != b'{"b":"x"}'
 
 
-@pytest.mark.parametrize(
-    "data", [b"anna@shop.de", b'{"mail": "anna@shop.de"', b"\xff\x00anna", b'"anna@shop.de"', b"[" * 10_000]
-)
-def test_what_a_mask_cannot_look_into_is_masked_as_a_whole(data: bytes) -> None:
+MAIL = b"anna@shop.de"
+ODD = {  # where a mask of customer.mail cannot tell what to leave
+    "text": MAIL,
+    "cut": b'{"customer":{"mail":"%b"}' % MAIL,
+    "bytes": b"\xff\x00" + MAIL,
+    "text of JSON": b'"%b"' % MAIL,
+    "number": b"17",
+    "list of texts": b'["%b"]' % MAIL,
+    "list of lists": b'[[],[["%b"]]]' % MAIL,
+    "deep": b'{"customer":' * 10_000,
+    "deep and whole": b"[" * 5_000 + b'{"customer":{"mail":"%b"}}' % MAIL + b"]" * 5_000,
+    "two values": b'{"a":1}\n{"customer":{"mail":"%b"}}' % MAIL,
+    "comma behind": b'{"customer":{"mail":"%b"},}' % MAIL,
+    "NaN": b'{"a":NaN,"customer":{"mail":"%b"}}' % MAIL,
+    "Infinity": b'{"customer":{"mail":-Infinity,"a":"%b"}}' % MAIL,
+    "number as a name": b'{1:2,"customer":{"mail":"%b"}}' % MAIL,
+    "field twice": b'{"customer":{"mail":"%b","mail":"x"}}' % MAIL,
+    "object twice": b'{"customer":{"mail":"%b"},"customer":{}}' % MAIL,
+    "object twice, then null": b'{"customer":{"mail":"%b"},"cust\\u006fmer":null}' % MAIL,
+    "text in place of an object": b'{"customer":"%b"}' % MAIL,
+    "text in a list of objects": b'{"customer":[{"mail":"x"},"%b"]}' % MAIL,
+    "JSON in a text": b'{"customer":"{\\"mail\\":\\"%b\\"}"}' % MAIL,
+    "number in place of an object": b'{"customer":491701234567}',
+    "truth in place of an object": b'{"customer":true}',
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("how", ["hash", "fake", "redact", "null"])
+def test_what_a_mask_cannot_look_into_is_masked_as_a_whole(name: str, how: str) -> None:
+    for made in (
+        masker(f"value.customer.mail={how}").masked("t", None, ODD[name], None),
+        masker(f"key.customer.mail={how}").masked("t", ODD[name], None, None),
+    ):
+        found = made[0] or made[1]
+        assert made[3] == WHOLE | 1
+        assert found != ODD[name]
+        assert b"anna" not in (found or b"")
+        assert b"1701234" not in (found or b"")
+
+
+SHAPES = {  # where it is met, and all else stays
+    "list": '[{"customer":{"mail":"anna@shop.de"}},[{"customer":[{"mail":"anna@shop.de"}]}]]',
+    "escaped name": '{"cust\\u006fmer":{"m\\u0061il":"anna@shop.de"}}',
+    "capitals": '{"Customer":{"MAIL":"anna@shop.de"}}',
+    "both": '{"customer":{"mail":"x","Mail":"anna@shop.de"}}',
+    "dots": '{"customer.mail":"anna@shop.de","customer":null}',
+    "mark of the order of bytes": '\ufeff{"customer":{"mail":"anna@shop.de"}}',
+    "object": '{"customer":{"mail":{"anna@shop.de":{"anna@shop.de":["anna@shop.de"]}}}}',
+    "text of JSON": '{"customer":{"mail":"{\\"anna@shop.de\\":1}"}}',
+    "empty and null": '{"customer":[null,{},{"mail":null},{"mail":"anna@shop.de"}]}',
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_a_field_is_met_in_whatever_form_it_comes(name: str, encoding: str) -> None:
     for how in ("hash", "fake", "redact", "null"):
-        _, value, _, met = masker(f"value.mail={how}").masked("t", None, data, None)
-        assert met == WHOLE | 1
-        assert b"anna" not in (value or b"")
-        assert (value is None) == (how == "null")
+        _, value, _, met = masker(f"value.customer.mail={how}").masked("t", None, SHAPES[name].encode(encoding), None)
+        assert value is not None
+        assert b"anna" not in value
+        assert met == 1
+        assert "mail" in value.decode().lower(), "names above what is masked stay"
+
+
+def test_a_mask_finds_fields_whose_parents_have_dots_in_their_names() -> None:
+    document = {"a.b": {"c": "x"}, "a": {"b.c": "y", "b": {"c": "z"}}, "a.b.c": "w"}
+    found = value_of(masker("value.a.b.c=redact"), document)
+    assert found == {"a.b": {"c": "***"}, "a": {"b.c": "***", "b": {"c": "***"}}, "a.b.c": "***"}
+
+
+def test_masks_of_a_field_and_of_what_is_in_it_go_together() -> None:
+    for masks in (("value.a=hash", "value.a.b=null"), ("value.a.b=null", "value.a=hash")):
+        made = masker(*masks)
+        _, value, _, met = made.masked("t", None, b'{"a":{"b":"x","c":"y"}}', None)
+        assert met == 3
+        assert value is not None
+        assert sorted(map(type, json.loads(value)["a"].values()), key=str) == [type(None), str]
+        _, value, _, met = made.masked("t", None, b'{"a":"x"}', None)
+        assert value is not None
+        assert len(json.loads(value)["a"]) == 32, "the text that is there is one of the masks' matter"
+
+
+def test_headers_are_met_in_capitals_and_by_each_of_their_masks() -> None:
+    made = masker("header.X-Mail=hash", "t:header.x-mail=null")
+    assert made.masked("t", None, None, [("x-mail", MAIL), ("X-MAIL", MAIL)])[2:] == (
+        [("x-mail", None), ("X-MAIL", None)], 3,
+    )  # fmt: skip
+    kept = made.masked("u", None, None, [("x-mail", MAIL)])[2]
+    assert kept is not None
+    assert re.fullmatch(b"[0-9a-f]{32}", kept[0][1] or b"")
+
+
+def test_fakes_keep_no_letter_of_any_script() -> None:
+    for text in ("अनिल कुमार", "①②③ 漢字", "อันนา", "🙂 Анна", "ﬁn é"):
+        faked = masker("value=fake").masked("t", None, text.encode(), None)[1]
+        assert faked is not None
+        assert not set(faked.decode()) & {each for each in text if not each.isascii()}
+    names = value_of(masker("value.a=fake"), {"a": {str(number): number for number in range(10)}})
+    assert isinstance(names, dict)
+    assert len(names["a"]) == 10, "two names that would become one"
 
 
 def test_masks_that_met_nothing_are_known() -> None:
