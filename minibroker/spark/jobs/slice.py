@@ -22,6 +22,8 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from minibroker.clock import LoopClock
+from minibroker.controller.controller import check_name
+from minibroker.errors import KafkaError
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.folders import Folder, open_folder
 from minibroker.spark.jobs.arguments import (
@@ -160,19 +162,21 @@ def cut(
     use_source(spark)
     reader = spark.read.format(NAME).options(**source)
     rows = sampled(reader.option("includeHeaders", "true").load(), asked)
-    rows = newest(rows, asked.records) if asked.records is not None else rows
-    if asked.masks:
+    if asked.masks:  # before all else: rows go through files from task to task
         rows = map_in_arrow(rows, masking(asked.masks, asked.salt), f"{RECORDS_DDL}, about BIGINT, met BIGINT")
     else:
         rows = rows.selectExpr("*", "0 as met")
     notes = []
     if asked.records is not None:
+        rows = newest(rows, asked.records)
         notes.append("--records takes the newest of each partition: of some keys the older records are not there")
     rows = rows.persist()  # read once: it is asked for several times
     try:
         with progress.step("reading and sampling"):
             found = _Contents(rows, asked)
         _check_met(found, asked)
+        for topic in found.topics:  # also those of brokers that say what no topic can be called
+            check_name(asked.prefix + topic)
         shift_ms = _shift_ms(asked, found, clock or LoopClock())
         moved = _moved(rows, shift_ms, asked.prefix)
         if to_files:
@@ -207,6 +211,10 @@ def _check(source: Mapping[str, str], asked: Cut, target: Mapping[str, str] | No
         raise OptionError("say where the slice goes: one of --to-files, --to-path, --to-bootstrap-server")
     if target and not asked.prefix and SERVERS in target and target[SERVERS] == source.get(SERVERS):
         raise OptionError("the slice would go into the topics that it is taken of: say --prefix, or other brokers")
+    try:
+        check_name(asked.prefix + "t")
+    except KafkaError as error:
+        raise OptionError(f"--prefix {asked.prefix}: {error.message}") from None
     if any(mask.how in (HASH, FAKE) for mask in asked.masks) and not asked.salt:
         raise OptionError(
             f"--mask with hash or fake needs a secret: set {SALT}, or --salt TEXT; without one anybody could try "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from minibroker.spark.jobs import loading, slice
@@ -55,6 +56,13 @@ def works(spark: Any, *, logs: int, topics: int) -> Any:
         offsets = [(row["topic"], row["partition"], row["offset"]) for row in listed]
         whole.append([count, records, offsets == sorted(offsets)])
     return whole
+
+
+def is_on_disk(spark: Any, *, text: str) -> bool:
+    """Return whether Spark has written a text to the files by which rows go from task to task."""
+    disk = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
+    folders = [Path(folder) for folder in disk.localDirsString()]
+    return any(text.encode() in path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file())
 
 
 def files(spark: Any, *, folder: str) -> None:

@@ -93,6 +93,23 @@ def test_what_is_masked_can_still_be_joined_and_is_nowhere(spark: Session, data:
     assert "needs a secret" in refused(spark, *words[:4], "--mask", "key=hash", "--to-files", tmp_path)
 
 
+def test_nothing_reaches_a_disk_before_it_is_masked(spark: Session, tmp_path: Path) -> None:
+    for name, secret in (("orders-0", b"anna-of-the-disk"), ("users-0", b"bert-of-the-disk")):
+        record = Record(secret, b'{"email":"%b"}' % secret, (("mail", secret),), START_MS)
+        log = open_at(tmp_path / "data", name)
+        records = [record._replace(offset=offset) for offset in range(50)]
+        log.append_as_follower(build_batch(2, records, base_offset=0), now_ms=0)
+        log.close()
+    words = ("--path", tmp_path / "data", "--records", 20, "--salt", "s")
+    cut(spark, *words, "-t", "orders", "--to-files", tmp_path / "open")
+    assert spark.call("tests.spark.jobs.loads:is_on_disk", text="anna-of-the-disk"), "of what is not masked"
+    masks = ("--mask", "key=hash", "--mask", "value.email=hash", "--mask", "header.mail=hash")
+    told = cut(spark, *words, "-t", "users", *masks, "--to-files", tmp_path / "masked")
+    assert told["records"] == 20
+    assert [record["offset"] for record in lines(tmp_path / "masked" / "users.jsonl")] == list(range(30, 50))
+    assert not spark.call("tests.spark.jobs.loads:is_on_disk", text="bert-of-the-disk")
+
+
 def test_a_slice_becomes_a_directory_and_topics(spark: Session, data: Path, tmp_path: Path) -> None:
     words = ("--path", data, "-t", "orders,users", "--records", 5, "--shift=-1h")
     told = cut(spark, *words, "--prefix", "test-", "--to-path", tmp_path / "data")
@@ -161,6 +178,7 @@ def test_what_makes_no_sense_is_refused(spark: Session, data: Path, tmp_path: Pa
         (("--shift", "1h", "--shift-to", "now", *to), "--shift and --shift-to are both there"),
         (("--shift-to", "soon", *to), "--shift-to soon: write now"),
         (("--records", "0", *to), "--records is 0"),
+        (("--prefix", "../evil-", *to), "--prefix ../evil-: Topic name is invalid: '../evil-t' contains"),
     ):
         assert told in refused(spark, *source, *words), words
     (tmp_path / "file").touch()
