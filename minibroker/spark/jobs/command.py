@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
+from errno import EACCES, EDQUOT, EFBIG, EIO, EMFILE, ENOSPC, EROFS
 
 from minibroker.spark.jobs import GONE, JOBS, job_module
 from minibroker.spark.jobs.arguments import add_repeated, pairs_of
@@ -16,8 +18,18 @@ FAILED = 1
 PACKAGE = "--package"
 # What Spark says of data that cannot be read, of files and tables that are not there: its sentence, not the stack.
 OF_DATA = re.compile(
-    r"\[(?:MALFORMED_|CAST_|CANNOT_PARSE|INVALID_|PATH_NOT_FOUND|UNABLE_TO_INFER|USER_RAISED_|DATA_SOURCE_NOT_FOUND|"
-    r"TABLE_OR_VIEW_NOT_FOUND)[A-Z0-9_.]*\] (.+?)(?: SQLSTATE: \w+)?$",
+    r"\[(?:MALFORMED_|CAST_|CANNOT_|COLUMN_ALREADY_EXISTS|FAILED_READ_FILE|INVALID_|PATH_NOT_FOUND|UNABLE_TO_INFER|"
+    r"USER_RAISED_|DATA_SOURCE_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND)[A-Z0-9_.]*\] "
+    r"((?:.|\n(?!\s+at ))+?(?=\s+SQLSTATE)|.+$)",
+    re.MULTILINE,
+)
+READING = "Encountered error while reading file"  # why, says the last cause alone
+CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )+(.+(?:\n(?!\s+at |\s+\.\.\.|Caused by|\n|\Z).+)*)", re.MULTILINE)
+# What no job can do anything about, wherever Python or Java met it.
+OF_SYSTEM = re.compile(
+    r"^\W*(?:Caused by: )?(?:[\w.$]+(?:Error|Exception): )+(.*(?:"
+    + "|".join(re.escape(os.strerror(code)) for code in (EACCES, EDQUOT, EFBIG, EIO, EMFILE, ENOSPC, EROFS))
+    + r").*)$",
     re.MULTILINE,
 )
 # A stream begins with a worker that plans: Spark waits 10 s for it, a constant in 4.0 to 4.3. From 4.2 on it waits 60 s
@@ -63,12 +75,22 @@ def overview() -> str:
 
 def reason_of(error: Exception) -> str | None:
     """Return what was wrong with data or a task of ours, out of pages of Spark's; None if it was something else."""
-    if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+    text = str(error)
+    if isinstance(error, OSError):
+        text = f"{type(error).__name__}: {text}"
+    elif not type(error).__module__.startswith(("pyspark.", "py4j.")):
         return None
-    if NO_WORKER.search(str(error)):
+    elif NO_WORKER.search(text):
         return BUSY
-    said = re.search(r"^\s*minibroker\.[\w.]+: (.+)$", str(error), re.MULTILINE) or OF_DATA.search(str(error))
-    return said[1] if said else None
+    said = (
+        re.search(r"^\s*minibroker\.[\w.]+: (.+)$", text, re.MULTILINE)
+        or OF_SYSTEM.search(text)
+        or OF_DATA.search(text)
+    )
+    if not said:
+        return None
+    causes = CAUSE.findall(text) if said[1].startswith(READING) else []
+    return " ".join(" ".join([said[1], *causes[-1:]]).split())
 
 
 def _write_package(words: Sequence[str]) -> int:

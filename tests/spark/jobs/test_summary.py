@@ -166,6 +166,65 @@ minibroker.spark.files.rows.CorruptBatch: orders-0, offsets 3 to 4, byte 9 of da
     assert reason_of(ValueError("minibroker.x: no")) is None
 
 
+OF_FILES = {  # as Spark 4.1 says it, and what is left of it
+    """An error occurred while calling o75.collectToPython.
+: o.a.s.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///b.csv.  SQLSTATE: KD001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(QueryExecutionErrors.scala:904)
+\t... 1 more
+Caused by: org.apache.spark.SparkIllegalArgumentException: CSV header does not conform to the schema.
+ Header: name, id
+ Schema: id, name
+Expected: id but found: name
+CSV file: file:///b.csv
+\tat org.apache.spark.sql.catalyst.csv.CSVHeaderChecker.$anonfun$checkHeaderColumnNames$7(CSVHeaderChecker.scala:83)
+\t... 1 more
+""": (
+        "Encountered error while reading file file:///b.csv. CSV header does not conform to the schema. "
+        "Header: name, id Schema: id, name Expected: id but found: name CSV file: file:///b.csv"
+    ),
+    """Job aborted due to stage failure
+Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:/b.
+\tat org.apache.spark.sql.execution.datasources.FileScanRDD
+Caused by: java.lang.RuntimeException: java.io.IOException: could not read page
+\tat org.apache.parquet
+Caused by: java.io.IOException: FAILED_TO_UNCOMPRESS(5)
+\tat org.xerial
+""": "Encountered error while reading file file:/b. FAILED_TO_UNCOMPRESS(5)",
+    """[CANNOT_MERGE_SCHEMAS] Failed merging schemas:
+Initial schema:
+"STRUCT<id: BIGINT>"
+Schema that cannot be merged with the initial schema:
+"STRUCT<id: STRING>". SQLSTATE: 42KD9
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.failedMergingSchemaError
+""": (
+        'Failed merging schemas: Initial schema: "STRUCT<id: BIGINT>" '
+        'Schema that cannot be merged with the initial schema: "STRUCT<id: STRING>".'
+    ),
+    """[STREAM_FAILED] Query [id = 0] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred
+Traceback (most recent call last):
+  File "minibroker/spark/jobs/export_files.py", line 315, in write
+    size_bytes = file.close()
+OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device
+
+\tat org.apache.spark.api.python.BasePythonRunner
+""": "[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device",
+    """Job aborted
+Caused by: java.io.IOException: No space left on device
+\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
+""": "No space left on device",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", OF_FILES)
+def test_of_a_file_or_disk_that_cannot_be_used_the_cause_is_said(told: str) -> None:
+    assert reason_of(spark_error(told)) == OF_FILES[told]
+
+
+def test_what_the_system_refuses_to_the_driver_is_said() -> None:
+    assert reason_of(PermissionError(13, "Permission denied", "lake")) == "[Errno 13] Permission denied: 'lake'"
+    assert reason_of(FileNotFoundError(2, "No such file or directory", "x")) is None, "that would be a bug of ours"
+
+
 LATE = spark_error("[STREAM_FAILED] Query [id = 0] terminated with exception: Python worker failed to connect back.")
 
 
