@@ -79,5 +79,5 @@ def _bytes(value: Any) -> bytes | None:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and "base64" in value:
-        return b64decode(value["base64"])
+        return b64decode(value["base64"], validate=True)
     return dumps(value).encode()  # a document within, as people write it

@@ -38,7 +38,17 @@ def test_a_line_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["[1]", "", "{", '{"headers":["h"]}', '{"ts":"soon"}', '{"key":{"base64":5}}', "[" * 100_000]
+    "line",
+    [
+        "[1]",
+        "",
+        "{",
+        '{"headers":["h"]}',
+        '{"ts":"soon"}',
+        '{"key":{"base64":5}}',
+        '{"key":{"base64":"!"}}',
+        "[" * 100_000,
+    ],
 )
 def test_what_is_no_record_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match="is no record in JSON"):
