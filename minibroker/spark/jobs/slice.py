@@ -202,8 +202,10 @@ def cut(
         )
     if not found.partitions:
         problems.append("nothing was found to take")
-    table = Table("partitions", ["topic", "partition", "records"], found.partitions)
-    return Summary("slice", figures, [table], problems, notes)
+    tables = [Table("partitions", ["topic", "partition", "records"], found.partitions)]
+    if asked.masks:
+        tables.append(Table("masks", ["mask", "records"], found.masked))
+    return Summary("slice", figures, tables, problems, notes)
 
 
 def _check(source: Mapping[str, str], asked: Cut, target: Mapping[str, str] | None, to_files: str | None) -> None:
@@ -287,21 +289,22 @@ class _Contents:
             sql.count_if(sql.col("about") == 0),
             sql.count_if(sql.col("met") >= WHOLE),
             sql.bit_or("about"),
-            sql.bit_or("met"),
+            *(sql.count_if(sql.col("met").bitwiseAND(mask.bit) != 0) for mask in asked.masks),
         )
         found = sorted(map(tuple, counted.collect()))
         self.partitions = [(asked.prefix + topic, partition, records) for topic, partition, records, *_ in found]
         self.topics = sorted({row[0] for row in found})
         self.newest_ms = max((row[3] // 1000 for row in found), default=0)
         self.records, self.others, self.whole = (sum(row[place] for row in found) for place in (2, 4, 5))
-        self.about, self.met = (reduce(or_, (row[place] for row in found), 0) for place in (6, 7))  # bits
+        self.about = reduce(or_, (row[6] for row in found), 0)  # bits
+        self.masked = [(mask.what, sum(row[7 + place] for row in found)) for place, mask in enumerate(asked.masks)]
 
 
 def _check_met(found: _Contents, asked: Cut) -> None:
     """Raise if a name that was said is nowhere: what was meant would be there unsampled, or unmasked."""
     idle = [f"--by {each.text}" for number, each in enumerate(asked.by) if not found.about >> number & 1]
     if not asked.allow_unused_masks:
-        idle += [f"--mask {mask.what}" for mask in asked.masks if not found.met & mask.bit]
+        idle += [f"--mask {what}" for what, records in found.masked if not records]
     if idle and found.records:
         raise OptionError(
             f"{idle[0]} met nothing in {found.records} records, so nothing was written: is the name right?"

@@ -85,6 +85,9 @@ def test_what_is_masked_can_still_be_joined_and_is_nowhere(spark: Session, data:
     }
     assert "user" not in (tmp_path / "users.jsonl").read_text().replace('"topic":"users"', "")
     assert users[0]["headers"] == ["trace", "***"]
+    assert [list(row.values()) for row in told["masks"]] == [
+        ["users:key", 60], ["orders:value.customer.id", 180], ["value.email", 60], ["header.trace", 60],
+    ]  # fmt: skip
     assert '"total":1.5' in orders[0]["payload"]
     assert [record["offset"] for record in users] == list(range(60)), "in their order"
     assert max(record["ts"] for record in orders) == 1_893_456_000_000
