@@ -4,16 +4,18 @@
 
 What must hold: nothing is guessed from content. Without a word about the value it is a column of that name, or all
 columns as JSON, which of JSON lines is the line as it stands; what `export` wrote is known by its columns and comes
-back as it was. A line or a time that cannot be read is never passed over: the column WRONG says what is wrong with a
-record, and ends the job unless the mode is another one.
+back as it was. Files that have different columns are read by the names of their columns, or not at all. A line
+or a time that cannot be read is never passed over: the column WRONG says what is wrong with a record, and ends the job
+unless the mode is another one.
 Not here: where the records go (loading.py).
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -37,8 +39,12 @@ TASKS_MAX = 5000  # that write; of more partitions than these some fall together
 NUMBERS_A_TASK = 24  # so many numbers for each task, and none is without one
 FAIL, KEEP, DROP = MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 # Columns beside those of files: a line of JSON as it stands; one that cannot be read; what is wrong with a record.
-LINE, BROKEN, WRONG = "__line", "__broken", "__wrong"
-TASK = "__task"
+LINE, BROKEN, WRONG, TASK = OURS = tuple(f"__minibroker_{name}" for name in ("line", "broken", "wrong", "task"))
+MERGING = ("parquet", "orc")  # formats whose files may have columns that others have not
+FRACTIONS = ("double", "decimal")
+TIME_MS_MAX = (1 << 63) // 1000 - 1  # Spark has microseconds
+# Behind a line of JSON, to see that it is one value: Spark reads the first of a line and nothing behind it.
+END, ENDS = '\n,{"__end":true}]', "array<struct<__end: boolean>>"
 
 
 class Choice(NamedTuple):
@@ -82,64 +88,128 @@ def opened(spark: Any, paths: Sequence[str], file_format: str, options: Mapping[
         if len(paths) > 1:
             raise OptionError(f"--format {file_format}: name one table, not {', '.join(paths)}")
         is_name = "/" not in paths[0]
-        return spark.read.options(**told).table(paths[0]) if is_name else reader.options(**told).load(paths[0])
+        rows = spark.read.options(**told).table(paths[0]) if is_name else reader.options(**told).load(paths[0])
+        return _with_their_names(rows)
     # Names of folders are texts: a topic may be called 2024.
     name = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(name, "true")
     spark.conf.set(name, "false")
     try:
         if file_format == RECORDS:
-            lines = spark.read.options(**told).text(list(paths)).select("value")
-            return map_in_arrow(lines, _read_lines, f"{RECORDS_DDL}, {BROKEN} STRING")
+            lines = spark.read.options(**told).text(list(paths)).selectExpr("cast(value as binary)")
+            return map_in_arrow(lines, _read_lines, f"{RECORDS_DDL}, {BROKEN} BINARY")
         if file_format not in ("json", "csv"):
-            return reader.options(**told).load(list(paths))
+            told = ({"mergeSchema": "true"} if file_format in MERGING else {}) | told
+            rows = reader.options(**told).load(list(paths))
+            if file_format == "avro":
+                _check_alike(rows, lambda file: spark.read.format(file_format).options(**told).load(file))
+            return _with_their_names(rows)
         if file_format == "csv":
             told = {"header": "true"} | ({"sep": "\t"} if all(".tsv" in path for path in paths) else {}) | told
         # All columns are read, also of CSV: a line is broken by those, too, that nobody asks for.
         told |= {"mode": KEEP, "columnNameOfCorruptRecord": BROKEN, "columnPruning": "false"}
-        schema = reader.options(**told).load(list(paths)).schema
-        schema = schema if BROKEN in schema.names else schema.add(BROKEN, "string")
+        rows = reader.options(**told).load(list(paths))
+        if file_format == "csv":
+            told = _with_header(_with_their_names(rows), told)
+        schema = rows.schema if BROKEN in rows.columns else rows.schema.add(BROKEN, "string")
         if file_format == "json" and not {"multiline", "encoding", "charset"} & {each.lower() for each in options}:
             return _with_lines(spark.read.options(**told).text(list(paths)), schema, told)
+        if schema.names == [BROKEN]:
+            what = "no first line with names of columns" if file_format == "csv" else "nothing that can be read"
+            raise OptionError(f"{', '.join(paths)}: there is {what}")
         return spark.read.schema(schema).format(file_format).options(**told).load(list(paths))
     finally:
         spark.conf.set(name, before)
 
 
+def _with_their_names(rows: Any) -> Any:
+    """Return rows of which no column is called as one of ours."""
+    ours = [name for name in rows.columns if name in OURS]
+    if ours:
+        raise OptionError(f"there is a column {ours[0]}, and that is a name of ours: give it another one")
+    return rows
+
+
+def _check_alike(rows: Any, read: Callable[[str], Any]) -> None:
+    """Refuse files whose columns differ, where a reader takes those of one file and drops what others have."""
+    first, *others = [unquote(file) for file in rows.inputFiles()]
+    columns = read(first).dtypes
+    for file in others:
+        if read(file).dtypes != columns:
+            raise OptionError(f"{file} has other columns than {first}: import them one by one")
+
+
+def _with_header(rows: Any, told: Mapping[str, str]) -> dict[str, str]:
+    """Return options by which each file of CSV must have the columns of the first, in their order."""
+    given = {name.lower(): value for name, value in told.items()}
+    unnamed = [number for number, name in enumerate(rows.columns) if name == f"_c{number}"]
+    if given["header"].lower() != "true" or "enforceschema" in given:
+        return dict(told)
+    if unnamed and len(rows.inputFiles()) > 1:
+        raise OptionError(
+            f"column {unnamed[0] + 1} has no name in the first line, so nobody can say whether all files have the same "
+            "columns: import them one by one, or say --read-option enforceSchema=true if they have"
+        )
+    return {"enforceSchema": str(bool(unnamed)).lower(), **told}  # Spark would compare with the name that it has made
+
+
 def _with_lines(lines: Any, schema: Any, told: Mapping[str, str]) -> Any:
     """Return the fields of JSON lines, and the lines."""
     from pyspark.sql import functions as sql  # pyright: ignore
-    from pyspark.sql.types import StructType  # pyright: ignore
+    from pyspark.sql.types import StringType, StructField, StructType  # pyright: ignore
 
-    of_folders = [name for name in lines.columns if name != "value"]
-    fields = StructType([field for field in schema.fields if field.name not in of_folders])
-    lines = lines.where("trim(value) <> ''").select(
+    # A number is text as it stands: the key 1 must not become 1.0 because another line has a fraction.
+    fields = StructType(
+        [
+            StructField(each.name, StringType() if each.dataType.typeName() in FRACTIONS else each.dataType)
+            for each in schema.fields
+            if each.name not in lines.columns or each.name == "value"
+        ]
+    )
+    of_folders = [_quoted(name) for name in lines.columns if name != "value"]
+    ends = sql.from_json(sql.concat(sql.lit("["), "value", sql.lit(END)), ENDS, dict(told))
+    lines = lines.where(sql.col("value").rlike(r"\S")).select(
         sql.col("value").alias(LINE),
         sql.from_json("value", fields, dict(told)).alias("__fields"),
-        *map(_quoted, of_folders),
+        sql.coalesce((sql.size(ends) == 2) & sql.get(ends, sql.lit(1))["__end"], sql.lit(False)).alias("__is_one"),
+        *of_folders,
     )
-    return lines.select(LINE, "__fields.*", *map(_quoted, of_folders))
+    broken = sql.when(sql.col("__is_one"), sql.col("__fields")[BROKEN]).otherwise(sql.col(LINE))
+    names = [sql.col("__fields")[name].alias(name) for name in fields.names if name != BROKEN]
+    return lines.select(LINE, *names, broken.alias(BROKEN), *of_folders)
 
 
 def _read_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn lines of `slice` into records."""
-    from minibroker.tools.json_lines import read_line
-
-    schema = ROWS.append(pa.field(BROKEN, pa.string()))
+    schema = ROWS.append(pa.field(BROKEN, pa.binary()))
     for batch in batches:
         rows = []
-        for line in filter(str.strip, batch.column(0).to_pylist()):
-            row: dict[str, Any] = dict.fromkeys(schema.names)
+        for line in filter(bytes.strip, batch.column(0).to_pylist()):
             try:
-                found = read_line(line)
-                row |= {name: found.get(name) for name in ("key", "topic", "partition", "offset")}
-                row["value"], row["headers"] = found["payload"], found["headers"] or None
-                row["timestampType"] = int(found.get("tstype") == "logappend")
-                row["timestamp"] = None if found.get("ts") is None else found["ts"] * 1000
+                rows.append(_row_of(line))
             except ValueError:
-                row[BROKEN] = line
-            rows.append(row)
+                rows.append({BROKEN: line})
         yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def _row_of(line: bytes) -> dict[str, Any]:
+    """Return a record; raise ValueError where a line says something that a record cannot have."""
+    from minibroker.tools.json_lines import read_line
+
+    found = read_line(line)
+    for name, end in (("partition", 1 << 31), ("offset", 1 << 63), ("ts", TIME_MS_MAX)):
+        number = found.get(name)
+        if number is not None and (type(number) is not int or not -end <= number < end):
+            raise ValueError(f"{name} is {number!r}")
+    if not isinstance(found.get("topic"), str | None):
+        raise ValueError(f"topic is {found['topic']!r}")
+    for text in (found.get("topic") or "", *(name for name, _ in found["headers"])):
+        text.encode()  # JSON can say halves of letters
+    row = {name: found.get(name) for name in ("key", "topic", "partition", "offset")}
+    row |= {"value": found["payload"], "headers": found["headers"] or None}
+    row["timestampType"] = int(found.get("tstype") == "logappend")
+    row["timestamp"] = None if found.get("ts") is None else found["ts"] * 1000
+    return row
 
 
 def as_records(frame: Any, choice: Choice, mode: str) -> Any:
@@ -159,18 +229,21 @@ def as_records(frame: Any, choice: Choice, mode: str) -> Any:
     if is_export:
         frame = in_order(frame, [name for name in ("topic", "partition") if name in types])
     columns = {"topic": sql.col(_quoted(topic)).cast("string") if topic else sql.lit(choice.topic)}
-    wrong = [sql.concat(sql.lit("a line cannot be read: "), sql.substring(BROKEN, 1, 60))] * (BROKEN in frame.columns)
+    wrong = []
+    if BROKEN in frame.columns:
+        line = sql.substring(sql.col(BROKEN).cast("string"), 1, 60)
+        wrong.append(sql.concat(sql.lit("a line cannot be read: "), line))
     key = choice.key or ("key" if is_export else None)
     if key is not None:
         columns["key"] = _bytes(sql, key, types[key])
-    for column, name, kind in (
-        ("timestamp", choice.timestamp or ("timestamp" if is_export else None), "timestamp"),
-        ("partition", choice.partition_column, "int"),
+    for column, name in (
+        ("timestamp", choice.timestamp or ("timestamp" if is_export else None)),
+        ("partition", choice.partition_column),
     ):
         if name is None:
             continue
         given = sql.col(_quoted(name))
-        columns[column] = _time(sql, name, types[name]) if column == "timestamp" else given.try_cast(kind)
+        columns[column] = _time(sql, name, types[name]) if column == "timestamp" else _whole_number(given)
         is_wrong = given.isNotNull() & columns[column].isNull()
         told = sql.concat(sql.lit(f"{name} is no {column}: "), sql.substring(given.cast("string"), 1, 60))
         wrong.append(sql.when(is_wrong, told))
@@ -227,6 +300,14 @@ def _value(sql: Any, types: Mapping[str, str], choice: Choice, has_lines: bool) 
     return sql.to_json(sql.struct(*map(_quoted, types)), {"ignoreNullFields": "false"})
 
 
+def _whole_number(column: Any) -> Any:
+    """Return an int; null also for what has a fraction."""
+    from pyspark.sql import functions as sql  # pyright: ignore
+
+    number = column.cast("string").try_cast("double")
+    return sql.when(number == number.try_cast("int"), number.try_cast("int"))
+
+
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
@@ -242,7 +323,7 @@ def _bytes(sql: Any, name: str, kind: str) -> Any:
 def _time(sql: Any, name: str, kind: str) -> Any:
     column = sql.col(_quoted(name))
     if kind in ("bigint", "int"):
-        return sql.timestamp_millis(column)
+        return sql.when(column.between(-TIME_MS_MAX, TIME_MS_MAX), sql.timestamp_millis(column))
     if kind in ("timestamp", "string", "date", "timestamp_ntz"):
         return column.try_cast("timestamp")
     raise OptionError(f"--timestamp {name}: the column is {kind}, no time; milliseconds, times and texts of times are")

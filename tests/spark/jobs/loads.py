@@ -78,6 +78,13 @@ def files(spark: Any, *, folder: str) -> None:
     rows.drop("more").selectExpr("*", "unix_millis(at) as ms").write.option("header", "true").csv(f"{folder}/rows.csv")
 
 
+def written(spark: Any, *, folder: str, files: dict[str, str]) -> None:
+    """Write what queries yield to a folder, each as one file of the format that its first folder is named after."""
+    for name, query in files.items():
+        kind = name.partition("/")[0]
+        spark.sql(query).write.format(kind if kind == "orc" else "parquet").save(f"{folder}/{name}")
+
+
 def generated(spark: Any, *, rule: str, tasks: int) -> Any:
     """Return a hash of all records, made in so many tasks."""
     from pyspark.sql import functions as sql

@@ -153,6 +153,122 @@ def test_a_line_is_broken_by_columns_that_nobody_asks_for(spark: Session, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.interop
+def test_a_line_of_json_is_one_value(spark: Session, tmp_path: Path) -> None:
+    broken = [
+        '{"id":1}x', '{"id":1}{"id":2}', '{"id":1},{"id":2}', '{"id":1}]x', '{"id":1}}', '{"id":1} // x', "null", "[1]",
+        "\u00a0", '{"id"',
+    ]  # fmt: skip
+    whole = ['{"id":1}', ' {"id":2.5}\t', '{"id":12345678901234567890, "a": [{}]}']
+    (tmp_path / "rows.jsonl").write_text("\n".join([*broken, "", " \t ", *whole]))
+    words = (tmp_path / "rows.jsonl", "-t", "orders", "--key", "id")
+    told = imported(spark, *words, "--to-path", tmp_path / "keep", "--read-option", "mode=PERMISSIVE")
+    assert (told["records"], told["not parsed"]) == (len(broken) + len(whole), len(broken))
+    told = imported(spark, *words, "--to-path", tmp_path / "drop", "--read-option", "mode=DROPMALFORMED")
+    assert told["dropped"] == len(broken)
+    found = rows(spark, tmp_path / "drop", "orders")
+    assert [row[3] for row in found] == [b"1", b"2.5", b"12345678901234567890"], "a number is as it stands"
+    assert [row[4].decode() for row in found] == whole
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_files_with_other_columns_are_read_by_name_or_refused(spark: Session, tmp_path: Path) -> None:
+    """Whatever a second file has, no value comes under a name that is not its own, and none is lost."""
+    spark.call(
+        f"{LOADS}:written",
+        files={
+            f"{kind}/{name}": query
+            for kind in ("parquet", "orc")
+            for name, query in (
+                ("more/a", "select 1 as id, 'a' as name"), ("more/b", "select 'x' as extra, 'b' as name, 2 as id"),
+                ("type/a", "select 1 as id"), ("type/b", "select 'x' as id"),
+            )
+        },
+        folder=str(tmp_path),
+    )  # fmt: skip
+    for kind in ("parquet", "orc"):
+        words = ("--format", kind, "-t", "orders", "--key", "id", "--to-path", tmp_path / f"data-{kind}")
+        imported(spark, tmp_path / kind / "more" / "a", tmp_path / kind / "more" / "b", *words)
+        found = [json.loads(row[4]) for row in rows(spark, tmp_path / f"data-{kind}", "orders")]
+        assert sorted(found, key=lambda row: row["id"]) == [
+            {"id": 1, "name": "a", "extra": None}, {"id": 2, "name": "b", "extra": "x"},
+        ]  # fmt: skip
+        told = refused(spark, tmp_path / kind / "type" / "a", tmp_path / kind / "type" / "b", *words)
+        assert told.startswith("Failed merging schemas: ")
+    for second, told in (
+        ("name,id\nb,2\n", "CSV header does not conform to the schema. Header: "),
+        ("id,name,extra\n2,b,x\n", "Number of column in CSV header is not equal to number of fields in the schema: "),
+        ("id\n2\n", "Number of column in CSV header is not equal to number of fields in the schema: "),
+    ):
+        (tmp_path / "a.csv").write_text("id,name\n1,a\n")
+        (tmp_path / "b.csv").write_text(second)
+        files = (tmp_path / "a.csv", tmp_path / "b.csv")
+        assert told in refused(spark, *files, "-t", "orders", "--to-path", tmp_path / "data"), second
+    assert not (tmp_path / "data" / "orders-0").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_columns_of_csv_without_names(spark: Session, tmp_path: Path) -> None:
+    to = ("-t", "orders", "--to-path", tmp_path / "data")
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(",name\n1,a\n")
+    assert imported(spark, tmp_path / "a.csv", "--key", "_c0", *to)["records"] == 1
+    assert "column 1 has no name in the first line" in refused(spark, tmp_path / "a.csv", tmp_path / "b.csv", *to)
+    alike = ("--read-option", "enforceSchema=true")
+    assert imported(spark, tmp_path / "a.csv", tmp_path / "b.csv", *alike, *to)["records"] == 2
+    assert imported(spark, tmp_path / "a.csv", "--read-option", "header=false", *to)["records"] == 2
+    (tmp_path / "b.csv").write_text("")
+    assert "there is no first line with names of columns" in refused(spark, tmp_path / "b.csv", *to)
+    (tmp_path / "b.csv").write_text("id,id\n1,2\n")
+    assert "Header: id, id" in refused(spark, tmp_path / "b.csv", *to)
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_odd_files_are_refused_with_a_sentence(spark: Session, tmp_path: Path) -> None:
+    spark.call(
+        f"{LOADS}:written",
+        files={"whole": "select 1 as id", "ours": "select 'x' as `__minibroker_broken`"},
+        folder=str(tmp_path),
+    )
+    (tmp_path / "whole" / "part-2.parquet").write_bytes(b"garbage")
+    (tmp_path / "twins.jsonl").write_text('{"id":1,"ID":2}\n')
+    (tmp_path / "odd.jsonl").write_text('{"at":9223372036854775807,"p":1.7}\n')
+    for words, told in (
+        (("whole", "--format", "parquet"), "part-2.parquet is not a Parquet file"),
+        (("ours", "--format", "parquet"), "there is a column __minibroker_broken, and that is a name of ours"),
+        (("twins.jsonl",), "The column `id` already exists"),
+        (("odd.jsonl", "--timestamp", "at"), "at is no timestamp: 9223372036854775807"),
+        (("odd.jsonl", "--partition-column", "p"), "p is no partition: 1.7"),
+    ):
+        file, *others = words
+        found = refused(spark, tmp_path / file, *others, "-t", "orders", "--to-path", tmp_path / "data")
+        assert told in found, words
+        assert "\n" not in found
+    assert not (tmp_path / "data" / "orders-0").exists()
+
+
+ODD_RECORDS = [
+    b'{"payload":"\xff"}', b'{"partition":"x"}', b'{"partition":1.5}', b'{"partition":2147483648}', b'{"offset":true}',
+    b'{"ts":9223372036854775807}', b'{"topic":5}', b'{"topic":"\\ud800"}', b'{"headers":["a"]}',
+    b'{"headers":["\\ud800","x"]}', b"[]", b"5", b'{"key":{"base64":"!"}}',
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+def test_lines_that_are_no_records_are_kept_as_they_stand(spark: Session, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"\n".join([*ODD_RECORDS, b" \t", b'{"payload":"whole","ts":null}']))
+    words = (tmp_path / "lines", "--format", "records", "-t", "orders", "--to-path", tmp_path / "data")
+    assert refused(spark, *words).startswith("a line cannot be read: ")
+    told = imported(spark, *words, "--read-option", "mode=PERMISSIVE")
+    assert (told["records"], told["not parsed"]) == (len(ODD_RECORDS) + 1, len(ODD_RECORDS))
+    assert [row[4] for row in rows(spark, tmp_path / "data", "orders")] == [*ODD_RECORDS, b"whole"]
+
+
+@pytest.mark.slow
+@pytest.mark.interop
 def test_what_is_whole_has_no_problems(spark: Session, files: Path, tmp_path: Path) -> None:
     told = imported(spark, files / "rows.csv", "-t", "orders", "--to-path", tmp_path)
     assert (told["not parsed"], told["problems"]) == (0, [])
