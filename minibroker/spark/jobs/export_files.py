@@ -21,12 +21,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 
 from minibroker.spark.arrow_map import map_in_arrow
 from minibroker.spark.columns.arrays import by_value
 from minibroker.spark.folders import Folder
 from minibroker.spark.jobs.tasks import grouped
+
+pc: Any = pyarrow.compute  # its functions are made when it is imported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -243,7 +246,7 @@ def without_empty(rows: pa.Table) -> pa.Table:
     for place, field in enumerate(rows.schema):
         if pa.types.is_list(field.type):
             lists = rows.column(place)
-            are_empty = pc.call_function("equal", [pc.list_value_length(lists), pa.scalar(0)])
+            are_empty = pc.equal(pc.list_value_length(lists), 0)
             if pc.any(are_empty).as_py():
                 kept = pc.if_else(are_empty, pa.scalar(None, field.type), lists)
                 rows = rows.set_column(place, field, kept)

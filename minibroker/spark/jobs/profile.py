@@ -9,7 +9,7 @@ as broken batches and rows above a limit, is told.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -74,9 +74,9 @@ def profile(
     check_mode(OPTIONS.by_true_names(source))
     options = parse(source)
     place = None if html is None else ReportFile(html)
-    now_ms = (clock or LoopClock()).now_ms()
+    now_ms, lost = (clock or LoopClock()).now_ms(), list[str]()
     with progress.step("planning"):
-        ranges = _ranges(options)
+        ranges = _ranges(options, lost.append)
     counted = Counted(ranges, now_ms)
     if ranges:
         given = pinned(source, ranges)
@@ -86,7 +86,7 @@ def profile(
         with progress.step("compressing a sample"):
             counted.compressibility = _compressibility(spark, works)
     figures, tables, notes = made(counted, is_committed=options.read_committed)
-    problems = problems_of(counted, is_committed=options.read_committed)
+    problems = lost + problems_of(counted, is_committed=options.read_committed)
     if place is not None:
         page = profile_report(figures, problems, notes, tables, counted.bins(), counted.hours)
         place.write(page, notes, problems)
@@ -96,11 +96,11 @@ def profile(
 # Reading
 
 
-def _ranges(options: Options) -> list[Range]:
-    """Return topic, partition, first and end offset of what holds anything."""
+def _ranges(options: Options, tell: Callable[[str], None]) -> list[Range]:
+    """Return topic, partition, first and end offset of what holds anything; `tell` is told of data loss."""
     return [
         (each.log.topic, each.log.partition, each.first_offset, each.end_offset)
-        for each in all_ranges(options)
+        for each in all_ranges(options, tell=tell)
         if each.first_offset < each.end_offset
     ]
 

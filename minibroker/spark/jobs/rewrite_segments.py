@@ -120,7 +120,7 @@ def _ended(new: Segment, aborted: deque[AbortedTxn], border: int) -> Segment:
 def _converted(work: SegmentWork, source: Segment, counts: Counter[str]) -> Iterator[bytes | memoryview]:
     scan, (to_magic, codec, level) = Scan(source), work.manner
     try:
-        for run, magic in _runs(_kept(work, scan, counts)):
+        for run, magic in _runs(_kept(work, iter(scan), counts)):
             yield from convert(run, magic if to_magic is None else to_magic, codec=codec, level=level)
     except ProtocolError as error:
         raise scan.placed(error) from None

@@ -159,6 +159,9 @@ def cut(
     from minibroker.spark.source import NAME
 
     _check(source, asked, target, to_files)
+    problems, options = list[str](), parse(source)
+    if not options.fail_on_data_loss:
+        all_ranges(options, tell=problems.append)
     use_source(spark)
     reader = spark.read.format(NAME).options(**source)
     rows = sampled(reader.option("includeHeaders", "true").load(), asked)
@@ -194,7 +197,7 @@ def cut(
         "about nothing": found.others,
         "masked as a whole": found.whole,
     }
-    problems = _broken(reader, source)
+    problems += _broken(reader, source)
     if found.whole:
         problems.append(
             f"{found.whole} records have keys or values of which a mask cannot tell what to leave: "

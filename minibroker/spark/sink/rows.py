@@ -149,8 +149,8 @@ class Spread:
                 raise BadRow(f"partition {least}: partitions are counted from 0; null lets the key decide")
             if most >= partition_count:
                 raise BadRow(
-                    f"partition {most}: topic {rows.topic} has {partition_count}, counted from 0: one that is made in a "
-                    "directory gets as many as --partitions or the option partitions says"
+                    f"partition {most}: topic {rows.topic} has {partition_count}, counted from 0: one that is made in "
+                    "a directory gets as many as --partitions or the option partitions says"
                 )
             chosen = np.where(np.asarray(named.is_valid()), numbers, chosen)
         free = np.flatnonzero(chosen == NO_PARTITION)

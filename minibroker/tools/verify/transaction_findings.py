@@ -40,7 +40,7 @@ class TransactionFindings:
     """What the markers of a segment say, and what its .txnindex. It can go to another process."""
 
     def __init__(self, entries: Iterable[AbortedTxn]):
-        self.firsts = [FirstMarker(NOTHING, (NOTHING,) * 4, is_abort=False, indexed=None)]
+        self.firsts = [FirstMarker(NOTHING, (NOTHING, NOTHING, NOTHING, NOTHING), is_abort=False, indexed=None)]
         self._agrees = True
         self._entries = {entry.last_offset: row_of(entry) for entry in entries}
         self._seen: set[int] = set()

@@ -287,7 +287,7 @@ def test_all_queries_read_the_offsets_that_were_found_first() -> None:
 def ends_of_transactions(root: Path) -> dict[tuple[str, int], list[int]]:
     """Return records committed, aborted and open of each producer, put together as SQL does."""
     options = asked(root)
-    works = _works({"path": str(root), "subscribe": "orders"}, _ranges(options), NOW_MS)
+    works = _works({"path": str(root), "subscribe": "orders"}, _ranges(options, pytest.fail), NOW_MS)
     numbers = pa.RecordBatch.from_pydict({"id": range(len(works))})
     rows = [row for facts in count_works(works)(iter([numbers])) for row in facts.to_pylist()]
     found: dict[tuple[str, int], list[int]] = {}
@@ -302,6 +302,15 @@ def ends_of_transactions(root: Path) -> dict[tuple[str, int], list[int]]:
             sums[:] = [before + more for before, more in zip(sums, ends, strict=True)]
         later |= {row["producer"]: row["marker"] for row in chunk if row["marker"]}
     return found
+
+
+def test_what_is_lost_before_it_is_read_is_told(tmp_path: Path) -> None:
+    written(tmp_path, 30, per_batch=10)
+    told: list[str] = []
+    options = parse({"path": str(tmp_path), "subscribe": "orders", "endingOffsets": '{"orders":{"0":40}}'}
+                    | {"failOnDataLoss": "false"})  # fmt: skip
+    assert [each[2:] for each in _ranges(options, told.append)] == [(0, 30)]
+    assert told == ["data loss, endingOffsets: orders-0 ends at 30, there is nothing up to 40"]
 
 
 def test_a_task_is_not_told_of_all_partitions() -> None:

@@ -165,6 +165,8 @@ def test_what_is_left_out_or_cannot_be_read_is_a_problem(spark: Session, tmp_pat
     assert whole == (
         "1 records have keys or values of which a mask cannot tell what to leave: they are masked as a whole"
     )
+    lost = ("--option", "failOnDataLoss=false", "--ending-offsets", '{"orders":{"0":9}}')
+    assert cut(spark, *words, *lost)["problems"][0].startswith("data loss, endingOffsets: orders-0 ends at 5")
     told = cut(spark, *words, "--only", "nobody")
     assert told["problems"][1:] == ["nothing was found to take"]
 
