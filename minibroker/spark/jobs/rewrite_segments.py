@@ -120,19 +120,19 @@ def _ended(new: Segment, aborted: deque[AbortedTxn], border: int) -> Segment:
 def _converted(work: SegmentWork, source: Segment, counts: Counter[str]) -> Iterator[bytes | memoryview]:
     scan, (to_magic, codec, level) = Scan(source), work.manner
     try:
-        for run, magic in _runs(_kept(work, iter(scan), counts)):
+        for run, magic in _runs(_kept(work, scan, counts)):
             yield from convert(run, magic if to_magic is None else to_magic, codec=codec, level=level)
     except ProtocolError as error:
         raise scan.placed(error) from None
 
 
-def _kept(work: SegmentWork, scan: Iterator[Batch], counts: Counter[str]) -> Iterator[Batch]:
+def _kept(work: SegmentWork, scan: Scan, counts: Counter[str]) -> Iterator[Batch]:
     """Yield the batches that stay; count them, and what they and the others lose."""
-    transactions, reached = Transactions(), work.base_offset
+    transactions, reached, stream = Transactions(), work.base_offset, iter(scan)
     transactions.add_aborted(work.aborted)
-    for batch in scan:
+    for batch in stream:
         if batch.magic == 2:
-            _check_place(work, scan, batch, reached)
+            _check_place(work, scan, stream, batch, reached)
         if batch.last_offset >= work.end_offset:
             break
         reached = batch.next_offset
@@ -155,20 +155,20 @@ def _kept(work: SegmentWork, scan: Iterator[Batch], counts: Counter[str]) -> Ite
     counts["missing"] += max(min(work.next_base or work.end_offset, work.end_offset) - reached, 0)
 
 
-def _check_place(work: SegmentWork, scan: Iterator[Batch], batch: Batch, reached: int) -> None:
+def _check_place(work: SegmentWork, scan: Scan, stream: Iterator[Batch], batch: Batch, reached: int) -> None:
     """Raise for a batch that cannot be where it is by its offsets, the first of which no checksum covers."""
-    first, last = batch.base_offset, batch.last_offset
+    first, last, piece = batch.base_offset, batch.last_offset, scan.position
     is_wrong = first < reached or (work.next_base is not None and last >= work.next_base)
     if not is_wrong and last >= work.end_offset > reached:
         # It seems to be behind the end, and there is a gap before it.
         try:
-            following = next(scan, None)
+            following = next(stream, None)
         except ProtocolError:
             following = None  # what is behind may be half written
         is_wrong = following is not None and following.magic == 2 and following.base_offset <= last
     if is_wrong:
         reason = f"a batch with the offsets {first} to {last} cannot be here"
-        raise InvalidValue(reason, batch.position, "batch.base_offset")
+        raise InvalidValue(reason, piece + batch.position - scan.position, "batch.base_offset")
 
 
 def _count_lost(batch: Batch, magic: int, counts: Counter[str]) -> None:

@@ -207,6 +207,25 @@ def test_a_broken_batch_ends_it_and_is_named(logs: Path, tmp_path: Path, without
     assert [each.name for each in tmp_path.iterdir()] == ["data"]
 
 
+@pytest.mark.parametrize("segment_bytes", [1000, 1 << 20])
+@pytest.mark.parametrize("offset", [0, 44, 45, 49, 51, 80, 95, 100, 1 << 20])
+def test_a_batch_that_cannot_be_where_it_is_ends_it(
+    offset: int, segment_bytes: int, tmp_path: Path, without_spark: None
+) -> None:
+    written(tmp_path / "data", 100, per_batch=5, segment_bytes=segment_bytes)
+    promise(tmp_path / "data", {("orders", 0): 100})
+    path = tmp_path / f"data/orders-0/{40 if segment_bytes == 1000 else 0:020}.log"
+    data = bytearray(path.read_bytes())
+    position = next(batch.position for batch in batches(bytes(data)) if batch.base_offset == 45)
+    data[position : position + 8] = offset.to_bytes(8, "big")
+    path.write_bytes(data)
+    if offset == 45:
+        assert job.rewrite(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="gzip").problems == []
+        return
+    with pytest.raises(ProtocolError, match=r"cannot be here|does not fit"):
+        job.rewrite(None, str(tmp_path / "data"), str(tmp_path / "new"), codec="gzip")
+
+
 KILLED = """
 import os, signal, sys
 from minibroker.spark.jobs import rewrite
