@@ -43,8 +43,9 @@ LINE, BROKEN, WRONG, TASK = OURS = tuple(f"__minibroker_{name}" for name in ("li
 MERGING = ("parquet", "orc")  # formats whose files may have columns that others have not
 FRACTIONS = ("double", "decimal")
 TIME_MS_MAX = (1 << 63) // 1000 - 1  # Spark has microseconds
-# Behind a line of JSON, to see that it is one value: Spark reads the first of a line and nothing behind it.
-END, ENDS = '\n,{"__end":true}]', "array<struct<__end: boolean>>"
+# Around a line of JSON, to see that it is one value: Spark reads the first of a line and nothing behind it. Two lists,
+# so that a piece of a document, which may go on by `],"name":[`, is no JSON in them.
+BEFORE, BEHIND = '{"lines":[[', '\n]],"is_whole":true}'
 
 
 class Choice(NamedTuple):
@@ -156,26 +157,34 @@ def _with_header(rows: Any, told: Mapping[str, str]) -> dict[str, str]:
 def _with_lines(lines: Any, schema: Any, told: Mapping[str, str]) -> Any:
     """Return the fields of JSON lines, and the lines."""
     from pyspark.sql import functions as sql  # pyright: ignore
-    from pyspark.sql.types import StringType, StructField, StructType  # pyright: ignore
+    from pyspark.sql.types import ArrayType, BooleanType, StringType, StructField, StructType  # pyright: ignore
 
     # A number is text as it stands: the key 1 must not become 1.0 because another line has a fraction.
     fields = StructType(
         [
             StructField(each.name, StringType() if each.dataType.typeName() in FRACTIONS else each.dataType)
             for each in schema.fields
-            if each.name not in lines.columns or each.name == "value"
+            if each.name != BROKEN and (each.name not in lines.columns or each.name == "value")
         ]
     )
     of_folders = [_quoted(name) for name in lines.columns if name != "value"]
-    ends = sql.from_json(sql.concat(sql.lit("["), "value", sql.lit(END)), ENDS, dict(told))
-    lines = lines.where(sql.col("value").rlike(r"\S")).select(
-        sql.col("value").alias(LINE),
-        sql.from_json("value", fields, dict(told)).alias("__fields"),
-        sql.coalesce((sql.size(ends) == 2) & sql.get(ends, sql.lit(1))["__end"], sql.lit(False)).alias("__is_one"),
-        *of_folders,
+    schema = StructType(
+        [
+            StructField("lines", ArrayType(ArrayType(fields))),
+            StructField("is_whole", BooleanType()),
+            StructField(BROKEN, StringType()),
+        ]
     )
-    broken = sql.when(sql.col("__is_one"), sql.col("__fields")[BROKEN]).otherwise(sql.col(LINE))
-    names = [sql.col("__fields")[name].alias(name) for name in fields.names if name != BROKEN]
+    within = sql.from_json(sql.concat(sql.lit(BEFORE), "value", sql.lit(BEHIND)), schema, dict(told))
+    lines = lines.where(sql.col("value").rlike(r"\S")).select(
+        sql.col("value").alias(LINE), within.alias("__within"), *of_folders
+    )
+    within = sql.col("__within")
+    first = sql.get(within["lines"], sql.lit(0))
+    line = sql.get(first, sql.lit(0))
+    is_one = (sql.size(within["lines"]) == 1) & (sql.size(first) == 1) & line.isNotNull() & within["is_whole"]
+    broken = sql.when(~sql.coalesce(is_one & within[BROKEN].isNull(), sql.lit(False)), sql.col(LINE))
+    names = [line[name].alias(name) for name in fields.names]
     return lines.select(LINE, *names, broken.alias(BROKEN), *of_folders)
 
 
