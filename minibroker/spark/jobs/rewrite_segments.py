@@ -159,8 +159,8 @@ def _check_place(work: SegmentWork, scan: Scan, stream: Iterator[Batch], batch: 
     """Raise for a batch that cannot be where it is by its offsets, the first of which no checksum covers."""
     first, last, piece = batch.base_offset, batch.last_offset, scan.position
     is_wrong = first < reached or (work.next_base is not None and last >= work.next_base)
-    if not is_wrong and last >= work.end_offset > reached:
-        # It seems to be behind the end, and there is a gap before it.
+    if not is_wrong and last + 1 >= work.end_offset and first > reached:
+        # It seems to be the last one or behind the end, and there is a gap before it.
         try:
             following = next(stream, None)
         except ProtocolError:
