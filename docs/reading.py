@@ -68,7 +68,7 @@ ROWS = {
     "Produce, first of a transaction": Row(39, 6_113),
     "TxnOffsetCommit": Row(44, 7_055),
     "EndTxn": Row(38, 6_027),
-    "Rows for Spark, of a directory": Row(31, 4_363),
+    "Rows for Spark, of a directory": Row(31, 4_474),
     "Rows for Spark, of a broker": Row(37, 3_914),
 }
 NOT_THE_BROKER = ("embedded/",)  # who asks for a compaction
